@@ -1,0 +1,3 @@
+"""Asyncio client for the Metrics API and the Data API."""
+
+__version__ = "0.1.0"

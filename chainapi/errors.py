@@ -1,0 +1,270 @@
+"""Every error that chainapi raises on its own account.
+
+::
+
+    ChainAPIError
+    ├── ConfigurationError          also a ValueError: an argument or a variable is missing or wrong
+    ├── SessionClosedError          the session was closed before or during the call
+    ├── APIStatusError              the service answered with an error (specification, section 7)
+    │   ├── BadRequestError         400
+    │   ├── AuthenticationError     401
+    │   ├── PermissionDeniedError   403
+    │   ├── NotFoundError           404
+    │   ├── RateLimitedError        429, still refused after the waits
+    │   ├── RedirectError           3xx: redirects are not followed
+    │   └── ServerError             5xx, after the retries
+    ├── APIConnectionError          no whole answer arrived, after the retries
+    │   ├── APITimeoutError         not within `timeout` seconds; also a TimeoutError
+    │   └── ResponseTooLargeError   the body passed the cap
+    ├── DecodeError                 a successful answer with a body that is not what it should be
+    ├── QuotaWaitError              the wait for quota would be longer than `max_wait`
+    └── PagingError
+        ├── PageTokenExpiredError   the page token died and restarting did not help or was not wanted
+        ├── PaginationLoopError     the service hands out the same pages again and again
+        └── CheckpointError         a checkpoint that is damaged, too new, or of another query
+
+An error met while paging carries ``checkpoint``: give it to ``resume=`` and no row is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    from chainapi.core.paging import Checkpoint
+
+__all__ = [
+    "APIConnectionError",
+    "APIStatusError",
+    "APITimeoutError",
+    "AuthenticationError",
+    "BadRequestError",
+    "ChainAPIError",
+    "CheckpointError",
+    "ConfigurationError",
+    "DecodeError",
+    "NotFoundError",
+    "PageTokenExpiredError",
+    "PaginationLoopError",
+    "PagingError",
+    "PermissionDeniedError",
+    "QuotaWaitError",
+    "RateLimitedError",
+    "RedirectError",
+    "ResponseTooLargeError",
+    "ServerError",
+    "SessionClosedError",
+]
+
+
+class ChainAPIError(Exception):
+    """Root of the tree: catching it catches everything that chainapi raises.
+
+    Attributes:
+        checkpoint: where the walk stood when the error met it, for ``resume=``; None outside a walk.
+
+    """
+
+    checkpoint: Checkpoint | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses take keyword arguments, which pickle would not hand to __init__.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(cls: type[ChainAPIError], args: tuple[Any, ...], state: dict[str, Any]) -> ChainAPIError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigurationError(ChainAPIError, ValueError):
+    """An argument or an environment variable is missing or cannot be used; nothing was sent."""
+
+
+class SessionClosedError(ChainAPIError):
+    """The session was closed before or during the call, or belongs to another event loop."""
+
+
+class APIStatusError(ChainAPIError):
+    """The service answered with an error status (specification, sections 2 and 7).
+
+    Attributes:
+        status: the HTTP status code.
+        error: the error type that the service names, or the reason phrase of the status.
+        messages: what the service says about it; a body that is no error body is kept as an excerpt.
+        attempts: how many requests were sent for this call.
+        elapsed: seconds from the first of them to this error.
+
+    """
+
+    default_status: ClassVar[int] = 0
+
+    def __init__(
+        self,
+        status: int | None = None,
+        error: str = "",
+        messages: tuple[str, ...] = (),
+        *,
+        where: str = "",
+        attempts: int = 1,
+        elapsed: float = 0.0,
+    ) -> None:
+        self.status = self.default_status if status is None else status
+        self.error = error
+        self.messages = tuple(messages)
+        self.where = where
+        self.attempts = attempts
+        self.elapsed = elapsed
+        super().__init__(self._describe())
+
+    def _describe(self) -> str:
+        text = f"{self.status} {self.error}".rstrip()
+        if self.where:
+            text += f" for {self.where}"
+        if self.messages:
+            text += ": " + "; ".join(self.messages)
+        return text + _tried(self.attempts, self.elapsed)
+
+
+class BadRequestError(APIStatusError):
+    """400: a parameter is invalid or malformed; ``messages`` says which."""
+
+    default_status = 400
+
+
+class AuthenticationError(APIStatusError):
+    """401: the Data API needs a proper API key."""
+
+    default_status = 401
+
+
+class PermissionDeniedError(APIStatusError):
+    """403: the key is valid but lacks the privilege."""
+
+    default_status = 403
+
+
+class NotFoundError(APIStatusError):
+    """404: a mistyped path, or the resource does not exist."""
+
+    default_status = 404
+
+
+class RateLimitedError(APIStatusError):
+    """429, still refused after every wait that the service asked for (specification, section 8).
+
+    Attributes:
+        retry_after: seconds the service last asked to wait, or None where it did not say.
+
+    """
+
+    default_status = 429
+
+    def __init__(
+        self,
+        status: int | None = None,
+        error: str = "",
+        messages: tuple[str, ...] = (),
+        *,
+        where: str = "",
+        attempts: int = 1,
+        elapsed: float = 0.0,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(status, error, messages, where=where, attempts=attempts, elapsed=elapsed)
+        self.retry_after = retry_after
+
+
+class RedirectError(APIStatusError):
+    """3xx: redirects are never followed, because the key is bound to its origin."""
+
+
+class ServerError(APIStatusError):
+    """5xx, still so after the retries."""
+
+    default_status = 500
+
+
+class APIConnectionError(ChainAPIError):
+    """No whole answer arrived: refused, reset, cut short or unreadable, after the retries.
+
+    Attributes:
+        attempts: how many requests were sent for this call.
+        elapsed: seconds from the first of them to this error.
+
+    """
+
+    def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
+        self.reason = reason
+        self.where = where
+        self.attempts = attempts
+        self.elapsed = elapsed
+        place = f" for {where}" if where else ""
+        super().__init__(f"{reason}{place}{_tried(attempts, elapsed)}")
+
+    def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
+        """Return the same error with how often and how long was tried."""
+        return type(self)(self.reason, where=where, attempts=attempts, elapsed=elapsed)
+
+
+class APITimeoutError(APIConnectionError, TimeoutError):
+    """No whole answer within ``timeout`` seconds, at every attempt."""
+
+
+class ResponseTooLargeError(APIConnectionError):
+    """The decompressed body passed the transport's cap; not retried."""
+
+
+class DecodeError(ChainAPIError):
+    """A successful answer whose body is not what the route promises.
+
+    Attributes:
+        path: the JSON path of what is wrong, such as ``$.results[3].value``; ``$`` is the body as a whole.
+
+    """
+
+    def __init__(self, reason: str, *, path: str = "$", where: str = "") -> None:
+        self.reason = reason
+        self.path = path
+        self.where = where
+        place = f" in the answer for {where}" if where else ""
+        super().__init__(f"{path}: {reason}{place}")
+
+
+class QuotaWaitError(ChainAPIError):
+    """The quota frees up later than ``max_wait`` allows; raised at once, nothing was sent.
+
+    Attributes:
+        retry_at: Unix time in seconds from which a try can succeed.
+        retry_after: the same, in seconds from when the error was raised.
+
+    """
+
+    def __init__(self, retry_at: float, *, retry_after: float, max_wait: float) -> None:
+        self.retry_at = retry_at
+        self.retry_after = retry_after
+        self.max_wait = max_wait
+        super().__init__(
+            f"quota is free again in {retry_after:.1f} s, later than max_wait={max_wait:g} s allows"
+        )
+
+
+class PagingError(ChainAPIError):
+    """A walk over pages cannot go on."""
+
+
+class PageTokenExpiredError(PagingError):
+    """The page token is no longer valid, and a restart was not wanted or did not get further."""
+
+
+class PaginationLoopError(PagingError):
+    """The service handed out a page token again together with the rows that came with it before."""
+
+
+class CheckpointError(PagingError, ValueError):
+    """A checkpoint that is damaged, written by a newer version, or taken from another query."""
+
+
+def _tried(attempts: int, elapsed: float) -> str:
+    return "" if attempts <= 1 else f" (tried {attempts} times in {elapsed:.1f} s)"
