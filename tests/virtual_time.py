@@ -41,4 +41,3 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         """Let `seconds` pass without running anything, as a suspended machine does."""
         self._virtual.now += seconds
-

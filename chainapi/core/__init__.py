@@ -1,1 +1,1 @@
-"""The rules of chainapi, pure: no asyncio, no aiohttp, no clock, no random, no logging; time is an argument."""
+"""The rules of chainapi, pure: no asyncio, aiohttp, clock, random or logging; time is an argument."""
