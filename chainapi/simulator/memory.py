@@ -1,0 +1,52 @@
+"""The way to the simulated services without a socket, under any loop, a virtual one included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from chainapi.core.wire import Request, Response
+from chainapi.errors import APIConnectionError, SessionClosedError
+from chainapi.simulator.world import World
+
+__all__ = ["MemoryTransport"]
+
+
+class MemoryTransport:
+    """A transport that asks the world itself.
+
+    `clock` gives the simulated time and `latency` the round trip of the next request, both in seconds; half
+    of the round trip passes before the world is asked, half after.
+    """
+
+    def __init__(self, world: World, clock: Callable[[], float], latency: Callable[[], float]) -> None:
+        self._world = world
+        self._clock = clock
+        self._latency = latency
+        self._closed = False
+
+    async def send(self, request: Request) -> Response:
+        """Return the response to `request`.
+
+        Raises APIConnectionError where the connection breaks, SessionClosedError after `aclose`.
+        """
+        if self._closed:
+            raise SessionClosedError("the transport is closed")
+        one_way = self._latency() / 2
+        self._world.sent(request, self._clock())
+        await asyncio.sleep(one_way)
+        answer = self._world.answer(request, self._clock())
+        if answer.broken == "stall":
+            await asyncio.get_running_loop().create_future()
+        if one_way:
+            await asyncio.sleep(one_way)
+        if answer.broken == "disconnect":
+            raise APIConnectionError("the server closed the connection without an answer")
+        if answer.broken == "truncate":
+            raise APIConnectionError("the connection was closed in the middle of the body")
+        self._world.delivered(request, answer.response, self._clock())
+        return answer.response
+
+    async def aclose(self) -> None:
+        """Close the transport; closing it again does nothing."""
+        self._closed = True

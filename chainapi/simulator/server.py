@@ -1,0 +1,85 @@
+"""The simulated services on a port of this machine's loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+from aiohttp import web
+
+from chainapi.core.wire import Request, Response
+from chainapi.simulator.world import Answer, World
+
+__all__ = ["HOST", "Server"]
+
+HOST = "127.0.0.1"
+
+# Between the writing of a 429 and its reading by the client lies a moment that the server cannot see: what
+# the client sends in it was on its way already. Seconds.
+GRACE = 0.1
+
+# How long, in seconds, the requests under way may take when the server closes.
+SHUTDOWN = 0.1
+
+
+class Server:
+    """A listening server; `port` is the one it got.
+
+    `clock` gives the simulated time and `latency` the delay of the next answer, both in seconds.
+    """
+
+    def __init__(self, world: World, clock: Callable[[], float], latency: Callable[[], float]) -> None:
+        self._world = world
+        self._clock = clock
+        self._latency = latency
+        server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN)
+        self.port = 0
+
+    async def start(self, port: int) -> Self:
+        """Listen on `port`, 0 for any that is free. Raises OSError where that port cannot be had."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, HOST, port).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        await self._runner.cleanup()
+
+    async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        request = Request(incoming.method, f"http://{HOST}:{self.port}{incoming.raw_path}", headers)
+        one_way = self._latency() / 2
+        self._world.sent(request, self._clock())
+        await asyncio.sleep(one_way)
+        answer = self._world.answer(request, self._clock())
+        if answer.broken == "stall":
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(one_way)
+        if answer.broken:
+            return await _break(incoming, answer)
+        self._world.delivered(request, answer.response, self._clock(), GRACE)
+        return _outgoing(answer.response)
+
+
+def _outgoing(response: Response) -> web.Response:
+    return web.Response(status=response.status, headers=response.headers, body=response.body)
+
+
+async def _break(incoming: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    """Close the connection, after half of the body where it is to be cut short."""
+    body = answer.response.body
+    outgoing = web.StreamResponse(status=answer.response.status, headers=answer.response.headers)
+    outgoing.content_length = len(body)
+    if answer.broken == "truncate":
+        await outgoing.prepare(incoming)
+        await outgoing.write(body[: len(body) // 2])
+    if incoming.transport is not None:
+        incoming.transport.close()
+    return outgoing
