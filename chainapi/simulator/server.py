@@ -80,6 +80,5 @@ async def _break(incoming: web.BaseRequest, answer: Answer) -> web.StreamRespons
     if answer.broken == "truncate":
         await outgoing.prepare(incoming)
         await outgoing.write(body[: len(body) // 2])
-    if incoming.transport is not None:
-        incoming.transport.close()
+    incoming.protocol.force_close()
     return outgoing

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Literal
@@ -37,7 +37,9 @@ Service = Literal["metrics", "data"]
 Broken = Literal["disconnect", "stall", "truncate"]
 
 CHAINS = (43114, 43113, 53935, 432204, 4337, 8021)
+SERVICES: Mapping[str, Service] = {"metrics": "metrics", "data": "data"}
 NETWORKS = ("mainnet", "fuji")
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
 BLOCKCHAINS = ("p-chain", "x-chain", "c-chain")
 DEFAULT_PAGE_SIZE = 10
 MAX_PAGE_SIZE = 100
@@ -97,6 +99,23 @@ class Fault:
         return "truncate" if self.truncate else None
 
 
+# Converters are written out, because the type checkers cannot see through `tuple` and `str.lower`.
+def _chain_ids(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(values)
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
+
+
+def _faults(values: Iterable[Fault]) -> tuple[Fault, ...]:
+    return tuple(values)
+
+
+def _lower(value: str) -> str:
+    return value.lower()
+
+
 def _distinct(_: object, attribute: Attribute[tuple[int, ...]], value: tuple[int, ...]) -> None:
     if not value or len(set(value)) != len(value):
         raise ValueError(f"{attribute.name} must be at least one chain id, each given once")
@@ -114,7 +133,7 @@ class Settings:
         metrics_page_size: points on a page of the Metrics API.
         api_key: the key that the Data API accepts.
         other_keys: more keys that it accepts, each with a quota of its own.
-        api_key_header: the header that carries the key, in lower case.
+        api_key_header: the header that carries the key.
         limit: requests that a key may send in a window; None for no limit, and no limit headers either.
         window: length of that window in seconds, counted from the first request in it.
         metrics_limit: requests that the Metrics API takes in a window; it says nothing about it.
@@ -130,13 +149,13 @@ class Settings:
     """
 
     seed: int = 0
-    chains: tuple[int, ...] = field(default=CHAINS, kw_only=True, converter=tuple, validator=_distinct)
+    chains: tuple[int, ...] = field(default=CHAINS, kw_only=True, converter=_chain_ids, validator=_distinct)
     points: int = field(default=1_000, kw_only=True, validator=ge(0))
     rows: int = field(default=1_000, kw_only=True, validator=ge(0))
     metrics_page_size: int = field(default=100, kw_only=True, validator=ge(1))
     api_key: str = field(default="simulated-key", kw_only=True, repr=False)
-    other_keys: tuple[str, ...] = field(default=(), kw_only=True, converter=tuple, repr=False)
-    api_key_header: str = field(default="x-data-api-key", kw_only=True)
+    other_keys: tuple[str, ...] = field(default=(), kw_only=True, converter=_texts, repr=False)
+    api_key_header: str = field(default="x-data-api-key", kw_only=True, converter=_lower)
     limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     window: float = field(default=60.0, kw_only=True, validator=gt(0))
     metrics_limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
@@ -144,8 +163,8 @@ class Settings:
     token_lifetime: float = field(default=86_400.0, kw_only=True, validator=gt(0))
     expired_status: int = field(default=400, kw_only=True)
     grow_every: float | None = field(default=None, kw_only=True, validator=optional(gt(0)))
-    forbidden: tuple[str, ...] = field(default=("/v1/apiUsageMetrics",), kw_only=True, converter=tuple)
-    faults: tuple[Fault, ...] = field(default=(), kw_only=True, converter=tuple)
+    forbidden: tuple[str, ...] = field(default=("/v1/apiUsageMetrics",), kw_only=True, converter=_texts)
+    faults: tuple[Fault, ...] = field(default=(), kw_only=True, converter=_faults)
     epoch: int = field(default=1_767_225_600, kw_only=True)
     cached_pages: int = field(default=256, kw_only=True, validator=ge(0))
 
@@ -323,7 +342,7 @@ class World:
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
             stop = self._stops.setdefault(self._identify(request).quota, _Stop())
-            stop.extend(now + grace, now + int(wait), now)
+            stop.extend(now + grace, now + float(wait), now)
 
     def insert(self, path: str, count: int) -> None:
         """Add `count` new rows at the head of the list at `path`, such as ``/v1/chains/43114/blocks``.
@@ -342,12 +361,9 @@ class World:
 
     def _identify(self, request: Request) -> _Caller:
         url = urlsplit(request.url)
-        service: Service | None = None
-        path = url.path
-        for name in ("metrics", "data"):
-            if path.startswith(f"/{name}/"):
-                service, path = name, path[len(name) + 1 :]  # type: ignore[assignment,unused-ignore]
-                break
+        name, slash, rest = url.path[1:].partition("/")
+        service = SERVICES.get(name)
+        path = slash + rest if service else url.path
         key = request.headers.get(self.settings.api_key_header) if service == "data" else None
         tallies: list[Tally] = [self.stats]
         if service:
@@ -382,7 +398,7 @@ class World:
         if public:
             return {}, wait
         headers = {
-            "ratelimit-policy": f"{limit};w={window:g}",
+            "ratelimit-policy": f"{limit};w={window:.10g}",
             "ratelimit-limit": str(limit),
             "ratelimit-remaining": str(max(limit - meter.used, 0)),
         }
@@ -529,7 +545,7 @@ def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:
 
 
 def _refuse(status: int, *messages: str, headers: Mapping[str, str] | None = None) -> Response:
-    body = {"message": messages, "error": HTTPStatus(status).phrase, "statusCode": status}
+    body = {"message": messages, "error": PHRASES.get(status, "Error"), "statusCode": status}
     return _respond(status, body, headers or {})
 
 
