@@ -306,6 +306,12 @@ def test_what_does_not_exist_is_refused_with_an_error_body(path: str, status: in
     assert ("ratelimit-remaining" in response.headers) == (not path.startswith("/v1/avg_tps/"))
 
 
+def test_forbidden_paths_are_of_the_data_api() -> None:
+    """forbidden= names paths of the Data API; the Metrics API, which knows no privileges, is not touched."""
+    asker = Asker(forbidden=[BLOCKS, TPS])
+    assert [asker.response(path).status for path in (BLOCKS, TPS, TRANSACTIONS)] == [403, 200, 200]
+
+
 def test_paths_outside_both_services_do_not_exist() -> None:
     """A path with neither prefix is a 404 that counts for no service."""
     world = World(Settings())
@@ -457,6 +463,15 @@ def test_waiting_as_told_is_always_enough(start: float, window: float, passed: f
     assert asker.world.stats.sent_while_stopped == 0
 
 
+def test_float_error_adds_no_second_to_a_wait() -> None:
+    """A wait is rounded up to whole seconds, but not for what adding floats made of it."""
+    asker = Asker(limit=1)
+    asker.now = 4.4
+    asker.response(BLOCKS)
+    assert asker.now + 60.0 - asker.now > 60.0
+    assert asker.response(BLOCKS).headers["retry-after"] == "60"
+
+
 def test_keys_have_quotas_of_their_own() -> None:
     """One key's refusal does not touch another's requests."""
     asker = Asker(limit=1, other_keys=["second"])
@@ -527,7 +542,7 @@ def test_requests_sent_before_the_refusal_arrived_are_excused() -> None:
     world.sent(request(TPS), 3.0)
     world.sent(asked, 60.9)
     assert world.stats.sent_while_stopped == 2
-    world.sent(asked, 61.0)
+    world.sent(asked, 60.999_999_9)
     assert (world.stats.sent_while_stopped, world.stats.keys["second"].sent_while_stopped) == (2, 0)
 
 
@@ -754,10 +769,11 @@ async def test_server_gives_what_memory_gives() -> None:
 
 @pytest.mark.real_time
 async def test_server_breaks_connections_for_real() -> None:
-    """Over the socket, connections close without an answer or within the body, or say nothing."""
+    """Over the socket, connections close unanswered or within the body, or stall until the client leaves."""
     faults = [Fault(at=1, disconnect=True), Fault(at=2, truncate=True), Fault(at=3, stall=True)]
     async with Simulator(faults=faults) as sim, aiohttp.ClientSession() as client:
         address = sim.metrics_base_url + TPS
+        tasks = len(asyncio.all_tasks())
         # Not GET: aiohttp's client repeats a GET by itself when the connection breaks.
         with pytest.raises(aiohttp.ServerDisconnectedError):
             await client.post(address)
@@ -768,6 +784,7 @@ async def test_server_breaks_connections_for_real() -> None:
         await until(lambda: sim.stats.requests == 3)
         assert not stalled.done()
         stalled.cancel()
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
         async with client.get(address) as answer:
             assert answer.status == 200
         assert (sim.stats.broken, dict(sim.stats.answered)) == (3, {200: 1})

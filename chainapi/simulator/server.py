@@ -40,11 +40,7 @@ class Server:
     async def start(self, port: int) -> Self:
         """Listen on `port`, 0 for any that is free. Raises OSError where that port cannot be had."""
         await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, HOST, port).start()
-        except OSError:
-            await self._runner.cleanup()
-            raise
+        await web.TCPSite(self._runner, HOST, port).start()
         self.port = self._runner.addresses[0][1]
         return self
 
