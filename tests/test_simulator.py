@@ -737,10 +737,10 @@ def test_without_a_server_the_addresses_lead_nowhere() -> None:
 
 
 def test_nothing_of_a_server_is_loaded_before_one_is_started() -> None:
-    """Importing and using the simulator in memory loads no aiohttp."""
+    """Importing and using the simulator in memory loads no web server."""
     script = (
         "import sys; from chainapi.simulator import Simulator;"
-        "Simulator().transport(); print('aiohttp' in sys.modules)"
+        "Simulator().transport(); print('aiohttp.web' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
