@@ -28,10 +28,11 @@ An error met while paging carries ``checkpoint``: give it to ``resume=`` and no 
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
-    from chainapi.core.paging import Checkpoint
+    from chainapi.core.checkpoint import Checkpoint
 
 __all__ = [
     "APIConnectionError",
@@ -62,10 +63,12 @@ class ChainAPIError(Exception):
 
     Attributes:
         checkpoint: where the walk stood when the error met it, for ``resume=``; None outside a walk.
+        partial: the rows that ``collect()`` had when the error met it; None elsewhere.
 
     """
 
     checkpoint: Checkpoint | None = None
+    partial: list[Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses take keyword arguments, which pickle would not hand to __init__.
@@ -83,7 +86,7 @@ class ConfigurationError(ChainAPIError, ValueError):
 
 
 class SessionClosedError(ChainAPIError):
-    """The session was closed before or during the call, or belongs to another event loop."""
+    """The session was closed before or during the call."""
 
 
 class APIStatusError(ChainAPIError):
@@ -117,6 +120,13 @@ class APIStatusError(ChainAPIError):
         self.attempts = attempts
         self.elapsed = elapsed
         super().__init__(self._describe())
+
+    def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
+        """Return the same error with the place and how often and how long was tried."""
+        error = copy.copy(self)
+        error.where, error.attempts, error.elapsed = where, attempts, elapsed
+        error.args = (error._describe(),)  # noqa: SLF001 - its own
+        return error
 
     def _describe(self) -> str:
         text = f"{self.status} {self.error}".rstrip()
@@ -221,15 +231,39 @@ class DecodeError(ChainAPIError):
 
     Attributes:
         path: the JSON path of what is wrong, such as ``$.results[3].value``; ``$`` is the body as a whole.
+        malformed: True when the body is no JSON at all; such an answer was asked for again before.
 
     """
 
-    def __init__(self, reason: str, *, path: str = "$", where: str = "") -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: str = "$",
+        where: str = "",
+        malformed: bool = False,
+        attempts: int = 1,
+        elapsed: float = 0.0,
+    ) -> None:
         self.reason = reason
         self.path = path
         self.where = where
+        self.malformed = malformed
+        self.attempts = attempts
+        self.elapsed = elapsed
         place = f" in the answer for {where}" if where else ""
-        super().__init__(f"{path}: {reason}{place}")
+        super().__init__(f"{path}: {reason}{place}{_tried(attempts, elapsed)}")
+
+    def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
+        """Return the same error with the place and how often and how long was tried."""
+        return type(self)(
+            self.reason,
+            path=self.path,
+            where=where,
+            malformed=self.malformed,
+            attempts=attempts,
+            elapsed=elapsed,
+        )
 
 
 class QuotaWaitError(ChainAPIError):

@@ -1,0 +1,273 @@
+"""One call: the attempts at one request, through the gate and the transport, until there is an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import define, field, frozen
+
+from chainapi._version import __version__
+from chainapi.config import Endpoint
+from chainapi.core.events import (
+    Event,
+    RequestSent,
+    ResponseReceived,
+    RetryScheduled,
+    WaitBegan,
+    WaitEnded,
+)
+from chainapi.core.headers import LimitNews, read_limits
+from chainapi.core.query import Query
+from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, Tries
+from chainapi.core.wire import Request, Response
+from chainapi.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AuthenticationError,
+    BadRequestError,
+    DecodeError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitedError,
+    RedirectError,
+    ResponseTooLargeError,
+    ServerError,
+)
+from chainapi.limiter import Gate
+from chainapi.models.decode import decode_error
+from chainapi.transport import Transport
+
+__all__ = ["Dispatcher", "Sent", "Service"]
+
+R = TypeVar("R")
+
+_HEADERS = {
+    "accept": "application/json",
+    "content-type": "application/json",
+    "user-agent": f"chainapi/{__version__}",
+}
+
+_STATUS_ERRORS: dict[int, type[APIStatusError]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+}
+
+
+@frozen
+class Sent:
+    """When the request that was answered left: on the loop's clock, and in Unix time; both in seconds."""
+
+    at: float
+    wall: float
+
+
+@define(eq=False)
+class Service:
+    """One service as a session reaches it: its endpoint, and the gate of its quota."""
+
+    endpoint: Endpoint
+    gate: Gate
+    wait_to_tell: WaitBegan | None = None
+    wait_told: WaitBegan | None = None
+
+    @property
+    def name(self) -> str:
+        """`metrics` or `data`."""
+        return self.endpoint.name
+
+    def request(self, query: Query, page_token: str | None) -> Request:
+        """Return the request; the key goes in here and nowhere else."""
+        headers = _HEADERS
+        if self.endpoint.key is not None and self.endpoint.key_header is not None:
+            headers = {**_HEADERS, self.endpoint.key_header: self.endpoint.key.reveal()}
+        return Request("GET", query.url(self.endpoint.base_url, page_token), headers)
+
+    def status_error(self, status: int, body: bytes) -> tuple[str, tuple[str, ...]]:
+        """Read an error body; the key is masked in it."""
+        key = self.endpoint.key
+        return decode_error(body, "" if key is None else key.reveal())
+
+
+@define(eq=False)
+class Dispatcher:
+    """Sends the requests of a session. `timeout` and `max_wait` are seconds."""
+
+    transport: Transport
+    policy: RetryPolicy
+    budget: RetryBudget
+    timeout: float
+    max_wait: float | None
+    now: Callable[[], float]
+    emit: Callable[[Event], None] | None = None
+    jitter: Callable[[], float] = field(default=random.random)
+
+    async def call(
+        self, service: Service, query: Query, page_token: str | None, decode: Callable[[bytes], R]
+    ) -> tuple[R, Sent]:
+        """Send a request until it is answered well or no attempt is left.
+
+        Raises:
+            APIStatusError, APIConnectionError, DecodeError, QuotaWaitError: how it ended otherwise.
+
+        """
+        return await _Call(self, service, query, page_token).run(decode)
+
+
+class _Call:
+    """The state of one call."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, service: Service, query: Query, page_token: str | None
+    ) -> None:
+        self._to = dispatcher
+        self._service = service
+        self._query = query
+        self._page_token = page_token
+        self._clock = asyncio.get_running_loop().time
+        self._began = self._clock()
+        self._waited = 0.0  # for quota
+        self._tries = Tries()
+        self._attempts = 0  # requests sent
+        self._spent = 0.0  # of the retry budget
+
+    async def run(self, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
+        """Make attempts until one succeeds."""
+        while True:
+            sent, outcome, news = await self._attempt()
+            if isinstance(outcome, APIConnectionError):
+                await self._after_fault(outcome, timed_out=isinstance(outcome, APITimeoutError))
+                continue
+            if outcome.status == 429:
+                self._after_refusal(outcome, news)
+                continue
+            if outcome.status in RETRIED_STATUSES:
+                await self._after_fault(self._error(outcome), asked=news.retry_after)
+                continue
+            if not 200 <= outcome.status < 300:
+                self._give_up(self._error(outcome))
+            try:
+                decoded = decode(outcome.body)
+            except DecodeError as error:
+                fault = error
+            else:
+                self._to.budget.succeeded(self._spent)
+                return decoded, sent
+            if not fault.malformed:
+                self._give_up(fault)
+            await self._after_fault(fault)
+
+    async def _attempt(self) -> tuple[Sent, Response | APIConnectionError, LimitNews]:
+        """Wait for the turn, send once, and tell the gate what came of it."""
+        to, service, query = self._to, self._service, self._query
+        asked = self._clock()
+        left = None if to.max_wait is None else max(0.0, to.max_wait - self._waited)
+        permit = await service.gate.acquire(
+            query.route, cost=query.cost, max_wait=left, again=self._tries.attempts > 0
+        )
+        sent = Sent(self._clock(), to.now())
+        self._waited += sent.at - asked
+        self._attempts += 1
+        try:
+            self._tell_sent()
+            outcome = await self._exchange()
+            if isinstance(outcome, APIConnectionError):
+                self._tell_received(sent, None, fault=outcome.reason)
+                return sent, outcome, _NO_NEWS
+            news = read_limits(outcome.headers, to.now())
+            permit.answered(outcome.status, news)
+        finally:
+            permit.lost()  # does nothing after `answered`
+        self._tell_received(sent, outcome)
+        return sent, outcome, news
+
+    async def _exchange(self) -> Response | APIConnectionError:
+        request = self._service.request(self._query, self._page_token)
+        try:
+            async with asyncio.timeout(self._to.timeout):
+                return await self._to.transport.send(request)
+        except APIConnectionError as error:
+            return error
+        except TimeoutError:
+            return APITimeoutError(f"no whole answer within {self._to.timeout:g} s")
+
+    def _after_refusal(self, response: Response, news: LimitNews) -> None:
+        """Go round again after a 429: the gate has taken note and holds everybody back."""
+        if not self._tries.refused(self._to.policy):
+            error, messages = self._service.status_error(response.status, response.body)
+            asked = news.reset if news.retry_after is None else news.retry_after
+            self._give_up(RateLimitedError(429, error or "Too Many Requests", messages, retry_after=asked))
+
+    async def _after_fault(
+        self,
+        error: APIStatusError | APIConnectionError | DecodeError,
+        *,
+        asked: float | None = None,
+        timed_out: bool = False,
+    ) -> None:
+        """Wait before the next attempt, or give up."""
+        again = self._tries.fault(self._to.policy) and not isinstance(error, ResponseTooLargeError)
+        too_long = asked is not None and self._to.max_wait is not None and asked > self._to.max_wait
+        spent = self._to.budget.spend(timed_out=timed_out) if again and not too_long else None
+        if spent is None:
+            self._give_up(error)
+        self._spent += spent
+        wait = self._to.policy.backoff(self._tries, self._to.jitter(), asked)
+        if self._to.emit is not None:
+            reason = error.reason if not isinstance(error, APIStatusError) else str(error.status)
+            self._to.emit(RetryScheduled(self._service.name, self._query.where, self._attempts, wait, reason))
+        await asyncio.sleep(wait)
+
+    def _give_up(self, error: APIStatusError | APIConnectionError | DecodeError) -> NoReturn:
+        """Raise the error with how often and how long was tried."""
+        elapsed = self._clock() - self._began
+        raise error.after(where=self._query.where, attempts=self._attempts, elapsed=elapsed)
+
+    def _error(self, response: Response) -> APIStatusError:
+        """Make the error of an error status."""
+        status = response.status
+        if 300 <= status < 400:
+            target = urlsplit(response.headers.get("location", ""))
+            place = f"{target.scheme}://{target.hostname}" if target.hostname else "the same origin"
+            note = f"redirects are not followed; this one leads to {place}"
+            return RedirectError(status, "Redirect", (note,))
+        error, messages = self._service.status_error(status, response.body)
+        kind = _STATUS_ERRORS.get(status, ServerError if status >= 500 else APIStatusError)
+        return kind(status, error or _reason_phrase(status), messages)
+
+    def _tell_sent(self) -> None:
+        emit, service = self._to.emit, self._service
+        if emit is None:
+            return
+        if service.wait_told is not None:
+            waited, service.wait_told = service.wait_told, None
+            emit(WaitEnded(service.name, waited.reason, waited.seconds))
+        emit(RequestSent(service.name, self._query.where, self._attempts))
+
+    def _tell_received(self, sent: Sent, response: Response | None, fault: str = "") -> None:
+        emit, service = self._to.emit, self._service
+        if emit is None:
+            return
+        status, size = (None, 0) if response is None else (response.status, len(response.body))
+        elapsed = self._clock() - sent.at
+        emit(ResponseReceived(service.name, self._query.where, status, elapsed, size, fault))
+        if service.wait_to_tell is not None:
+            service.wait_told, service.wait_to_tell = service.wait_to_tell, None
+            emit(service.wait_told)
+
+
+_NO_NEWS = LimitNews()
+
+
+def _reason_phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

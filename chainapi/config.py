@@ -1,0 +1,210 @@
+"""Where the services are and which key opens them: from arguments, else from the environment, checked."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
+from urllib.parse import quote, urlsplit
+
+from attrs import frozen
+
+from chainapi.errors import ConfigurationError
+
+__all__ = ["Endpoint", "Provider", "Secret", "resolve"]
+
+MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers refuse longer headers
+
+
+@frozen
+class Provider:
+    """A deployment of the two services: base addresses, and the header that carries the API key.
+
+    The header's default is the specification's (section 5).
+    """
+
+    metrics_base_url: str | None = None
+    data_base_url: str | None = None
+    api_key_header: str = "x-data-api-key"
+
+
+class Secret:
+    """A text that no repr, log or pickle shows; `reveal` hands it out where it is sent."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled or copied")
+
+
+@frozen
+class Endpoint:
+    """How one service is reached: base address without a trailing slash, and the key if it takes one."""
+
+    name: str
+    base_url: str
+    key_header: str | None = None
+    key: Secret | None = None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port; the key is sent nowhere else."""
+        parts = urlsplit(self.base_url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+@frozen
+class Missing:
+    """A service that cannot be reached until `reason` is mended."""
+
+    reason: str
+
+
+def resolve(
+    provider: Provider | None,
+    *,
+    metrics_base_url: str | None,
+    data_base_url: str | None,
+    api_key: str | None,
+    environment: Mapping[str, str] = os.environ,
+) -> tuple[Endpoint | Missing, Endpoint | Missing]:
+    """Return how the Metrics API and the Data API are reached.
+
+    A service whose address or key is nowhere given is `Missing`: a session may well use only the other.
+
+    Raises:
+        ConfigurationError: an address or the key is given but cannot be used; the key is not shown.
+
+    """
+    if provider is None:
+        provider = Provider()
+    metrics_url = _base_url("metrics_base_url", metrics_base_url, provider.metrics_base_url, environment)
+    data_url = _base_url("data_base_url", data_base_url, provider.data_base_url, environment)
+    key = _api_key(api_key, environment)
+    header = _header_name(provider.api_key_header)
+    metrics: Endpoint | Missing = Missing(_missing("metrics_base_url"))
+    data: Endpoint | Missing = Missing(_missing("data_base_url"))
+    if metrics_url is not None:
+        metrics = Endpoint("metrics", metrics_url)
+    if data_url is not None and key is None:
+        data = Missing(_missing("api_key"))
+    elif data_url is not None and key is not None:
+        _refuse_plain_http(data_url)
+        data = Endpoint("data", data_url, header, key)
+    return metrics, data
+
+
+def refuse_unknown(unknown: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse keyword arguments that do not exist, with the one that was probably meant.
+
+    Raises:
+        ConfigurationError: there is one.
+
+    """
+    names = list(known)
+    for name in unknown:
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(sorted(names))}"
+        raise ConfigurationError(f"{what} got an unknown argument {name!r}{hint}")
+
+
+def _missing(argument: str) -> str:
+    return f"{argument} is not set: pass {argument}= to Session or set the variable {_variable(argument)}"
+
+
+def _variable(argument: str) -> str:
+    return f"CHAINAPI_{argument.upper()}"
+
+
+def _base_url(
+    argument: str, given: str | None, provided: str | None, environment: Mapping[str, str]
+) -> str | None:
+    for name, url in ((argument, given), (f"provider.{argument}", provided)):
+        if url is not None:
+            return _checked_url(name, url)
+    url = environment.get(_variable(argument))
+    return None if url is None else _checked_url(_variable(argument), url)
+
+
+def _checked_url(name: str, url: str) -> str:
+    """Return the address with an ASCII host and without a trailing slash; its path prefix is kept."""
+    if not _is_text(url) or not url.strip():
+        raise ConfigurationError(f"{name} is empty: expected an address such as https://example.com")
+    if re.search(r"[\x00-\x20\x7f\\]", url):
+        raise ConfigurationError(f"{name} has white space, a control character or a backslash in it")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        host = host if ":" in host else host.encode("idna").decode()
+    except ValueError:
+        raise ConfigurationError(f"{name} is no valid address") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigurationError(f"{name} must begin with https:// (or http://) and name a host")
+    if "@" in parts.netloc or parts.query or parts.fragment or url.endswith(("?", "#")):
+        raise ConfigurationError(f"{name} must have no user, no query and no fragment")
+    host = f"[{host}]" if ":" in host else host
+    path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._").rstrip("/")
+    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
+
+
+def _api_key(given: str | None, environment: Mapping[str, str]) -> Secret | None:
+    name, key = (
+        ("api_key", given)
+        if given is not None
+        else (_variable("api_key"), environment.get("CHAINAPI_API_KEY"))
+    )
+    if key is None:
+        return None
+    if not _is_text(key):
+        raise ConfigurationError(f"{name} must be a str, not {type(key).__name__}")
+    if not key:
+        raise ConfigurationError(f"{name} is empty")
+    if not re.fullmatch(r"[\x21-\x7e]+", key):
+        raise ConfigurationError(
+            f"{name} has a character that no HTTP header may carry, such as a line end, a space or a"
+            " non-ASCII letter; was it read from a file with its line end?"
+        )
+    if len(key) > MAX_KEY_LENGTH:
+        raise ConfigurationError(f"{name} is longer than {MAX_KEY_LENGTH} characters")
+    return Secret(key)
+
+
+def _header_name(name: str) -> str:
+    if not _is_text(name) or not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+        raise ConfigurationError("provider.api_key_header is no valid header name")
+    return name.lower()
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _refuse_plain_http(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        raise ConfigurationError(
+            "data_base_url is http://, which would send the API key in the clear: use https://"
+            " (http:// is accepted for loopback addresses only)"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

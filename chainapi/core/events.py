@@ -1,0 +1,92 @@
+"""What a session tells about its work: frozen events, one stream, for logs, traces and progress displays.
+
+No event carries the API key, a header or a body. Times are seconds; `where` is a method and a path.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = [
+    "Event",
+    "PageReceived",
+    "RequestSent",
+    "ResponseReceived",
+    "Restarted",
+    "RetryScheduled",
+    "WaitBegan",
+    "WaitEnded",
+]
+
+
+@frozen
+class RequestSent:
+    """A request leaves; `attempt` counts from 1 within its call."""
+
+    service: str
+    where: str
+    attempt: int
+
+
+@frozen
+class ResponseReceived:
+    """A request came back after `elapsed` seconds: with `status`, or with None and a `fault`."""
+
+    service: str
+    where: str
+    status: int | None
+    elapsed: float
+    size: int = 0
+    fault: str = ""
+
+
+@frozen
+class RetryScheduled:
+    """A call waits `wait` seconds after a fault and is then sent again."""
+
+    service: str
+    where: str
+    attempt: int
+    wait: float
+    reason: str
+
+
+@frozen
+class WaitBegan:
+    """Nothing is sent to a service for `seconds`, because of `reason` (such as "429")."""
+
+    service: str
+    reason: str
+    seconds: float
+
+
+@frozen
+class WaitEnded:
+    """Requests to a service may leave again after a wait of `seconds`."""
+
+    service: str
+    reason: str
+    seconds: float
+
+
+@frozen
+class PageReceived:
+    """A walk got a page of `rows` rows, its `page`-th since it began or restarted."""
+
+    service: str
+    where: str
+    page: int
+    rows: int
+
+
+@frozen
+class Restarted:
+    """A walk begins again at the first page, because its page token is no longer valid."""
+
+    service: str
+    where: str
+    restarts: int
+    reason: str
+
+
+Event = RequestSent | ResponseReceived | RetryScheduled | WaitBegan | WaitEnded | PageReceived | Restarted

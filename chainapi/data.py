@@ -1,0 +1,29 @@
+"""The Data API: its routes as data, bound to a session."""
+
+from __future__ import annotations
+
+from typing import Any, Never
+
+from chainapi.config import refuse_unknown
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.pages import Pages
+from chainapi.routes import Route
+from chainapi.service import ServiceAPI
+
+__all__ = ["DataAPI"]
+
+CHAINS = Route("/v1/chains")
+
+
+class DataAPI(ServiceAPI):
+    """The Data API: blocks, transactions, UTXOs and chains, with an API key."""
+
+    def chains(self, *, resume: Checkpoint | None = None, **unknown: Never) -> Pages[dict[str, Any]]:
+        """Walk the chains that the service knows (specification, section 4).
+
+        Raises:
+            CheckpointError: `resume` belongs to another query.
+
+        """
+        refuse_unknown(unknown, ("resume",), "chains")
+        return Pages(self._source(CHAINS, CHAINS.path, (), resume))

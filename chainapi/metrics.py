@@ -1,0 +1,41 @@
+"""The Metrics API: its routes as data, bound to a session."""
+
+from __future__ import annotations
+
+from typing import Never
+
+from chainapi.config import refuse_unknown
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.core.query import path_segment
+from chainapi.models.metrics import MetricPoint
+from chainapi.pages import MetricPages
+from chainapi.routes import Route
+from chainapi.service import ServiceAPI
+
+__all__ = ["MetricsAPI"]
+
+AVG_TPS = Route(
+    "/v1/avg_tps/{chain_id}",
+    items="results",
+    model=MetricPoint,
+    newest_first="timestamp",
+    others=(("status", int), ("last_run", int)),
+)
+
+
+class MetricsAPI(ServiceAPI):
+    """The Metrics API: time series per chain, without an API key."""
+
+    def avg_tps(
+        self, chain_id: int | str, *, resume: Checkpoint | None = None, **unknown: Never
+    ) -> MetricPages[MetricPoint]:
+        """Walk the average transactions per second of a chain, newest first (specification, section 4).
+
+        Raises:
+            ConfigurationError: `chain_id` cannot be part of a path; nothing was sent.
+            CheckpointError: `resume` belongs to another query.
+
+        """
+        refuse_unknown(unknown, ("resume",), "avg_tps")
+        path = AVG_TPS.path.format(chain_id=path_segment("chain_id", chain_id))
+        return MetricPages(self._source(AVG_TPS, path, (), resume))

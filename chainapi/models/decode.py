@@ -1,0 +1,177 @@
+"""From the body of an answer to rows: the envelope of a page, a single resource, an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from attrs import frozen
+
+from chainapi.errors import DecodeError
+from chainapi.models.convert import row_type, wire_name
+
+__all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource"]
+
+EXCERPT = 300  # characters of a text that is quoted in an error
+MAX_TOKEN = 4_096  # characters; it has to fit into a URL
+MESSAGES = 20  # messages of one error body that are kept
+
+
+@frozen
+class DecodedPage:
+    """The rows of a page, the token to the next one, a hash of the body, and what else its route names."""
+
+    rows: list[Any]
+    next_page_token: str | None
+    digest: int
+    others: tuple[Any, ...] = ()
+
+
+class PageDecoder:
+    """Decodes the pages of one route into rows of `model`, or into plain JSON values without one.
+
+    `items` names the list field. Where it is None the first page decides: the only field that holds a list.
+    `others` are further fields of the envelope to hand out, each with its type; they may be missing.
+    """
+
+    def __init__(
+        self, model: Any = None, items: str | None = None, others: Sequence[tuple[str, Any]] = ()
+    ) -> None:
+        self._rows = row_type(model)
+        self._others = [name for name, _ in others]
+        self._other_types = dict(others)
+        self.items = items
+        self._decoder = None if items is None else self._for(items)
+
+    def _for(self, items: str) -> msgspec.json.Decoder[Any]:
+        fields: list[Any] = [
+            ("rows", list[self._rows.wire] | None, msgspec.field(name=items)),  # type: ignore[name-defined]
+            ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
+        ]
+        for name, kind in self._other_types.items():
+            fields.append((name, kind | None, msgspec.field(name=wire_name(name), default=None)))
+        return msgspec.json.Decoder(msgspec.defstruct("Body", fields))
+
+    def decode(self, body: bytes) -> DecodedPage:
+        """Decode one page; null stands for an empty list.
+
+        Raises:
+            DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
+
+        """
+        if self._decoder is None:
+            self.items = _find_list(_parse(body))
+            self._decoder = self._for(self.items)
+        page = _guarded(self._decoder, body)
+        rows = page.rows or []
+        if rows and self._rows.finish is not None:
+            rows = _finished(self._rows.finish, rows, f"$.{self.items}")
+        others = tuple(getattr(page, name) for name in self._others)
+        token = page.next_page_token or None
+        if token is not None and len(token) > MAX_TOKEN:
+            raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
+        return DecodedPage(rows, token, hash(body), others)
+
+
+def decode_resource(body: bytes, model: Any = None) -> Any:
+    """Decode a single resource, into `model` or into plain JSON values.
+
+    Raises:
+        DecodeError: the body is not JSON or not of the model's shape.
+
+    """
+    rows = row_type(model)
+    value = _guarded(msgspec.json.Decoder(rows.wire), body)
+    return value if rows.finish is None else _finished(rows.finish, [value], "$")[0]
+
+
+def _finished(finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: str) -> list[Any]:
+    """Make the objects; what is wrong with one is told with its JSON path below `place`."""
+    try:
+        return finish(rows)
+    except msgspec.ValidationError as error:
+        reason, path = _explain(error)
+    except DecodeError as error:
+        reason, path = error.reason, error.path
+    path = path.removeprefix("$")
+    raise DecodeError(reason, path=place + (path.removeprefix("[0]") if place == "$" else path))
+
+
+def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
+    """Read an error body (specification, section 2): its error type and its messages.
+
+    `message` may be a text or a list; what is no error body is kept as an excerpt. Texts are cut to
+    300 characters, control characters are shown as escapes, and `secret` is masked.
+    """
+    try:
+        fields = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        text = body[: 8 * EXCERPT].decode("utf-8", "replace").strip()
+        return "", (_excerpt(text, secret),) if text else ()
+    message = fields.get("message")
+    messages = message if isinstance(message, list) else [] if message is None else [message]
+    error = fields.get("error")
+    return _excerpt(error, secret) if isinstance(error, str) else "", tuple(
+        _excerpt(entry if isinstance(entry, str) else repr(entry), secret) for entry in messages[:MESSAGES]
+    )
+
+
+def _excerpt(text: str, secret: str) -> str:
+    if secret:
+        text = text.replace(secret, "***")
+    if len(text) > EXCERPT:
+        text = text[:EXCERPT] + "…"
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _parse(body: bytes) -> Any:
+    return _guarded(_ANYTHING, body)
+
+
+_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+def _guarded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    """Decode, and turn everything that can be wrong with a body into a DecodeError."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        reason, path = _explain(error)
+        raise DecodeError(reason, path=path) from None
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"no valid JSON: {error}", malformed=True) from None
+    except UnicodeDecodeError:
+        raise DecodeError("no valid JSON: not UTF-8", malformed=True) from None
+    except RecursionError:
+        raise DecodeError("nested too deeply") from None
+
+
+_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
+
+
+def _explain(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return what msgspec found wrong, and its JSON path."""
+    reason, _, place = str(error).partition(" - at `")
+    path = place.rstrip("`") or "$"
+    if missing := _MISSING.fullmatch(reason):
+        return "missing", f"{path}.{missing['field']}"
+    return reason, path
+
+
+def _find_list(body: Any) -> str:
+    """Return the name of the only field that holds a list (or, on an empty page, null)."""
+    if not isinstance(body, dict):
+        raise DecodeError(f"expected an object, got {type(body).__name__}")
+    fields = {name: value for name, value in body.items() if name != "nextPageToken"}
+    for kind in (list, type(None)):
+        candidates = [name for name, value in fields.items() if isinstance(value, kind)]
+        if len(candidates) == 1:
+            return str(candidates[0])
+        if candidates:
+            named = ", ".join(candidates)
+            raise DecodeError(f"several fields could hold the rows: name one with items= ({named})")
+    raise DecodeError(f"no field holds a list; the fields are: {', '.join(fields) or 'none'}")

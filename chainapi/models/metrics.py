@@ -1,0 +1,33 @@
+"""Rows of the Metrics API."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from attrs import frozen
+
+__all__ = ["MetricPoint"]
+
+
+@frozen
+class MetricPoint:
+    """One data point of a metric (specification, section 2).
+
+    `timestamp` is Unix time in whole seconds; `value` is the metric's value at that time.
+    """
+
+    timestamp: int
+    value: float
+
+    @property
+    def time(self) -> datetime:
+        """The timestamp as an aware datetime in UTC.
+
+        Raises:
+            OverflowError: the timestamp lies outside the years 1 to 9999.
+
+        """
+        try:
+            return datetime.fromtimestamp(self.timestamp, UTC)
+        except (ValueError, OSError):
+            raise OverflowError(f"timestamp {self.timestamp} is outside the years 1 to 9999") from None

@@ -1,0 +1,332 @@
+"""Pages as an asynchronous stream: what a user iterates, and where the stream stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
+
+from attrs import define, evolve, frozen
+
+from chainapi.calls import Sent
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.core.dedupe import Digests, Seen
+from chainapi.core.events import Event, PageReceived, Restarted
+from chainapi.core.paging import PageToken, State, Walk
+from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, PagingError
+from chainapi.models.decode import DecodedPage, PageDecoder
+
+__all__ = ["MetricPage", "MetricPages", "Page", "Pages", "Source"]
+
+T = TypeVar("T")
+
+
+@define
+class Page(Generic[T]):
+    """One page as the service gave it.
+
+    Attributes:
+        items: its rows, in the service's order; after a resume inside a page, the rest of them.
+        next_page_token: the token to the next page; None on the last one.
+        checkpoint: resumes with the page after this one.
+        restarts: how often the walk had begun again when this page came.
+
+    """
+
+    items: list[T]
+    next_page_token: str | None
+    checkpoint: Checkpoint
+    restarts: int
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+
+@define
+class MetricPage(Page[T]):
+    """One page of a metric (specification, section 2).
+
+    Attributes:
+        status: the status that the body repeats, 200; None where it is missing.
+        last_run: Unix time in seconds when the data was last updated; None where it is missing.
+
+    """
+
+    status: int | None = None
+    last_run: int | None = None
+
+    # attrs makes a new class for the slots; the methods are those of Page.
+    __len__ = Page.__len__
+    __iter__ = Page.__iter__
+
+
+class Fetch(Protocol):
+    """Asks for one page, by its token."""
+
+    def __call__(
+        self, page_token: str | None, decode: Callable[[bytes], DecodedPage]
+    ) -> Awaitable[tuple[DecodedPage, Sent]]:
+        """Return the decoded page, and when its request was sent."""
+        ...
+
+
+@frozen(eq=False)
+class Source:
+    """What a stream reads from: one query of one service."""
+
+    service: str
+    where: str
+    fetch: Fetch
+    decoder: PageDecoder
+    walk: Walk
+    seen: Seen
+    start: Checkpoint
+    clock: Callable[[], float]
+    now: Callable[[], float]
+    emit: Callable[[Event], None] | None = None
+
+
+class Pages(Generic[T]):
+    """The pages of one query: an asynchronous stream that can be read once.
+
+    Iterating gives pages as the service gave them; `items()` gives each row once, also where a restart or a
+    list that shifted brings rows again. An error leaves the stream where it was: iterate again to try again,
+    or give its `checkpoint` to `resume=`, in this process or another.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._walk = source.walk
+        self._rows: Sequence[Any] = ()  # of the open page
+        self._stale: Collection[int] = ()  # indices of those among them that were given before
+        self._offset = 0  # how many of them are done with
+        self._page: Page[T] | None = None  # the open page
+        self._start = source.start  # where the stream stood before it
+        self._digesting = False
+        self._reader: object = None
+        self._fetching = False
+        self._failure: PagingError | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else self._walk.state.value
+        return f"<{type(self).__name__}: {self._source.where}, {state}, {self._walk.depth} pages>"
+
+    @property
+    def exhausted(self) -> bool:
+        """True only when the last page, one without a token, was given whole."""
+        return self._walk.exhausted and self._offset >= len(self._rows)
+
+    @property
+    def restarts(self) -> int:
+        """How often the walk has begun again at the first page."""
+        return self._walk.restarts
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where the stream stands: after the row or the page that was given last."""
+        if self._page is None:
+            return self._start
+        return self._inside() if self._offset < len(self._rows) else self._page.checkpoint
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Page[T]:
+        """Return the next page.
+
+        Raises:
+            ChainAPIError: any of chainapi's errors, with `checkpoint`.
+
+        """
+        self._reader = None
+        begun = self._offset < len(self._rows)  # by items()
+        page = self._page if begun and not self._closed else await self._advance()
+        if page is None:
+            raise StopAsyncIteration
+        if begun or self._start.offset:
+            page = evolve(page, items=[row for index, row in self._unread() if index not in self._stale])
+        self._offset = len(self._rows)
+        return page
+
+    async def items(self) -> AsyncGenerator[T, None]:
+        """Give the rows one by one, each once.
+
+        Raises:
+            ChainAPIError: any of chainapi's errors, with `checkpoint`, which resumes at the exact row.
+
+        """
+        reader = self._reader = object()
+        self._digesting = True
+        while not self._closed and (self._offset < len(self._rows) or await self._advance() is not None):
+            stale = self._stale
+            for index, row in self._unread():
+                self._offset = index + 1
+                if stale and index in stale:
+                    continue
+                yield row
+                if self._reader is not reader:
+                    self._refuse_second_reader()
+                    return
+
+    async def collect(self, limit: int | None = None) -> list[T]:
+        """Return all rows, each once; with `limit` at most so many, and the stream can be read on.
+
+        A partial list is never returned: an error that ends the walk has the rows so far as `partial`.
+
+        Raises:
+            ConfigurationError: `limit` is not a whole number above 0.
+            ChainAPIError: any of chainapi's errors, with `checkpoint` and `partial`.
+
+        """
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
+        rows: list[T] = []
+        try:
+            async for row in self.items():
+                rows.append(row)
+                if len(rows) == limit:
+                    break
+        except ChainAPIError as error:
+            error.partial = rows
+            raise
+        return rows
+
+    async def aclose(self) -> None:
+        """End the stream; nothing is asked for any more. Closing it again does nothing."""
+        self._closed = True
+        self._reader = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _refuse_second_reader(self) -> None:
+        if not self._closed:
+            raise PagingError("another reader has taken this stream over: it can be read once")
+
+    def _unread(self) -> Iterator[tuple[int, Any]]:
+        rows = self._rows[self._offset :] if self._offset else self._rows
+        return enumerate(rows, self._offset)
+
+    async def _advance(self) -> Page[T] | None:
+        """Fetch the next page and make it the open one; None at the end."""
+        if self._closed:
+            return None
+        if self._failure is not None:
+            raise self._failure
+        if self._fetching:
+            raise PagingError("this stream is being read already: only one reader at a time")
+        self._fetching = True
+        try:
+            return await self._fetch()
+        except ChainAPIError as error:
+            error.checkpoint = self.checkpoint
+            if isinstance(error, PagingError) and self._walk.state is State.FAILED:
+                self._failure = error
+            raise
+        finally:
+            self._fetching = False
+
+    async def _fetch(self) -> Page[T] | None:
+        source, walk = self._source, self._walk
+        while not walk.exhausted:
+            restarts = walk.restarts
+            token = walk.next_token(source.clock(), source.now())
+            if walk.restarts > restarts:
+                self._restarted("its page token has expired")
+            try:
+                decoded, sent = await source.fetch(token, source.decoder.decode)
+            except APIStatusError as error:
+                if not walk.refused(error.status):
+                    raise
+                self._restarted(f"its page token was refused with status {error.status}")
+                continue
+            return self._open(decoded, sent)
+        return None
+
+    def _open(self, decoded: DecodedPage, sent: Sent) -> Page[T]:
+        source, start = self._source, self.checkpoint
+        value = decoded.next_page_token
+        next_token = None if value is None else PageToken(value, sent.at, sent.wall)
+        self._walk.received(next_token, rows=decoded.rows, body=decoded.digest)
+        self._start, self._rows, self._offset = start, decoded.rows, 0
+        self._stale = self._find_stale()
+        page = self._page = self._make_page(decoded)
+        if source.emit is not None:
+            source.emit(PageReceived(source.service, source.where, self._walk.depth, len(decoded.rows)))
+        return page
+
+    def _find_stale(self) -> Collection[int]:
+        """Return the indices of the rows of the open page that were given before."""
+        seen, done = self._source.seen, self._start.offset
+        digests = isinstance(seen, Digests)
+        stale = () if digests and not self._digesting else seen.stale(self._rows)
+        # Where an order tells which rows were given, it tells better than their number.
+        return {*stale, *range(done)} if done and digests else stale
+
+    def _make_page(self, decoded: DecodedPage) -> Page[T]:
+        return Page(decoded.rows, decoded.next_page_token, self._after(), self._walk.restarts)
+
+    def _after(self) -> Checkpoint:
+        """Where the stream stands after the whole open page."""
+        walk, start, rows = self._walk, self._start, self._rows
+        token = walk.token
+        return Checkpoint(
+            query=start.query,
+            path=start.path,
+            token=None if token is None else token.value,
+            minted_at=None if token is None else token.minted_at,
+            offset=0,
+            pages=walk.depth,
+            rows=start.rows + len(rows) - len(self._stale),
+            restarts=walk.restarts,
+            watermark=self._source.seen.watermark(rows, len(rows)),
+            done=walk.exhausted,
+        )
+
+    def _inside(self) -> Checkpoint:
+        """Where the stream stands inside the open page."""
+        given = self._offset - sum(index < self._offset for index in self._stale)
+        return evolve(
+            self._start,
+            offset=self._offset,
+            rows=self._start.rows + given,
+            watermark=self._source.seen.watermark(self._rows, self._offset),
+        )
+
+    def _restarted(self, reason: str) -> None:
+        source, restarts = self._source, self._walk.restarts
+        source.seen.restart()
+        self._start = evolve(
+            self.checkpoint, token=None, minted_at=None, offset=0, pages=0, restarts=restarts
+        )
+        self._page, self._rows, self._stale, self._offset = None, (), (), 0
+        if source.emit is not None:
+            source.emit(Restarted(source.service, source.where, restarts, reason))
+
+
+class MetricPages(Pages[T]):
+    """The pages of a metric: each page also says when the data was last updated."""
+
+    async def __anext__(self) -> MetricPage[T]:
+        """Return the next page."""
+        return cast("MetricPage[T]", await super().__anext__())
+
+    def _make_page(self, decoded: DecodedPage) -> MetricPage[T]:
+        status, last_run = decoded.others
+        return MetricPage(
+            decoded.rows,
+            decoded.next_page_token,
+            self._after(),
+            self._walk.restarts,
+            status=status,
+            last_run=last_run,
+        )

@@ -1,0 +1,169 @@
+"""What both services offer: any list by its path, any single resource."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from chainapi.calls import Sent, Service
+from chainapi.core.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.dedupe import Digests, Ordered, Seen
+from chainapi.core.query import Query, checked_page_size, checked_path, query_params
+from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
+from chainapi.pages import Pages, Source
+from chainapi.routes import Route, route_name
+
+if TYPE_CHECKING:
+    from chainapi.core.quota import QuotaSnapshot
+    from chainapi.session import Session
+
+__all__ = ["ServiceAPI"]
+
+T = TypeVar("T")
+
+
+class ServiceAPI:
+    """One service, bound to a session: `session.metrics` or `session.data`."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._session!r}>"
+
+    @property
+    def quota(self) -> QuotaSnapshot:
+        """What is known of the service's quota now; inside a running event loop.
+
+        Raises:
+            ConfigurationError: the service is not configured.
+
+        """
+        return self._service().gate.snapshot()
+
+    @overload
+    def list(
+        self,
+        path: str,
+        *,
+        items: str | None = None,
+        model: type[T],
+        page_size: int | None = None,
+        resume: Checkpoint | None = None,
+        **params: object,
+    ) -> Pages[T]: ...
+
+    @overload
+    def list(
+        self,
+        path: str,
+        *,
+        items: str | None = None,
+        model: None = None,
+        page_size: int | None = None,
+        resume: Checkpoint | None = None,
+        **params: object,
+    ) -> Pages[dict[str, Any]]: ...
+
+    def list(
+        self,
+        path: str,
+        *,
+        items: str | None = None,
+        model: type[Any] | None = None,
+        page_size: int | None = None,
+        resume: Checkpoint | None = None,
+        **params: object,
+    ) -> Pages[Any]:
+        """Walk any list route (specification, section 4).
+
+        Args:
+            path: the route below the base address, such as ``/v1/chains/43114/blocks``.
+            items: name of the list field; without it, the only field of the first page that holds a list.
+            model: an attrs class (or what else msgspec or cattrs can make) for the rows; dicts without one.
+            page_size: rows a page, 1 to 10,000 (most routes take up to 100); else the service's default.
+            resume: a checkpoint of the same query.
+            params: query parameters, named as on the wire; None is left out, a list is joined with commas.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            CheckpointError: `resume` belongs to another query.
+
+        """
+        route = Route(checked_path(path), items, model)
+        return Pages(self._source(route, route.path, self._params(page_size, params), resume))
+
+    async def get(self, path: str, *, model: Any = None, **params: object) -> Any:
+        """Return one resource, as plain JSON values or as `model`.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            ChainAPIError: any of chainapi's errors.
+
+        """
+        service = self._service()
+        query = self._query(checked_path(path), query_params(params))
+        resource, _ = await self._session.call(
+            service, query, None, lambda body: decode_resource(body, model)
+        )
+        return resource
+
+    def _service(self) -> Service:
+        return self._session.service(self._name)
+
+    def _query(self, path: str, params: tuple[tuple[str, str], ...]) -> Query:
+        return Query(path, params, route_name(self._name, path))
+
+    @staticmethod
+    def _params(page_size: int | None, params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+        size = checked_page_size(page_size)
+        first = () if size is None else (("pageSize", str(size)),)
+        return first + query_params(params)
+
+    def _source(
+        self, route: Route, path: str, params: tuple[tuple[str, str], ...], resume: Checkpoint | None
+    ) -> Source:
+        session, service = self._session, self._service()
+        query = self._query(path, params)
+        start = _start(resume, query_fingerprint(service.endpoint.base_url, path, params), path)
+
+        async def fetch(
+            page_token: str | None, decode: Callable[[bytes], DecodedPage]
+        ) -> tuple[DecodedPage, Sent]:
+            return await session.call(service, query, page_token, decode)
+
+        return Source(
+            service=self._name,
+            where=query.where,
+            fetch=fetch,
+            decoder=PageDecoder(route.model, route.items, route.others),
+            walk=session.walk(start),
+            seen=_seen(route, start),
+            start=start,
+            clock=session.clock,
+            now=session.now,
+            emit=session.on_event,
+        )
+
+
+def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:
+    if resume is None:
+        return Checkpoint(fingerprint, path)
+    if not isinstance(resume, Checkpoint):
+        raise ConfigurationError(
+            f"resume must be a Checkpoint, not {type(resume).__name__}: Checkpoint.loads reads one"
+        )
+    if resume.query != fingerprint:
+        raise CheckpointError(
+            f"the checkpoint belongs to another query ({resume.path or 'no path'}) than this one ({path})"
+        )
+    return resume
+
+
+def _seen(route: Route, start: Checkpoint) -> Seen:
+    if route.newest_first is None:
+        return Digests()
+    return Ordered(operator.attrgetter(route.newest_first), start.watermark)

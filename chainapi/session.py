@@ -1,0 +1,286 @@
+"""The session: how the services are reached, the life of the connection, the calls that run through it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Never, NoReturn, Self, TypeVar
+
+from chainapi.calls import Dispatcher, Sent, Service
+from chainapi.config import Endpoint, Missing, Provider, refuse_unknown, resolve
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.core.events import Event, WaitBegan
+from chainapi.core.paging import Walk
+from chainapi.core.query import Query
+from chainapi.core.quota import Limit, QuotaSnapshot
+from chainapi.core.retry import RetryBudget, RetryPolicy
+from chainapi.data import DataAPI
+from chainapi.errors import ConfigurationError, SessionClosedError
+from chainapi.limiter import Gate
+from chainapi.metrics import MetricsAPI
+from chainapi.transport import AiohttpTransport, Transport
+
+__all__ = ["Session"]
+
+R = TypeVar("R")
+
+DEFAULT_TIMEOUT = 30.0  # seconds
+DEFAULT_MAX_ATTEMPTS = 5
+DEFAULT_MAX_IN_FLIGHT = 100
+
+
+class Session:
+    """A client of both services, for one event loop; shared by as many tasks as you like.
+
+    It may be made before a loop runs, and belongs to the loop it is first used in. Leave its ``async with``
+    block, or await `aclose`, to close it. Nothing is sent before the first page is asked for.
+
+    Args:
+        provider: a deployment of the services; the next two arguments win over it.
+        metrics_base_url: address of the Metrics API, else the variable CHAINAPI_METRICS_BASE_URL.
+        data_base_url: address of the Data API, else CHAINAPI_DATA_BASE_URL; https, or loopback.
+        api_key: key for the Data API, else CHAINAPI_API_KEY; sent to that service's own origin only.
+        timeout: seconds that one attempt may take, from sending to the last byte.
+        max_attempts: requests that a call may take in all; 1 means that nothing is retried.
+        max_wait: seconds that a call may wait for quota in all; None waits as long as the service asks.
+        page_token_lifetime: after how long a page token is no longer sent (specification, section 8).
+        on_expired: "restart" begins the walk again when a token dies, "raise" raises PageTokenExpiredError.
+        rate: your own ceiling on each service, kept by a token bucket.
+        max_in_flight: requests that may be without an answer at once, on each service; 100 by default.
+        limits: what is known of the limits of "metrics" or "data", for services that send no headers.
+        ask: whether one request may be risked to learn when an exhausted quota comes back.
+        transport: what sends the requests; it is not closed with the session. None uses aiohttp.
+        now: the wall clock in Unix seconds: for the age of checkpoints read back, and dates in headers.
+        on_event: called with each event of `chainapi.core.events`; it must be quick and must not raise.
+
+    Raises:
+        ConfigurationError: an argument or a variable cannot be used.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: Provider | None = None,
+        metrics_base_url: str | None = None,
+        data_base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        max_wait: float | None = None,
+        page_token_lifetime: timedelta = timedelta(hours=24),
+        on_expired: Literal["restart", "raise"] = "restart",
+        rate: Limit | None = None,
+        max_in_flight: int | None = None,
+        limits: Mapping[str, Sequence[Limit]] | None = None,
+        ask: bool = True,
+        transport: Transport | None = None,
+        now: Callable[[], float] = time.time,
+        on_event: Callable[[Event], None] | None = None,
+        **unknown: Never,
+    ) -> None:
+        refuse_unknown(unknown, _ARGUMENTS, "Session")
+        self._lifetime = _lifetime(page_token_lifetime)
+        self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
+        self.now = now
+        self.on_event = on_event
+        self._owns_transport = transport is None
+        self._dispatcher = Dispatcher(
+            transport=AiohttpTransport() if transport is None else transport,
+            policy=RetryPolicy(_whole("max_attempts", max_attempts)),
+            budget=RetryBudget(),
+            timeout=_seconds("timeout", timeout),
+            max_wait=None if max_wait is None else _seconds("max_wait", max_wait, zero=True),
+            now=now,
+            emit=on_event,
+        )
+        flying = DEFAULT_MAX_IN_FLIGHT if max_in_flight is None else _whole("max_in_flight", max_in_flight)
+        known = _limits(limits)
+        endpoints = resolve(
+            provider, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=api_key
+        )
+        self._services: dict[str, Service | Missing] = {}
+        for name, endpoint in zip(("metrics", "data"), endpoints, strict=True):
+            self._services[name] = (
+                endpoint
+                if isinstance(endpoint, Missing)
+                else _service(
+                    endpoint, now=now, rate=rate, flying=flying, limits=known.get(name, ()), ask=ask
+                )
+            )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls: set[asyncio.Timeout] = set()
+        self._closed = False
+        self._metrics = MetricsAPI(self, "metrics")
+        self._data = DataAPI(self, "data")
+
+    def __repr__(self) -> str:
+        reached = ", ".join(
+            f"{name}={service.endpoint.base_url}"
+            for name, service in self._services.items()
+            if isinstance(service, Service)
+        )
+        return f"<Session {reached or 'without a service'}{' closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Session cannot be pickled or copied: make one where it is used")
+
+    @property
+    def metrics(self) -> MetricsAPI:
+        """The Metrics API."""
+        return self._metrics
+
+    @property
+    def data(self) -> DataAPI:
+        """The Data API."""
+        return self._data
+
+    @property
+    def quota(self) -> dict[str, QuotaSnapshot]:
+        """What is known of the quota of each configured service now; inside a running event loop."""
+        return {
+            name: service.gate.snapshot()
+            for name, service in self._services.items()
+            if isinstance(service, Service)
+        }
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the session: calls under way end with SessionClosedError, connections are closed.
+
+        A transport that was given stays open. Closing a session again does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for deadline in tuple(self._calls):
+            if not deadline.expired():
+                deadline.reschedule(self.clock())
+        if self._owns_transport:
+            await self._dispatcher.transport.aclose()
+
+    # What the services of the session are built on.
+
+    def service(self, name: str) -> Service:
+        """Return a service by its name.
+
+        Raises:
+            ConfigurationError: it is not configured; the message names the variable.
+
+        """
+        service = self._services[name]
+        if isinstance(service, Missing):
+            raise ConfigurationError(service.reason)
+        return service
+
+    def walk(self, start: Checkpoint) -> Walk:
+        """Return a walk that begins at `start`."""
+        return Walk.resume(start, lifetime=self._lifetime, on_expired=self._on_expired)
+
+    def clock(self) -> float:
+        """Return the time of the running loop in seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def call(
+        self, service: Service, query: Query, page_token: str | None, decode: Callable[[bytes], R]
+    ) -> tuple[R, Sent]:
+        """Send one request, with all its retries, and return its decoded answer and when it was sent.
+
+        Raises:
+            SessionClosedError: the session is closed, or was closed meanwhile.
+            ChainAPIError: any other of chainapi's errors.
+
+        """
+        self._enter()
+        deadline = asyncio.timeout(None)  # no deadline but the closing of the session
+        self._calls.add(deadline)
+        try:
+            async with deadline:
+                return await self._dispatcher.call(service, query, page_token, decode)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+        finally:
+            self._calls.discard(deadline)
+        raise SessionClosedError(f"the session was closed during {query.where}")
+
+    def _enter(self) -> None:
+        if self._closed:
+            raise SessionClosedError("the session is closed: make a new one")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise ConfigurationError(
+                "this session belongs to another event loop: make a Session for each loop, and so for each"
+                " asyncio.run()"
+            )
+
+
+_ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
+
+
+def _service(
+    endpoint: Endpoint,
+    *,
+    now: Callable[[], float],
+    rate: Limit | None,
+    flying: int,
+    limits: Sequence[Limit],
+    ask: bool,
+) -> Service:
+    def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
+        # Told after the answer that began the wait has been taken in: an observer must not come between.
+        service.wait_to_tell = WaitBegan(endpoint.name, reason, seconds)
+
+    gate = Gate(rate=rate, max_in_flight=flying, limits=limits, ask=ask, on_wait=on_wait, now=now)
+    service = Service(endpoint, gate)
+    return service
+
+
+def _lifetime(value: object) -> float:
+    if not isinstance(value, timedelta) or value <= timedelta(0):
+        raise ConfigurationError(f"page_token_lifetime={value!r} must be a timedelta above 0")
+    return value.total_seconds()
+
+
+def _choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
+    if value not in choices:
+        raise ConfigurationError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigurationError(f"{name}={value!r} must be a whole number from 1 on")
+    return value
+
+
+def _seconds(name: str, value: object, *, zero: bool = False) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (0 <= value < math.inf) or (value == 0 and not zero):  # type: ignore[operator]
+        raise ConfigurationError(f"{name}={value!r} must be a finite number of seconds above 0")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping) or not set(limits) <= {"metrics", "data"}:
+        raise ConfigurationError("limits must map 'metrics' or 'data' to a sequence of Limit")
+    for name, known in limits.items():
+        if not isinstance(known, Sequence) or not all(isinstance(limit, Limit) for limit in known):
+            raise ConfigurationError(f"limits[{name!r}] must be a sequence of Limit")
+    return limits
