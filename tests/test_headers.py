@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
+from math import copysign, isfinite
 from types import MappingProxyType
 
 import pytest
@@ -205,6 +205,12 @@ def test_moment_is_measured_against_the_date() -> None:
 def test_moment_without_a_believable_clock_is_kept_as_told(now: float) -> None:
     """With no Date and a clock that is not in our times, a large reset stays a long wait."""
     assert read_limits({"x-ratelimit-reset": "1750000030"}, now).reset == 1750000030
+
+
+@pytest.mark.parametrize(("now", "reset"), [(1000.0, "600.5"), (1e8, "60000000")])
+def test_possible_window_is_never_taken_for_a_moment(now: float, reset: str) -> None:
+    """A reset of less than three years is a number of seconds, whatever the clock says."""
+    assert read_limits({"x-ratelimit-reset": reset}, now).reset == float(reset)
 
 
 # --- the combined field ---
@@ -447,11 +453,17 @@ def test_two_digits_need_a_calendar(now: float) -> None:
     assert read_limits({"retry-after": "Sunday, 15-Jun-25 15:07:00 GMT"}, now) == LimitNews()
 
 
+@pytest.mark.parametrize("name", ["ratelimit-remaining", "x-ratelimit-reset", "retry-after"])
+def test_zero_has_no_sign(name: str) -> None:
+    """A negative zero is read as zero."""
+    assert "-0" not in repr(read_limits({name: "-0.0"}, NOW))
+
+
 # --- any text ---
 
 FRAGMENTS = st.sampled_from(
     [
-        *("5", "0", "-1", "1e9", "9" * 400, "1750000030", "2.5", "nan", "inf", "_", "²", "٣", "\0"),
+        *("5", "0", "-1", "-0.0", "9" * 400, "1750000030", "2.5", "nan", "inf", "_", "²", "٣", "\0"),
         *(",", ", ", ";", "=", '"', "\\", "(", ")", ":", "?1", "@1", "%", " ", "\t"),
         *('"a"', "a", "w=", "q=0", "w=0", "r=", "t=", "limit=", "remaining=", "reset="),
         *(DATE, "Sunday, 15-Jun-25 15:07:00 GMT", "Sun Jun 15 15:07:00 2025", "Sun", "Sun, "),
@@ -472,7 +484,7 @@ def numbers(news: LimitNews) -> list[float]:
 def test_no_text_does_harm(headers: Mapping[str, str], now: float) -> None:
     """Whatever the headers hold, nothing raises, and all numbers are finite and not negative."""
     news = read_limits(headers, now)
-    assert all(isfinite(number) and number >= 0 for number in numbers(news))
+    assert all(isfinite(number) and copysign(1, number) > 0 for number in numbers(news))
     assert all(policy.window != 0 for policy in news.policies)
     assert isfinite(hold(429, news))
 

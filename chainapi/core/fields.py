@@ -133,21 +133,17 @@ class _Scanner:
 
     def _params(self) -> dict[str, Value]:
         params = dict[str, Value]()
-        start = self._at
         self._blanks()
         while self._next_is(";"):
             self._blanks()
             key = self._key()
-            start = self._at
             self._blanks()
             if self._next_is("="):
                 self._blanks()
                 params[key] = self._bare()
-                start = self._at
             else:
                 params[key] = True
             self._blanks()
-        self._at = start  # blanks belong to the parameters only when one follows
         return params
 
     def _key(self) -> str:
