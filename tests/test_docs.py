@@ -1,0 +1,93 @@
+"""The docs are run: every Python block of the README and of docs/, against the simulator on a real port."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from chainapi.simulator import Simulator
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Return each Python block with its place."""
+    found: list[tuple[str, str]] = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for match in BLOCK.finditer(text):
+            line = text[: match.start()].count("\n") + 2
+            found.append((f"{page.relative_to(ROOT)}:{line}", match[1]))
+    return found
+
+
+@pytest_asyncio.fixture
+async def simulated(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, str]]:
+    """Start a simulator and put its addresses into the environment, where `Session()` looks for them."""
+    async with Simulator(seed=1) as simulator:
+        environment = simulator.environment()
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield environment
+
+
+def test_there_are_blocks() -> None:
+    """The README has Python blocks, or the next test would promise nothing."""
+    assert any(place.startswith("README.md") for place, _ in blocks())
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in blocks()])
+async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
+    """Each Python block of the docs runs as it stands, against a live simulator."""
+    if "asyncio.run(" in code:
+        await run_as_program(code)
+        return
+    compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    outcome = eval(compiled, {"__name__": "docs"})
+    if inspect.isawaitable(outcome):
+        await outcome
+
+
+async def run_as_program(code: str) -> None:
+    """Run a block that is a whole program as one, with warnings as errors."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        code,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0, errors.decode()
+    assert errors == b""
+    assert output
+
+
+def test_links_lead_somewhere() -> None:
+    """Each relative link of the docs names a file that exists."""
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_readme_has_one_command_each() -> None:
+    """The README's sections "Run it" and "Test it" have one command each, and "Set up" has two."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    for title, commands in (("Set up", 2), ("Run it", 1), ("Test it", 1)):
+        section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+        found = re.findall(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+        assert len(found) == 1
+        assert len(found[0].splitlines()) == commands
