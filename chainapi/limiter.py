@@ -96,10 +96,16 @@ class _Queue:
         """Return the waiter whose turn it is."""
         for lane in self.lanes.values():
             while lane:
-                if not lane[0].gone:
-                    return lane[0]
+                waiter = lane[0]
+                if waiter.gone:
+                    self.gone -= 1
+                elif waiter.future.done():
+                    # Cancelled, and its task did not run yet.
+                    waiter.gone = True
+                    self.waiting -= 1
+                else:
+                    return waiter
                 lane.popleft()
-                self.gone -= 1
         return None
 
     def pop(self, waiter: _Waiter) -> None:
@@ -151,7 +157,7 @@ class Gate:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._rate = AsyncLimiter(rate.amount, rate.per) if rate is not None else None
-        self._quota = Quota(max_in_flight=max_in_flight)
+        self._quota = Quota(max_in_flight, tuple(limits), ask)
         self._random = random
         self._on_wait = on_wait
         self._now = now
@@ -207,7 +213,7 @@ class Gate:
         except asyncio.CancelledError:
             if waiter.flight is not None:
                 self.unsent(waiter.flight)
-            else:
+            elif not waiter.gone:
                 self._queue.leave(waiter)
                 self._pump()
             raise
@@ -215,14 +221,14 @@ class Gate:
         return waiter.flight
 
     def _check_wait(self, now: float, route: str, cost: float | None, max_wait: float) -> None:
-        units = self._quota.price(route, cost)
-        seconds = self._quota.forecast(now, units, float(self._queue.waiting))
+        units = self._quota.costs.price(route, cost)
+        seconds = self._quota.forecast(now, units, float(self._queue.waiting), self._queue.waiting)
         if seconds > max_wait:
             raise QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=max_wait)
 
     def _try(self, now: float, route: str, prior: float | None) -> Flight | None:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
-        cost = self._quota.price(route, prior)
+        cost = self._quota.costs.price(route, prior)
         when = self._quota.opens_at(now, cost)
         if when <= now and self._rate is not None:
             when = now + _take(self._rate, cost)

@@ -1,21 +1,33 @@
-"""What the service's answers say about its quota, and what may be sent because of it.
+"""One quota of the service: what its answers say, and what may be sent because of it.
 
-Pure arithmetic: times are seconds on any monotonic clock and come in as arguments, like the jitter.
+Pure arithmetic: times are seconds on any monotonic clock and come in as arguments, like the jitter. The
+rules, in the order in which they are asked:
+
+1. A refusal stops everybody until its wait ends; the end only ever moves later.
+2. The first request, and the first after every pause, flies alone: the canary.
+3. What an answer says remains, less what is in flight, may go at once.
+4. What is predicted to have come back since may go too, few at first and more with every success.
+5. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from attrs import define, field, frozen
 
+from chainapi.core.allowance import Allowance
+from chainapi.core.costs import Costs
 from chainapi.core.headers import LimitNews
+from chainapi.core.hidden import Hidden
 
 __all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
+MOST_POLICIES = 8
 
 
 @frozen
@@ -28,7 +40,7 @@ class Limit:
 
 @frozen
 class QuotaSnapshot:
-    """The quota as it is known at `time`; times are seconds on the event loop's clock."""
+    """The quota as it is known at `time`; times are seconds on the event loop's clock, amounts units."""
 
     time: float
     limit: float | None = None
@@ -47,41 +59,55 @@ class QuotaSnapshot:
 
     @property
     def reset_in(self) -> float | None:
-        """Seconds until the period ends and the quota is whole again; None when that is not known."""
+        """Seconds until quota is predicted to come back; None when that is not known."""
         return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
 
 
 @define(eq=False)
 class Flight:
-    """One request that was granted; `sent` in seconds, `cost` in units."""
+    """One request that was granted: `sent` at this time, for `cost` units."""
 
     route: str
     cost: float
     sent: float
     stops: int
-    canary: bool = False
+    canary: bool
+    guess: bool
 
 
 @define(eq=False)
 class Quota:
-    """One quota of one service: ask `opens_at`, then `send`, then say how it ended."""
+    """Ask `opens_at`; when it says now, `send`; then say how the flight ended."""
 
     max_in_flight: int = 100
+    limits: Sequence[Limit] = ()
+    ask: bool = True
     in_flight: int = 0
-    units_in_flight: float = 0.0
-    limit: float | None = None
-    window: float | None = None
-    remaining: float | None = None
     stopped_until: float = -inf
-    _believed_at: float = -inf
-    _stops: int = 0
-    _refusals: int = 0
-    _canary_due: bool = True
-    _canary: Flight | None = None
+    costs: Costs = field(factory=Costs, init=False)
+    _allowances: list[Allowance] = field(factory=list[Allowance], init=False)
+    _told: Allowance | None = field(default=None, init=False)
+    _hidden: Hidden | None = field(factory=Hidden, init=False)
+    _held: float = field(default=0.0, init=False)
+    _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
+    _lost: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
+    _lost_units: float = field(default=0.0, init=False)
+    _stops: int = field(default=0, init=False)
+    _refusals: int = field(default=0, init=False)
+    _canary_due: bool = field(default=True, init=False)
+    _canary: Flight | None = field(default=None, init=False)
+    _guesses: int = field(default=0, init=False)
+    _most_guesses: int = field(default=1, init=False)
+    _guessing: bool = field(default=False, init=False)
+    _asking: Allowance | None = field(default=None, init=False)
+    _trip: float = field(default=0.0, init=False)
 
-    def price(self, route: str, prior: float | None) -> float:
-        """Return the units that a request of `route` is thought to cost."""
-        return 1.0 if prior is None else prior
+    def __attrs_post_init__(self) -> None:
+        self._allowances = [Allowance(one.amount, one.per) for one in self.limits]
+        if self.limits and self._hidden is not None:
+            self._hidden.most = inf
+
+    # --- what may be sent -----------------------------------------------------------------
 
     def opens_at(self, now: float, cost: float) -> float:
         """Return from when a request may leave: `now`, a later time, or inf when an answer decides."""
@@ -89,93 +115,254 @@ class Quota:
             return inf
         if now < self.stopped_until:
             return self.stopped_until
-        if self._canary_due or self.remaining is None or self.remaining - self.units_in_flight >= cost:
-            return now
-        if self.in_flight:
+        self._guessing, self._asking = False, None
+        held = self._held + self._lost_units
+        opens = now
+        if self._hidden is not None and not self._canary_due:
+            opens = self._hidden.opens_at(now, self.in_flight)
+        scarce: Allowance | None = None
+        for one in self._allowances:
+            if one.told and self._canary_due:
+                continue
+            one.collect(now)
+            if one.backed(cost, held):
+                continue
+            at = one.opens_at(now, cost, held)
+            if at >= opens:
+                opens, scarce = at, one
+        if scarce is None or opens == inf:
+            return opens
+        return self._guess_at(now, opens, scarce)
+
+    def _guess_at(self, now: float, opens: float, scarce: Allowance) -> float:
+        """Return when a request may leave that no answer covers."""
+        if opens > now:
+            if self.in_flight:
+                return opens
+            self._most_guesses = 1
+            if not self.ask:
+                return opens
+            asks = scarce.asks_at(opens)
+            if asks > now:
+                return min(opens, asks)
+            self._asking = scarce
+        if self.in_flight and self._guesses >= self._most_guesses:
             return inf
-        self._canary_due = True
+        self._guessing = True
         return now
 
+    def covers(self, now: float, cost: float) -> bool:
+        """Tell whether a request may go before a dearer one that has to wait."""
+        if self.in_flight >= self.max_in_flight or self._canary is not None or self._canary_due:
+            return False
+        held = self._held + self._lost_units
+        return (
+            now >= self.stopped_until
+            and (self._hidden is None or self._hidden.opens_at(now, self.in_flight) <= now)
+            and all(one.backed(cost, held) for one in self._allowances)
+        )
+
     def send(self, now: float, route: str, cost: float) -> Flight:
-        """Count one request out."""
-        flight = Flight(route, cost, now, self._stops, self._canary_due)
-        if self._canary_due:
+        """Count one request out, for which `opens_at` or `covers` has just said that it may go."""
+        guess = self._guessing
+        canary = self._canary_due or (guess and not self.in_flight and self._most_guesses == 1)
+        flight = Flight(route, cost, now, self._stops, canary, guess)
+        if canary:
             self._canary, self._canary_due = flight, False
+        if guess:
+            self._guesses += 1
+            if self._asking is not None:
+                self._asking.asked = True
+        if self._hidden is not None:
+            self._hidden.send(now, cost)
         self.in_flight += 1
-        self.units_in_flight += cost
+        self._held += cost
+        self._flights[flight] = None
         return flight
 
     def holds(self, flight: Flight, now: float) -> bool:
         """Tell whether a request that was granted a moment ago may still leave."""
         return flight.stops == self._stops and now >= self.stopped_until
 
+    # --- how it ended -----------------------------------------------------------------------
+
     def unsent(self, flight: Flight) -> None:
         """Take back a grant that was not used."""
-        self._landed(flight)
+        self._land(flight)
         self._canary_due = self._canary_due or flight.canary
 
     def lost(self, flight: Flight, now: float) -> None:
         """Note that no answer will come: the service may have counted the request."""
-        self._landed(flight)
-        if self.remaining is not None:
-            self.remaining -= flight.cost
+        self._land(flight)
         self._canary_due = self._canary_due or flight.canary
+        for one in self._allowances:
+            if not one.told:
+                one.spend(flight.sent, now, flight.cost)
+        self._lost.append((now, flight.cost))
+        self._lost_units += flight.cost
 
     def answered(self, flight: Flight, now: float, status: int, news: LimitNews, jitter: float) -> None:
         """Take in an answer; `jitter` is a random number from 0 to 1."""
-        self._landed(flight)
-        if status == 429:
-            self._refused(now, news, jitter)
-        elif status < 500:
+        self._land(flight)
+        tells = news.limit is not None or news.remaining is not None or news.retry_after is not None
+        if status >= 500 and not tells:
+            # It never met the limiter, or the limiter would have added its fields.
+            self._canary_due = self._canary_due or flight.canary
+            return
+        trip = now - flight.sent
+        self._trip += 0.1 * (trip - self._trip) if self._trip else trip
+        refused = status == 429
+        told = self._read(news, refused=refused)
+        if refused:
+            self._refused(flight, now, news, told, jitter)
+        else:
             self._refusals = 0
-        if news.policies:
-            self.window = news.policies[0].window
-        if news.limit is not None:
-            self.limit = news.limit
-        if news.remaining is not None:
-            self._believe(flight, now, news.remaining)
-        elif self.remaining is not None and status < 500:
-            self.remaining -= flight.cost
+            if flight.guess:
+                self._most_guesses += 1
+        self._account(flight, now, news, told, refused=refused)
 
-    def _believe(self, flight: Flight, now: float, remaining: float) -> None:
-        if self.remaining is None or remaining < self.remaining or flight.sent >= self._believed_at:
-            self.remaining, self._believed_at = remaining, now
+    def _account(
+        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, *, refused: bool
+    ) -> None:
+        """Book what the request cost, and what the answer says remains."""
+        cost = 0.0 if refused else flight.cost
+        for one in self._allowances:
+            if one.only_on_refusal and refused:
+                if one is told:
+                    one.restart()
+            elif one is told and news.remaining is not None:
+                one.believe(flight.sent, now, news.remaining, cost, judge=flight.canary and not refused)
+                one.reset_at = now + news.reset if news.reset is not None and not refused else inf
+                one.prune(next(iter(self._flights)).sent if self._flights else now)
+                if not refused:
+                    self.costs.sample(one, flight.route, news.remaining, quiet=not self.in_flight)
+            elif not refused:
+                one.spend(flight.sent, now, cost)
+        if self._hidden is not None and not refused:
+            learned = self._hidden.passed(flight.sent, now, cost)
+            if learned is not None:
+                self._learn(learned)
+        while self._lost and self._lost[0][0] <= flight.sent:
+            self._lost_units -= self._lost.popleft()[1]
 
-    def _landed(self, flight: Flight) -> None:
+    def _land(self, flight: Flight) -> None:
+        del self._flights[flight]
         self.in_flight -= 1
-        self.units_in_flight = self.units_in_flight - flight.cost if self.in_flight else 0.0
+        # Back to exactly zero, or rounding errors would add up over the years.
+        self._held = self._held - flight.cost if self.in_flight else 0.0
+        if flight.guess:
+            self._guesses -= 1
         if self._canary is flight:
             self._canary = None
 
-    def _refused(self, now: float, news: LimitNews, jitter: float) -> None:
+    def _refused(
+        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, jitter: float
+    ) -> None:
         wait = news.retry_after if news.retry_after is not None else news.reset
-        self._refusals += 1
-        if wait is None:
-            wait = jitter * min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(self._refusals - 1, 16))
-        self.stopped_until = max(self.stopped_until, now + wait)
+        if self._hidden is not None:
+            self._hidden.refused(now)
+        if flight.canary:
+            self._refusals += 1
+        backoff = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(self._refusals - 1, 0), 16))
+        if wait is not None:
+            stop = now + (wait if self._refusals < 2 else max(wait, jitter * backoff))
+        elif self._hidden is not None:
+            opens = [
+                one.opens_at(now, flight.cost, 0.0)
+                for one in self._allowances
+                if not one.backed(flight.cost, 0.0)
+            ]
+            at = self._hidden.tries_at(now, max(opens, default=inf))
+            stop = at + 0.05 * jitter * (at - now)
+        else:
+            stop = now + jitter * backoff
+        self.stopped_until = max(self.stopped_until, stop)
         self._stops += 1
         self._canary_due = True
+        self._most_guesses = 1
+        if told is not None:
+            told.refused(now, self.stopped_until, backed=not flight.guess and not flight.canary)
 
-    def forecast(self, now: float, cost: float, units_ahead: float) -> float:
-        """Return the seconds until a request of `cost` leaves behind `units_ahead`; inf when unknown."""
-        wait = max(0.0, self.stopped_until - now)
-        if self.limit and self.window:
-            room = (self.remaining or 0.0) - self.units_in_flight if not wait else self.limit
-            behind = units_ahead + cost - room
-            if behind > 0:
-                wait += behind / self.limit * self.window
-        return wait
+    # --- policies ---------------------------------------------------------------------------
+
+    def _read(self, news: LimitNews, *, refused: bool) -> Allowance | None:
+        """Follow the policies that an answer names; return the one that its numbers are about."""
+        if news.limit is None and not news.policies and news.remaining is None:
+            return self._told if refused else None
+        named: list[tuple[float, float | None]] = [
+            (policy.quota, policy.window or None) for policy in news.policies if policy.quota > 0
+        ]
+        if not named and news.limit:
+            named = [(news.limit, None)]
+        if self._told is not None and len(named) == 1 == len(self._allowances):
+            quota, window = named[0]
+            if self._told.limit == quota and window in (None, self._told.window):
+                return self._told
+        return self._follow(named, news, refused=refused)
+
+    def _follow(
+        self, named: list[tuple[float, float | None]], news: LimitNews, *, refused: bool
+    ) -> Allowance | None:
+        keep = [one for one in self._allowances if not one.named or one.only_on_refusal]
+        current = []
+        for quota, window in named:
+            one = self._known(quota, window)
+            if one is None:
+                one = Allowance(quota, window, named=True, only_on_refusal=refused and bool(self._allowances))
+            elif not refused:
+                one.only_on_refusal = False
+            current.append(one)
+        if refused:
+            keep = [one for one in self._allowances if all(one.window != new.window for new in current)]
+        self._allowances = [*current, *(one for one in keep if one not in current)][:MOST_POLICIES]
+        if current:
+            self._hidden = None
+        matching = [one for one in current if one.limit == news.limit]
+        self._told = matching[0] if matching else current[0] if current else None
+        return self._told
+
+    def _learn(self, learned: Allowance) -> None:
+        """Keep a limit that was found out, in place of others of about its window."""
+        near = (learned.window or 0.0) / 2.0
+        given = len(self.limits)
+        keep = [one for one in self._allowances[given:] if (one.window or 0.0) < near]
+        self._allowances = [*self._allowances[:given], *keep, learned]
+
+    def _known(self, quota: float, window: float | None) -> Allowance | None:
+        for one in self._allowances:
+            if one.named and one.limit == quota and (window is None or one.window == window):
+                return one
+        return None
+
+    # --- for people -------------------------------------------------------------------------
+
+    def forecast(self, now: float, cost: float, units_ahead: float, ahead: int) -> float:
+        """Return the seconds until a request of `cost` leaves that has `ahead` others before it."""
+        stop = max(now, self.stopped_until)
+        units = units_ahead + cost + self._held + self._lost_units
+        wait = stop - now
+        for one in self._allowances:
+            one.collect(now)
+            wait = max(wait, one.wait_for(now, units, stop))
+        turns = (ahead + self.in_flight) // self.max_in_flight
+        return max(wait, turns * self._trip)
 
     def snapshot(self, now: float, waiting: int) -> QuotaSnapshot:
         """Return what is known, to be read by people."""
+        told = self._told
         stopped = self.stopped_until if self.stopped_until > now else None
+        reset = stopped
+        if told is not None and stopped is None and not told.backed(1.0, self._held):
+            opens = told.opens_at(now, 1.0, self._held)
+            reset = opens if opens < inf else None
         return QuotaSnapshot(
             time=now,
-            limit=self.limit,
-            remaining=self.remaining,
-            window=self.window,
+            limit=told.limit if told else None,
+            remaining=told.remaining if told else None,
+            window=told.window if told else None,
             stopped_until=stopped,
-            reset_at=stopped,
+            reset_at=reset,
+            costs=dict(self.costs.learned),
             waiting=waiting,
             in_flight=self.in_flight,
         )

@@ -1,0 +1,261 @@
+"""One rate-limit policy of the service: how much is left, and when what was spent comes back.
+
+A header tells what was left when an answer was written. Between answers the return of spent units has to
+be predicted, and how they return is not in any header:
+
+======  ==================================================================================
+LOG     each unit returns one window after it was spent (the default; never too early for a
+        window that opens anew either, since all of it returns with its oldest unit)
+WINDOW  all units return at once, one window after the oldest of them was spent
+DRIP    units return all the time, the whole limit in one window
+======  ==================================================================================
+
+Which of them it is shows when the quota was used up and the next request is answered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from enum import Enum
+from math import ceil, floor, inf
+
+from attrs import define, field
+
+__all__ = ["Allowance", "Kind"]
+
+FAR = 0.05  # of a window: a question is worth a refusal only when it may save more than this
+PATIENCE = 0.02  # of a window: the question waits this long at most for a unit to drip in
+CUSHION = 0.005  # of the limit: a predicted drip is used when it is this much more than needed
+LARGEST_RESERVE = 0.01  # of the limit
+UNTOLD_WINDOW = 60.0  # seconds, where nothing better is known
+EPSILON = 1e-6
+
+
+class Kind(Enum):
+    """How spent units come back."""
+
+    LOG = "log"
+    WINDOW = "window"
+    DRIP = "drip"
+
+
+@define(eq=False)
+class _Spent:
+    """Units spent by a request; they return after `sent + window`, and surely by `back`."""
+
+    sent: float
+    back: float
+    cost: float
+
+
+@define(eq=False)
+class Allowance:
+    """`limit` units in `window` seconds, as far as it is known; None is a window that nobody told.
+
+    `told` says whether answers report what remains; a limit that only the user named is kept by
+    counting alone.
+    """
+
+    limit: float
+    window: float | None
+    named: bool = False
+    told: bool = False
+    kind: Kind = Kind.LOG
+    remaining: float = field(default=0.0, init=False)
+    returned: float = field(default=0.0, init=False)
+    believed_at: float = field(default=-inf, init=False)
+    reset_at: float = field(default=inf, init=False)
+    tick: float = field(default=inf, init=False)
+    reserve: float = field(default=0.0, init=False)
+    asked: bool = field(default=False, init=False)
+    ceiling: float = field(default=0.0, init=False)
+    slowness: float = field(default=1.0, init=False)
+    only_on_refusal: bool = False
+    _spent: deque[_Spent] = field(factory=deque[_Spent], init=False)
+    _outstanding: float = field(default=0.0, init=False)
+    _epoch: float | None = field(default=None, init=False)
+    _guessed_window: bool = field(default=False, init=False)
+    _lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.remaining = self.limit
+
+    # --- what may be sent -----------------------------------------------------------------
+
+    def backed(self, cost: float, held: float) -> bool:
+        """Tell whether what an answer reported covers `cost` units beside the `held` ones."""
+        if not self.told:
+            return self.remaining + self.returned - held >= min(cost, self.limit) - EPSILON
+        return self.remaining - self.reserve - held >= min(cost, self.limit - self.reserve) - EPSILON
+
+    def collect(self, now: float) -> None:
+        """Count what came back by `now`."""
+        spent = self._spent
+        while spent and spent[0].back <= now:
+            units = spent.popleft().cost
+            self._outstanding -= units
+            self.returned += units
+
+    def opens_at(self, now: float, cost: float, held: float) -> float:
+        """Return when `cost` units beside the `held` ones are predicted to be there; inf when unknown."""
+        missing = min(cost, self.limit) + held + self.reserve - self.remaining
+        if self.kind is Kind.DRIP and self.window:
+            missing += min(CUSHION * self.limit, 0.25 * self.ceiling, 5.0)
+            return max(now, self.believed_at + missing * self.window * self.slowness / self.limit)
+        return max(now, min(self._ledger_opens_at(missing - self.returned), self._reset(), self._next_tick()))
+
+    def _ledger_opens_at(self, missing: float) -> float:
+        if missing <= EPSILON:
+            return -inf
+        if self.kind is Kind.WINDOW:
+            if self._spent:
+                return self._spent[0].back
+        else:
+            for one in self._spent:
+                missing -= one.cost
+                if missing <= EPSILON:
+                    return one.back
+        return self.believed_at + (self.window or UNTOLD_WINDOW)
+
+    def _reset(self) -> float:
+        return self.reset_at if self.reset_at > self.believed_at else inf
+
+    def _next_tick(self) -> float:
+        """Return the next beginning of a window that the service's clock decides."""
+        if self.tick == inf or not self.window:
+            return inf
+        behind = max(0.0, self.believed_at - self.tick)
+        return self.tick + (floor(behind / self.window) + 1) * self.window
+
+    def asks_at(self, opens: float) -> float:
+        """Return when a question is due that would tell more than waiting until `opens`; inf for never."""
+        if self.asked or not self.told or self.kind is Kind.DRIP or self._reset() < inf:
+            return inf
+        if not self.window:
+            return self.believed_at
+        asks = self.believed_at + min(2.0 * self.window / self.limit, PATIENCE * self.window)
+        return asks if opens - self.believed_at > FAR * self.window else inf
+
+    # --- what the answers say ---------------------------------------------------------------
+
+    def spend(self, sent: float, now: float, cost: float) -> None:
+        """Note that a request was counted by the service, whose answer said nothing of this policy."""
+        self.remaining -= cost
+        self._note(sent, now, cost)
+
+    def _note(self, sent: float, now: float, cost: float) -> None:
+        if self._epoch is None:
+            self._epoch = sent
+        if self.window:
+            self._spent.append(_Spent(sent, now + self.window, cost))
+            self._outstanding += cost
+
+    def believe(self, sent: float, now: float, remaining: float, cost: float, *, judge: bool) -> None:
+        """Take in what an answer says remains, after a request of `cost` units (0 when it was refused)."""
+        low = self._lowest_since(sent, now, remaining)
+        if judge:
+            self._judge(sent, now, low + cost)
+        self.told = True
+        self.remaining, self.returned, self.believed_at = low, 0.0, now
+        self.ceiling = max(self.ceiling, low)
+        if cost:
+            self._note(sent, now, cost)
+        self._forget(now, low)
+
+    def _lowest_since(self, sent: float, now: float, remaining: float) -> float:
+        """Return the least that any answer told since `sent`: answers overtake each other."""
+        lows = self._lows
+        while lows and lows[-1][1] >= remaining:
+            lows.pop()
+        lows.append((now, remaining))
+        return lows[bisect_left(lows, (sent, -inf))][1]
+
+    def prune(self, before: float) -> None:
+        """Forget the answers from before the oldest request in flight was sent."""
+        if len(self._lows) > 64:
+            del self._lows[: bisect_left(self._lows, (before, -inf))]
+
+    def _forget(self, now: float, low: float) -> None:
+        """Drop from the ledger what the answer shows, or may show, to be back already."""
+        spent, window = self._spent, self.window or 0.0
+        while spent and spent[0].sent + window <= now:
+            self._outstanding -= spent.popleft().cost
+        excess = self._outstanding - max(0.0, self.limit - low)
+        while spent and excess > EPSILON:
+            gone = min(spent[0].cost, excess)
+            spent[0].cost -= gone
+            self._outstanding -= gone
+            excess -= gone
+            if spent[0].cost <= EPSILON:
+                spent.popleft()
+
+    def restart(self) -> None:
+        """Begin to count anew: a refusal's wait ends when this limit is whole again."""
+        self.remaining, self.returned, self._outstanding = self.limit, 0.0, 0.0
+        self._spent.clear()
+
+    # --- how units come back ----------------------------------------------------------------
+
+    def _judge(self, sent: float, now: float, found: float) -> None:
+        """Learn from the first answer after a pause, which found `found` units, how units come back."""
+        if not self.window or not self.told:
+            return
+        gain, whole = found - self.remaining, self.limit - self.remaining
+        drip = self.limit / self.window * (now - self.believed_at)
+        if self.kind is Kind.DRIP:
+            self._measure(gain, drip, found)
+            return
+        surely = self.returned + sum(one.cost for one in self._spent if one.back <= sent)
+        possibly = self.returned + sum(one.cost for one in self._spent if one.sent + self.window <= now)
+        if gain > possibly + 0.5:
+            if gain >= 0.5 * (whole + max(possibly, min(drip, whole))):
+                self._judged_window(now)
+            elif drip < (1 - FAR) * whole and possibly == 0:
+                self.kind = Kind.DRIP
+        elif gain + 0.5 < 0.5 * surely:
+            self.kind = Kind.DRIP
+
+    def _measure(self, gain: float, drip: float, found: float) -> None:
+        """Follow how much slower than promised the quota drips, because others use it too."""
+        if found >= self.ceiling or gain >= drip:
+            self.slowness = max(1.0, self.slowness * 0.8)
+        elif drip >= 3.0:
+            self.slowness += 0.2 * (min(drip / max(gain, 1.0), 4.0) - self.slowness)
+
+    def _judged_window(self, now: float) -> None:
+        first = self._spent[0].back if self._spent else now
+        if self.window and first - now > FAR * self.window:
+            self.tick = now
+        self.kind = Kind.WINDOW
+
+    def refused(self, now: float, stop: float, *, backed: bool) -> None:
+        """Learn from a refusal whose wait ends at `stop`; `backed` when there should have been room."""
+        self.asked = True
+        self.tick = inf
+        if self._epoch is not None and (self.window is None or self._guessed_window):
+            self.window = max(self.window or 0.0, stop - self._epoch)
+            self._guessed_window = True
+        self._epoch = None
+        if self.kind is Kind.DRIP and self.window:
+            self.slowness = self.slowness / 0.8
+            if self.slowness > 3.0 or stop - now > FAR * self.window + 2.0:
+                self.kind, self.slowness = Kind.LOG, 1.0
+        if backed:
+            self.reserve = min(self.reserve + 1.0, floor(LARGEST_RESERVE * self.limit))
+
+    # --- forecasts --------------------------------------------------------------------------
+
+    def wait_for(self, now: float, units: float, stop: float) -> float:
+        """Return the seconds until `units` have passed, when nothing passes before `stop`."""
+        room = self.remaining + self.returned - self.reserve if stop <= now else 0.0
+        if units <= room + EPSILON:
+            return max(0.0, stop - now)
+        if not self.window:
+            return max(0.0, stop - now, self._reset() - now if self.reset_at < inf else 0.0)
+        if self.kind is Kind.DRIP:
+            seconds = (units - room) * self.window * self.slowness / self.limit
+            return max(0.0, stop - now) + seconds
+        opens = stop if stop > now else self.opens_at(now, min(1.0, units), room)
+        windows = ceil((units - room) / self.limit - EPSILON) - 1
+        return max(0.0, opens - now) + windows * self.window

@@ -1,0 +1,125 @@
+"""Limits that no header tells: found by being refused once, and then kept.
+
+Requests begin few and grow to a moderate number in flight. After a refusal single requests try again,
+soon at first and then at times that windows usually have. When one passes:
+
+* within a few seconds: the quota drips. Requests are paced, and slowly faster; each further refusal
+  brackets the rate between what passed since the last one and the pace that was too fast.
+* later: the limit is what passed since the window opened, the window is how long it took to open again.
+  From then on it is kept by counting, like a limit that the user told.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from attrs import define, field
+
+from chainapi.core.allowance import Allowance
+
+__all__ = ["Hidden"]
+
+SLOW_START = 12.0  # requests in flight before anything is known
+TRIES = (0.5, 2.0, 4.0)  # seconds after the refusal
+SOON = 4.5  # seconds: what is back by then drips
+WINDOWS = tuple(
+    float(seconds)
+    for seconds in (
+        *(5, 7, 10, 12, 15, 18, 20, 24, 27, 30, 34, 37, 40, 45, 48, 52, 56, 60),
+        *(70, 80, 90, 105, 120, 150, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600),
+        *(5400, 7200, 10800, 21600, 43200, 64800, 86400),
+    )
+)  # seconds after the opening
+MARGIN = 0.05  # below the measured rate, at first
+GROWTH = 0.05  # a second, at first
+MOST_ENTRIES = 1024
+
+
+@define(eq=False)
+class Hidden:
+    """What is found out about limits of which nothing is told."""
+
+    most: float = 1.0
+    rate: float | None = None
+    _doubt: float = 1.0
+    _rated_at: float = 0.0
+    _next: float = -inf
+    _opened: float = inf
+    _refused: float | None = None
+    _last_refused: float | None = None
+    _since_refused: float = 0.0
+    _history: list[tuple[float, float, float]] = field(factory=list[tuple[float, float, float]])
+
+    def opens_at(self, now: float, in_flight: int) -> float:
+        """Return when a request may leave: `now`, later, or inf when an answer decides."""
+        if in_flight >= self.most:
+            return inf
+        return now if self.rate is None else max(now, self._next)
+
+    def send(self, now: float, cost: float) -> None:
+        """Note that a request leaves."""
+        self._opened = min(self._opened, now)
+        if self.rate is not None:
+            pace = cost / self._pace(now)
+            self._next = max(self._next, now - pace) + pace
+
+    def _pace(self, now: float) -> float:
+        assert self.rate is not None  # noqa: S101 - only called when there is one
+        faster: float = (1.0 + GROWTH * self._doubt) ** max(0.0, min(now - self._rated_at, 600.0))
+        return self.rate * faster
+
+    def refused(self, now: float) -> None:
+        """Note a refusal."""
+        if self._refused is not None:
+            return
+        self._refused = now
+        if self._last_refused is not None and now > self._last_refused:
+            measured = self._since_refused / (now - self._last_refused)
+            too_fast = measured if self.rate is None else max(measured, self._pace(now))
+            self.rate = (measured + too_fast) / 2.0 * (1.0 - MARGIN * self._doubt)
+            self._doubt = max(0.02, self._doubt / 2.0)
+
+    def tries_at(self, now: float, opens: float) -> float:
+        """Return when to try again after a refusal at `now`; known limits would open at `opens`."""
+        first = now if self._refused is None else self._refused
+        soon = [first + seconds for seconds in TRIES if first + seconds > now + 0.25]
+        if soon:
+            return soon[0]
+        if now + 0.25 < opens < inf:
+            return opens
+        later = [self._opened + window for window in WINDOWS if self._opened + window > now + 0.5]
+        return min(later, default=now + WINDOWS[-1] / 4.0)
+
+    def passed(self, sent: float, now: float, cost: float) -> Allowance | None:
+        """Note a request that was not refused; return the limit that it reveals, if any."""
+        learned = None
+        if self._refused is not None and sent > self._refused:
+            learned = self._back(sent, now, cost, self._refused)
+        self.most += 1.0 if self.most < SLOW_START else 1.0 / 512.0
+        self._since_refused += cost
+        self._history.append((sent, now, cost))
+        if len(self._history) > MOST_ENTRIES:
+            self._history = [
+                (one[0], two[1], one[2] + two[2])
+                for one, two in zip(self._history[::2], self._history[1::2], strict=False)
+            ]
+        return learned
+
+    def _back(self, sent: float, now: float, cost: float, refused: float) -> Allowance | None:
+        """Learn from the first request that passes after refusals."""
+        learned = None
+        passed = sum(cost for _, _, cost in self._history)
+        if sent - refused <= SOON:
+            self._rated_at = self._next = sent
+            self._last_refused, self._since_refused = refused, 0.0
+            self.most = 2.0
+        elif passed:
+            learned = Allowance(passed, sent - self._opened)
+            for one in self._history:
+                learned.spend(*one)
+            learned.spend(sent, now, cost)
+            learned.collect(now)
+            self.rate, self._last_refused, self._doubt = None, None, 1.0
+        self._refused, self._opened = None, sent
+        self._history.clear()
+        return learned

@@ -1,0 +1,361 @@
+"""Services that really count: each admits or refuses a request of some cost at some time.
+
+Times are seconds. A server is asked in the order in which requests arrive. `earliest` peeks: when a
+request would be admitted if none came before it; only the all-knowing client may use it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from math import ceil, floor, inf
+
+from attrs import define, field, frozen
+
+from chainapi.core.headers import LimitNews, Policy
+
+__all__ = [
+    "Bucket",
+    "Clocked",
+    "Counters",
+    "FromFirst",
+    "Gcra",
+    "Penal",
+    "Server",
+    "SlidingLog",
+    "Stacked",
+    "Trial",
+]
+
+EPSILON = 1e-9
+
+
+@frozen
+class Trial:
+    """What a server answered: the status, what its headers say, and whether it was a block."""
+
+    status: int
+    news: LimitNews
+    blocked: bool = False
+
+
+@define(eq=False)
+class Server:
+    """A limiter of `limit` units in `window` seconds."""
+
+    limit: float
+    window: float
+    served: float = field(default=0.0, init=False)
+    refusals: int = field(default=0, init=False)
+
+    def used(self, now: float) -> float:
+        """Return the units that count against the limit."""
+        raise NotImplementedError
+
+    def take(self, now: float, cost: float) -> None:
+        """Count `cost` units."""
+        raise NotImplementedError
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return when `cost` units are admitted, `now` or later."""
+        raise NotImplementedError
+
+    def remaining(self, now: float) -> float:
+        """Return what the header reports: whole units."""
+        return max(0, floor(self.limit - self.used(now) + EPSILON))
+
+    def policies(self) -> tuple[Policy, ...]:
+        """Return what the policy header reports."""
+        return (Policy(self.limit, self.window),)
+
+    def news(self, now: float, wait: float | None) -> LimitNews:
+        """Return what the headers of an answer say; `wait` in seconds for a refusal."""
+        seconds = None if wait is None else float(max(1, ceil(wait - EPSILON)))
+        return LimitNews(self.limit, self.remaining(now), seconds, seconds, self.policies())
+
+    def ask(self, now: float, cost: float) -> Trial:
+        """Answer one request."""
+        at = self.earliest(now, cost)
+        if at <= now + EPSILON:
+            self.take(now, cost)
+            self.served += cost
+            return Trial(200, self.news(now, None))
+        self.refusals += 1
+        return Trial(429, self.news(now, at - now))
+
+
+@define(eq=False)
+class FromFirst(Server):
+    """A fixed window that begins with the first request after the last one ended."""
+
+    begun: float = field(default=-inf, init=False)
+    count: float = field(default=0.0, init=False)
+
+    def _turn(self, now: float) -> None:
+        if now >= self.begun + self.window - EPSILON:
+            self.begun, self.count = -inf, 0.0
+
+    def used(self, now: float) -> float:
+        """Return the count of the running window."""
+        self._turn(now)
+        return self.count
+
+    def take(self, now: float, cost: float) -> None:
+        """Count into the running window, or begin one."""
+        self._turn(now)
+        if self.begun == -inf:
+            self.begun = now
+        self.count += cost
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return now, or the end of the window."""
+        return now if self.used(now) + cost <= self.limit + EPSILON else self.begun + self.window
+
+
+@define(eq=False)
+class Clocked(Server):
+    """A fixed window that the clock begins; `phase` shifts it."""
+
+    phase: float = 0.0
+    number: int = field(default=0, init=False)
+    count: float = field(default=0.0, init=False)
+
+    def _turn(self, now: float) -> None:
+        number = floor((now + self.phase + EPSILON) / self.window)
+        if number != self.number:
+            self.number, self.count = number, 0.0
+
+    def used(self, now: float) -> float:
+        """Return the count of the running window."""
+        self._turn(now)
+        return self.count
+
+    def take(self, now: float, cost: float) -> None:
+        """Count into the running window."""
+        self._turn(now)
+        self.count += cost
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return now, or the next beginning."""
+        if self.used(now) + cost <= self.limit + EPSILON:
+            return now
+        return (self.number + 1) * self.window - self.phase
+
+
+@define(eq=False)
+class SlidingLog(Server):
+    """Every unit counts for exactly one window."""
+
+    log: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
+    count: float = field(default=0.0, init=False)
+
+    def used(self, now: float) -> float:
+        """Return what was taken in the last window."""
+        while self.log and self.log[0][0] + self.window <= now + EPSILON:
+            self.count -= self.log.popleft()[1]
+        return self.count
+
+    def take(self, now: float, cost: float) -> None:
+        """Write into the log."""
+        self.used(now)
+        self.log.append((now, cost))
+        self.count += cost
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return now, or when enough has left the log."""
+        missing = self.used(now) + cost - self.limit
+        at = now
+        for when, units in self.log:
+            if missing <= EPSILON:
+                break
+            missing -= units
+            at = when + self.window
+        return at
+
+
+@define(eq=False)
+class Counters(Clocked):
+    """Two counters: this window's, and the last one's by the share of it that still slides in."""
+
+    before: float = field(default=0.0, init=False)
+
+    def _turn(self, now: float) -> None:
+        number = floor((now + self.phase + EPSILON) / self.window)
+        if number != self.number:
+            self.before = self.count if number == self.number + 1 else 0.0
+            self.number, self.count = number, 0.0
+
+    def _share(self, now: float) -> float:
+        return 1.0 - ((now + self.phase) / self.window - self.number)
+
+    def used(self, now: float) -> float:
+        """Return the weighted sum of both counters."""
+        self._turn(now)
+        return self.before * max(0.0, self._share(now)) + self.count
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return now, or when the last window's share has shrunk enough."""
+        if self.used(now) + cost <= self.limit + EPSILON:
+            return now
+        begun = self.number * self.window - self.phase
+        if self.before > 0 and self.count + cost <= self.limit:
+            return begun + self.window * (1.0 - (self.limit - self.count - cost) / self.before)
+        share = min(1.0, (self.limit - cost) / self.count)
+        return begun + self.window + self.window * (1.0 - share)
+
+
+@define(eq=False)
+class Bucket(Server):
+    """A token bucket: full at first, and refilled all the time."""
+
+    size: float = 0.0
+    level: float = field(default=0.0, init=False)
+    at: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.size = self.size or self.limit
+        self.level = self.size
+
+    def _fill(self, now: float) -> None:
+        if now > self.at:
+            self.level = min(self.size, self.level + (now - self.at) * self.limit / self.window)
+            self.at = now
+
+    def used(self, now: float) -> float:
+        """Return what is missing from the limit."""
+        self._fill(now)
+        return self.limit - self.level
+
+    def take(self, now: float, cost: float) -> None:
+        """Take tokens."""
+        self._fill(now)
+        self.level -= cost
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return now, or when enough tokens are there."""
+        self._fill(now)
+        return now + max(0.0, cost - self.level) * self.window / self.limit
+
+
+@define(eq=False)
+class Gcra(Bucket):
+    """A bucket that is much smaller than the limit it announces."""
+
+    def __attrs_post_init__(self) -> None:
+        self.size = self.size or 10.0
+        self.level = self.size
+
+
+@define(eq=False)
+class Stacked(Server):
+    """Two limits at once, such as a minute's and a day's; headers tell of the one with less left.
+
+    With `in_turn` they tell of the first, and of the second only when that one refuses.
+    """
+
+    first: Server = field(kw_only=True)
+    second: Server = field(kw_only=True)
+    in_turn: bool = field(default=False, kw_only=True)
+
+    def used(self, now: float) -> float:
+        """Return what counts against the tighter limit."""
+        return self._tighter(now).used(now)
+
+    def _tighter(self, now: float) -> Server:
+        return min(self.first, self.second, key=lambda one: one.remaining(now))
+
+    def take(self, now: float, cost: float) -> None:
+        """Count in both."""
+        self.first.take(now, cost)
+        self.second.take(now, cost)
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return when both admit it."""
+        return max(self.first.earliest(now, cost), self.second.earliest(now, cost))
+
+    def news(self, now: float, wait: float | None) -> LimitNews:
+        """Return what the headers of the tighter one say, beside both policies."""
+        if self.in_turn:
+            shown = self.first
+            if wait is not None and self.second.earliest(now, 1.0) > now + EPSILON:
+                shown = self.second
+            return shown.news(now, wait)
+        told = self._tighter(now).news(now, wait)
+        policies = self.first.policies() + self.second.policies()
+        return LimitNews(told.limit, told.remaining, told.reset, told.retry_after, policies)
+
+
+@define(eq=False)
+class Penal(FromFirst):
+    """A fixed window that blocks who goes on: the third request after a refusal's grace blocks."""
+
+    grace: float = 1.0
+    sentence: float = 600.0
+    strikes: int = field(default=0, init=False)
+    told_at: float = field(default=inf, init=False)
+    told_until: float = field(default=-inf, init=False)
+    blocked_until: float = field(default=-inf, init=False)
+    blocks: int = field(default=0, init=False)
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return when the request is admitted, a block included."""
+        at = FromFirst.earliest(self, max(now, self.blocked_until), cost)
+        return max(at, self.blocked_until)
+
+    def ask(self, now: float, cost: float) -> Trial:
+        """Answer one request, and count who does not listen."""
+        if now < self.blocked_until:
+            self.refusals += 1
+            return Trial(429, LimitNews(retry_after=ceil(self.blocked_until - now)), blocked=True)
+        if self.told_at + self.grace < now < self.told_until:
+            self.strikes += 1
+            if self.strikes >= 3:
+                self.strikes, self.blocks = 0, self.blocks + 1
+                self.blocked_until = now + self.sentence
+        trial = FromFirst.ask(self, now, cost)
+        if trial.status == 429 and now >= self.told_until:
+            self.told_at, self.told_until = now, now + (trial.news.retry_after or 0.0)
+        return trial
+
+
+@define(eq=False)
+class Crowded:
+    """A server that others use too: they take `share` of its limit at random times, and come first."""
+
+    server: Server
+    share: float
+    random: random.Random
+    cost: float = 1.0
+    next: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._advance()
+
+    def _advance(self) -> None:
+        self.next += self.random.expovariate(self.share * self.server.limit / self.server.window / self.cost)
+
+    def play(self, now: float) -> None:
+        """Let the others have had their turns until `now`."""
+        while self.next <= now:
+            self.server.take(self.next, self.cost)
+            self._advance()
+
+    def ask(self, now: float, cost: float) -> Trial:
+        """Answer one request."""
+        self.play(now)
+        return self.server.ask(now, cost)
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return when a request is admitted; it goes before what the others do at the same time."""
+        self.play(now)
+        at = self.server.earliest(now, cost)
+        while at > now + EPSILON:
+            now = at
+            self.play(now)
+            at = self.server.earliest(now, cost)
+        return now
+
+    def take(self, now: float, cost: float) -> None:
+        """Count a request of the all-knowing client."""
+        self.play(now)
+        self.server.take(now, cost)
