@@ -597,7 +597,7 @@ async def test_two_sessions_share_nothing() -> None:
         data_base_url=simulator.data_base_url, api_key="second-key", transport=simulator.transport()
     )
     async with slow, quick, other:
-        busy = asyncio.ensure_future(asyncio.gather(*(slow.data.get("/v1/chains/43114") for _ in range(60))))
+        busy = asyncio.gather(*(slow.data.get("/v1/chains/43114") for _ in range(60)))
         await asyncio.sleep(1)
         await asyncio.gather(*(other.data.get("/v1/chains/43114") for _ in range(20)))
         assert asyncio.get_running_loop().time() < 2

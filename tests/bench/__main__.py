@@ -1,0 +1,246 @@
+"""Prints each figure beside its target: CPU time of this process, medians of paired runs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from chainapi import MetricPoint, Session
+from chainapi.core.headers import LimitNews
+from chainapi.core.wire import Request, Response
+from chainapi.limiter import Gate
+from chainapi.models.decode import PageDecoder
+from chainapi.simulator import Simulator
+from tests.bench import walks
+from tests.bench.pages import canned_bodies, canned_server
+from tests.virtual_time import VirtualLoop
+
+ROUNDS = 5
+PAGES = 200
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """Return the CPU seconds that `work` took."""
+    gc.collect()
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def show(what: str, figure: str, target: str) -> None:
+    """Print one line of the table."""
+    print(f"| {what} | {figure} | {target} |", flush=True)
+
+
+def bench_walks() -> None:
+    """Whole walks over a socket, per page."""
+    for points, contestants in (
+        (100, (walks.chainapi_blocks, walks.same_objects, walks.struct_blocks, walks.cattrs_blocks)),
+        (2_160, (walks.chainapi_points, walks.struct_points)),
+    ):
+        with canned_server(PAGES, points) as base:
+            took: dict[str, list[float]] = {walk.__name__: [] for walk in contestants}
+            for _ in range(ROUNDS):
+                for walk in contestants:
+
+                    def run(walk: Callable[[str], Awaitable[int]] = walk) -> None:
+                        async def main() -> None:
+                            await walk(base)
+
+                        asyncio.run(main())
+
+                    took[walk.__name__].append(cpu(run))
+        ours, *others = (median(took[walk.__name__]) for walk in contestants)
+        if points == 100:
+            for other, name, target in zip(
+                others,
+                ("the same objects by hand", "Structs by hand", "plain cattrs by hand"),
+                (1.10, 1.35, 0.48),
+                strict=True,
+            ):
+                show(f"walk, 100 blocks a page, against {name}", f"{ours / other:.2f}", f"<= {target:.2f}")
+        else:
+            show("walk, 2,160 points a page, against Structs by hand", f"{ours / others[0]:.2f}", "<= 1.35")
+
+
+def repeat(decode: Callable[[bytes], object], body: bytes) -> None:
+    """Decode 300 times, and drop what comes."""
+    for _ in range(300):
+        decode(body)
+
+
+def bench_decoding() -> None:
+    """Measure decoding alone, against msgspec into a Struct."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        bodies = runner.run(canned_bodies(2_160))
+    for what, ours, theirs, path in (
+        (
+            "100 blocks",
+            PageDecoder(walks.Block, "blocks"),
+            msgspec.json.Decoder(walks.BlockBody),
+            walks.BLOCKS,
+        ),
+        (
+            "2,160 points",
+            PageDecoder(MetricPoint, "results"),
+            msgspec.json.Decoder(walks.PointBody),
+            walks.POINTS,
+        ),
+    ):
+        body = bodies[path]
+        ratios = [
+            cpu(partial(repeat, ours.decode, body)) / cpu(partial(repeat, theirs.decode, body))
+            for _ in range(9)
+        ]
+        show(f"decoding {what}, against Structs", f"{median(ratios):.2f}", "<= 2.30")
+
+
+def bench_gate() -> None:
+    """One acquire and its answer: alone, and with 10,000 waiting."""
+    news = LimitNews()
+
+    async def alone(count: int) -> float:
+        gate = Gate()
+        (await gate.acquire("r")).answered(200, news)
+        began = time.process_time()
+        for _ in range(count):
+            permit = await gate.acquire("r")
+            permit.unsent()
+        return (time.process_time() - began) / count
+
+    async def crowd(count: int) -> float:
+        gate = Gate(max_in_flight=100)
+
+        async def one() -> None:
+            permit = await gate.acquire("r")
+            await asyncio.sleep(0.01)
+            permit.answered(200, news)
+
+        began = time.process_time()
+        await asyncio.gather(*(one() for _ in range(count)))
+        return (time.process_time() - began) / count
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        free = min(runner.run(alone(50_000)) for _ in range(3))
+        full = min(runner.run(crowd(10_000)) for _ in range(3))
+        double = min(runner.run(crowd(20_000)) for _ in range(3))
+    show("gate, acquire and hand back, uncontended", f"{free * 1e6:.2f} us", "<= 1.5 us")
+    show("gate, a request among 10,000 waiting, its task included", f"{full * 1e6:.0f} us", "<= 30 us")
+    show("the same among 20,000, against 10,000", f"{double / full:.2f}", "linear: about 1")
+
+
+class Endless:
+    """A transport that gives pages of points for ever, each older than the last."""
+
+    def __init__(self, pages: int, size: int) -> None:
+        self._pages = pages
+        self._size = size
+        self._page = 0
+
+    async def send(self, request: Request) -> Response:
+        """Give the next page."""
+        first = 2_000_000_000 - self._page * self._size
+        self._page += 1
+        rows = [{"timestamp": first - row, "value": 1.5} for row in range(self._size)]
+        body: dict[str, object] = {"results": rows, "status": 200}
+        if self._page < self._pages:
+            body["nextPageToken"] = f"token-{self._page}"
+        return Response(200, {}, msgspec.json.encode(body))
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def resident() -> int:
+    """Return the resident memory of this process in bytes (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def bench_stream() -> None:
+    """Measure a million rows through items(): memory, and time a row beyond pages."""
+
+    async def rows(count: int) -> None:
+        session = Session(metrics_base_url="https://bench.test", transport=Endless(count // 1_000, 1_000))
+        async with session:
+            async for _ in session.metrics.avg_tps(1).items():
+                pass
+
+    async def pages(count: int) -> None:
+        session = Session(metrics_base_url="https://bench.test", transport=Endless(count // 1_000, 1_000))
+        async with session:
+            async for _ in session.metrics.avg_tps(1):
+                pass
+
+    asyncio.run(rows(200_000))
+    gc.collect()
+    before = resident()
+    asyncio.run(rows(1_000_000))
+    gc.collect()
+    grown = (resident() - before) / 2**20
+    show("streaming 1,000,000 rows, growth of resident memory", f"{grown:.2f} MiB", "<= 0.25 MiB")
+    beyond = [
+        cpu(lambda: asyncio.run(rows(200_000))) - cpu(lambda: asyncio.run(pages(200_000)))
+        for _ in range(ROUNDS)
+    ]
+    show("items(), a row beyond its page", f"{median(beyond) / 200_000 * 1e9:.0f} ns", "<= 100 ns")
+
+
+def bench_streams() -> None:
+    """Memory of 10,000 streams that stand between two pages."""
+
+    async def suspended(count: int) -> float:
+        simulator = Simulator(points=1_000, metrics_page_size=1)
+        session = Session(metrics_base_url=simulator.metrics_base_url, transport=simulator.transport())
+        streams = [session.metrics.avg_tps(43114) for _ in range(count)]
+        gc.collect()
+        before = resident()
+        streams += [session.metrics.avg_tps(43114) for _ in range(count)]
+        after = resident()
+        await session.aclose()
+        return (after - before) / count
+
+    size = asyncio.run(suspended(10_000)) / 1_024
+    show("a suspended stream", f"{size:.1f} KiB", "<= 4 KiB")
+
+
+def bench_import() -> None:
+    """`import chainapi`, against `import aiohttp`."""
+
+    def importing(name: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    ratios = [importing("chainapi") / importing("aiohttp") for _ in range(9)]
+    show("import chainapi, against import aiohttp", f"{median(ratios):.2f}", "<= 1.15")
+
+
+def main() -> None:
+    """Print the table."""
+    print("| what | figure | target |\n|---|---|---|")
+    chosen = sys.argv[1:]
+    for bench in (
+        bench_walks,
+        bench_decoding,
+        bench_gate,
+        bench_stream,
+        bench_streams,
+        bench_import,
+    ):
+        if not chosen or bench.__name__.removeprefix("bench_") in chosen:
+            bench()
+
+
+if __name__ == "__main__":
+    main()

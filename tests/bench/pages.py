@@ -1,0 +1,105 @@
+"""A canned server in a process of its own: pages of blocks or points, as fast as a socket allows."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+import msgspec
+
+from chainapi.simulator import Simulator
+from tests.virtual_time import VirtualLoop
+
+PATHS = {
+    "/v1/chains/43114/blocks": ("data", "?pageSize=100"),
+    "/v1/avg_tps/43114": ("metrics", ""),
+}
+
+
+async def canned_bodies(points: int) -> dict[str, bytes]:
+    """Return the first page of each path, as the simulator gives it."""
+    from chainapi.core.wire import Request
+
+    simulator = Simulator(rows=100_000, points=1_000_000, metrics_page_size=points)
+    transport = simulator.transport()
+    bodies: dict[str, bytes] = {}
+    for path, (service, query) in PATHS.items():
+        base = simulator.data_base_url if service == "data" else simulator.metrics_base_url
+        answer = await transport.send(
+            Request("GET", f"{base}{path}{query}", {"x-data-api-key": simulator.api_key})
+        )
+        fields = msgspec.json.decode(answer.body)
+        fields.pop("nextPageToken", None)
+        bodies[path] = msgspec.json.encode(fields)
+    return bodies
+
+
+def older(body: bytes, seconds: int) -> bytes:
+    """Return a page of points with all timestamps moved back: pages of a series do not repeat themselves."""
+    return re.sub(rb'"timestamp":(\d+)', lambda match: b'"timestamp":%d' % (int(match[1]) - seconds), body)
+
+
+class Canned(asyncio.Protocol):
+    """Serves page n of `pages` for the token `n`; the last page has no token. Pipelining is not spoken."""
+
+    def __init__(self, bodies: dict[str, list[bytes]], pages: int) -> None:
+        self._bodies = bodies
+        self._pages = pages
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a request; requests of a client that reads whole answers arrive whole."""
+        match = re.match(rb"GET ([^? ]+)(?:\?(?:[^ ]*&)?(?:pageToken=([^& ]+))?)?", data)
+        assert match is not None
+        page = int((match[2] or b"0").rsplit(b"-", 1)[-1], 16)
+        bodies = self._bodies[match[1].decode()]
+        body = bodies[page % len(bodies)]
+        if page + 1 < self._pages:
+            token = f"00000000-0000-4000-8000-{page + 1:012x}".encode()
+            body = body[:-1] + b',"nextPageToken":"' + token + b'"}'
+        head = (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nratelimit-policy: 1000000;w=60\r\n"
+            b"ratelimit-limit: 1000000\r\nratelimit-remaining: 900000\r\ncontent-length: %d\r\n\r\n"
+        )
+        self._transport.write(head % len(body) + body)
+
+
+def serve(pipe: Connection, pages: int, points: int) -> None:
+    """Run the server until the process is ended."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        first = runner.run(canned_bodies(points))
+    span = first["/v1/avg_tps/43114"].count(b'"timestamp"') * 86_400
+    bodies = {
+        path: [older(body, page * span) for page in range(pages)] if "avg_tps" in path else [body]
+        for path, body in first.items()
+    }
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Canned(bodies, pages), "127.0.0.1", 0)
+        pipe.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def canned_server(pages: int, points: int = 100) -> Iterator[str]:
+    """Start a canned server, give its base address, and end it."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=serve, args=(there, pages, points), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{here.recv()}"
+    finally:
+        process.terminate()
+        process.join()
