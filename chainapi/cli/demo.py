@@ -1,0 +1,205 @@
+"""The demonstration: both services simulated in this process, and walked through limits that are too low."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import plotext  # type: ignore[import-untyped]
+from attrs import define, field
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chainapi.cli.display import Progress, Terminal, counted
+from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
+from chainapi.models.metrics import MetricPoint
+from chainapi.pages import Pages
+from chainapi.session import Session
+from chainapi.simulator import Simulator
+
+__all__ = ["demonstrate"]
+
+CHAINS = (43114, 53935, 432204)
+
+# Each service gets 21 requests, six pages of each chain, and takes 12 in its window. The Data API says so
+# in its headers; the Metrics API keeps silent, so that its limit can only be learnt from a 429.
+SETTINGS: Mapping[str, Any] = {
+    "seed": 7,
+    "chains": CHAINS,
+    "points": 700,
+    "rows": 700,
+    "limit": 12,
+    "window": 4.0,
+    "metrics_limit": 12,
+    "metrics_window": 4.0,
+    "latency": 0.2,
+}
+PLOT_DAYS = 180
+PLOT_HEIGHT = 16
+NEWEST = 5
+
+
+@define(eq=False)
+class Show:
+    """The demonstration while it runs."""
+
+    terminal: Terminal
+    clock: Callable[[], float]
+    began: float = field(init=False)
+    progress: Progress = field(init=False)
+    walks: list[str] = field(init=False)
+    done: set[str] = field(factory=set[str])
+
+    def __attrs_post_init__(self) -> None:
+        self.began = self.clock()
+        self.progress = Progress(self.clock)
+        paths = [f"/v1/avg_tps/{chain}" for chain in CHAINS] + [
+            f"/v1/chains/{chain}/blocks" for chain in CHAINS
+        ]
+        self.walks = [f"GET {path}" for path in paths]
+
+    def on_event(self, event: Event) -> None:
+        """Take in an event; tell it where nothing is drawn live."""
+        self.progress(event)
+        if not self.terminal.interactive and (line := _described(event)):
+            self.say(f"{self.clock() - self.began:6.2f} s  {line}")
+
+    def say(self, line: str) -> None:
+        """Print a line at once."""
+        self.terminal.out.write(line + "\n")
+        self.terminal.out.flush()
+
+    def watched(self) -> AbstractContextManager[object]:
+        """Return what draws the progress while it is entered."""
+        return self.terminal.live(self.draw) if self.terminal.interactive else nullcontext()
+
+    def draw(self) -> RenderableType:
+        """Draw all walks, and what each service is asked."""
+        table = Table("walk", *("pages", "rows"), "", box=None, pad_edge=False, header_style="bold")
+        for column in table.columns[1:3]:
+            column.justify = "right"
+        for where in self.walks:
+            pages, rows = self.progress.pages[where], self.progress.rows[where]
+            mark = Text("✓", style="green") if where in self.done else Text("")
+            table.add_row(Text(where), str(pages), f"{rows:,}", mark)
+        return Group(table, Text(""), *(self._draw_service(name) for name in ("metrics", "data")))
+
+    def _draw_service(self, service: str) -> Text:
+        line = Text(f"{service:8}")
+        line.append(f"{counted(self.progress.requests[service], 'request'):12}", style="cyan")
+        refused = self.progress.refused[service]
+        line.append(f"  429: {refused}", style="yellow" if refused else "dim")
+        waits = self.progress.waits[service]
+        left = waits.left(self.clock())
+        if left:
+            line.append(f"  nothing is sent for {left:.1f} s", style="bold yellow")
+        return line
+
+
+def _described(event: Event) -> str:
+    match event:
+        case PageReceived():
+            return f"{event.where}: page {event.page}, {event.rows} rows"
+        case ResponseReceived(status=429):
+            return f"{event.where}: 429 Too Many Requests"
+        case WaitBegan():
+            return f"{event.service}: nothing is sent for {event.seconds:.1f} s"
+        case _:
+            return ""
+
+
+async def demonstrate(terminal: Terminal) -> None:
+    """Run the demonstration."""
+    clock = asyncio.get_running_loop().time
+    show = Show(terminal, clock)
+    terminal.console.print(
+        "Both services, simulated on this machine, each asked for more than the "
+        f"{SETTINGS['limit']} requests it takes in {SETTINGS['window']:g} s.\n"
+        "The Data API tells its limit in headers, the Metrics API does not.\n"
+    )
+    async with Simulator(**SETTINGS) as simulator:
+        session = terminal.session(
+            metrics_base_url=simulator.metrics_base_url,
+            data_base_url=simulator.data_base_url,
+            api_key=simulator.api_key,
+            on_event=show.on_event,
+        )
+        async with session:
+            with show.watched():
+                series, blocks = await _walk(show, session)
+        taken = clock() - show.began
+        _print_rows(terminal, series, blocks)
+        _plot(terminal, series)
+        _summarise(show, simulator, taken)
+
+
+Series = Mapping[int, Sequence[MetricPoint]]
+Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
+
+
+async def _walk(show: Show, session: Session) -> tuple[Series, Blocks]:
+    """Walk all lists of all chains at once."""
+
+    async def collect(where: str, stream: Pages[Any]) -> list[Any]:
+        rows = await stream.collect()
+        show.done.add(where)
+        return rows
+
+    streams: list[Pages[Any]] = [session.metrics.avg_tps(chain) for chain in CHAINS]
+    streams += [session.data.list(f"/v1/chains/{chain}/blocks", page_size=100) for chain in CHAINS]
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(collect(where, stream))
+            for where, stream in zip(show.walks, streams, strict=True)
+        ]
+    rows = [task.result() for task in tasks]
+    return dict(zip(CHAINS, rows, strict=False)), dict(zip(CHAINS, rows[len(CHAINS) :], strict=True))
+
+
+def _print_rows(terminal: Terminal, series: Series, blocks: Blocks) -> None:
+    table = Table("day", *(f"{chain}" for chain in series), box=None, pad_edge=False, header_style="bold")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for points in list(zip(*series.values(), strict=True))[:NEWEST]:
+        table.add_row(f"{points[0].time:%Y-%m-%d}", *(f"{point.value:.2f}" for point in points))
+    newest = [f"{chain}: {rows[0]['blockNumber']}" for chain, rows in blocks.items()]
+    terminal.console.print("\nAverage TPS of each chain, newest first:", table, sep="\n")
+    terminal.console.print(f"Newest block of each chain: {', '.join(newest)}\n")
+
+
+def _plot(terminal: Terminal, series: Series) -> None:
+    console = terminal.console
+    if console.options.ascii_only:
+        return
+    figure = plotext.figure
+    figure.clear()
+    figure.theme("simple" if console.color_system else "colorless")
+    figure.plot_size(min(console.width, 100), PLOT_HEIGHT)
+    figure.title(f"average TPS, last {PLOT_DAYS} days")
+    for chain, points in series.items():
+        days = range(-PLOT_DAYS + 1, 1)
+        values = [point.value for point in reversed(points[:PLOT_DAYS])]
+        figure.draw(figure.signal(list(days), values).lines().label(str(chain)))
+    drawn = str(figure.build())
+    terminal.out.write(drawn if console.color_system else plotext.uncolorize(drawn))
+    terminal.out.write("\n\n")
+
+
+def _summarise(show: Show, simulator: Simulator, taken: float) -> None:
+    progress, stats = show.progress, simulator.stats
+    waited = {service: waits.over for service, waits in progress.waits.items()}
+    parts = ", ".join(f"{service} {seconds:.1f} s" for service, seconds in waited.items())
+    summary = {
+        "rows": f"{progress.rows.total():,}",
+        "pages": f"{progress.pages.total():,}",
+        "requests": f"{progress.requests.total():,}",
+        "429s": f"{progress.refused.total()}",
+        "time waited": f"{sum(waited.values()):.1f} s ({parts})",
+        "sent during a wait": f"{stats.sent_while_stopped} (as the simulator counted)",
+        "time taken": f"{taken:.1f} s",
+    }
+    for name, value in summary.items():
+        show.say(f"{name:20}{value}")
