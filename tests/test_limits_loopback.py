@@ -18,7 +18,7 @@ from chainapi.simulator import Simulator
 
 @pytest.mark.real_time
 async def test_specified_headers_with_200_callers() -> None:
-    """200 callers through windows of 2 s: all are served, nothing is sent in a stop, one question is asked."""
+    """200 callers through windows of 2 s: all are served, few are refused, nothing is sent in a stop."""
     async with Simulator(limit=80, window=2.0) as simulator:
         async with Session(data_base_url=simulator.data_base_url, api_key=simulator.api_key) as session:
             bodies = await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(200)))
@@ -31,7 +31,7 @@ async def test_specified_headers_with_200_callers() -> None:
 
 @define
 class ExpressLike:
-    """Fixed windows as a well-known middleware keeps them: draft-6 headers on every answer, reset included."""
+    """Fixed windows with the headers of draft 6 on every answer, the reset included."""
 
     limit: int
     window: float
@@ -41,7 +41,7 @@ class ExpressLike:
     _hits: int = 0
     _refused_at: float | None = None
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.BaseRequest) -> web.Response:
         """Count a request, and answer or refuse it."""
         now = asyncio.get_running_loop().time()
         if now >= self._ends:
@@ -68,9 +68,9 @@ class ExpressLike:
 @asynccontextmanager
 async def serving(app: ExpressLike) -> AsyncIterator[str]:
     """Serve on a free loopback port."""
-    runner = web.ServerRunner(web.Server(app.handle), handler_cancellation=True)
+    runner = web.ServerRunner(web.Server(app.handle), shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=0.1)
+    site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     try:
         host, port = runner.addresses[0][:2]
