@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from attrs import frozen
@@ -33,7 +33,7 @@ class Checkpoint:
         pages: pages received since the walk began or restarted, that page not counted.
         rows: rows given in all.
         restarts: how often the walk began again.
-        watermark: the span of row keys already given, where the route's order allows to keep it.
+        watermark: the row keys already given, where the route's order allows to keep them.
         done: True when nothing is left.
 
     """
@@ -55,7 +55,8 @@ class Checkpoint:
         for name in _CHECKPOINT_FIELDS:
             fields[name] = getattr(self, name)
         if self.watermark is not None:
-            fields["watermark"] = [self.watermark.newest, self.watermark.oldest]
+            mark = self.watermark
+            fields["watermark"] = [mark.newest, *(key for gap in mark.gaps for key in gap), mark.oldest]
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -73,9 +74,11 @@ class Checkpoint:
         if not isinstance(fields, dict) or "chainapi_checkpoint" not in fields:
             raise CheckpointError("this is no checkpoint of chainapi")
         version = fields.pop("chainapi_checkpoint")
+        if type(version) is not int or version < 1:
+            raise CheckpointError(f"the checkpoint is damaged: its format is {_shown(version)}")
         if version != CHECKPOINT_VERSION:
             raise CheckpointError(
-                f"the checkpoint has format {version!r}, this version of chainapi reads format"
+                f"the checkpoint has format {_shown(version)}, this version of chainapi reads format"
                 f" {CHECKPOINT_VERSION}: upgrade chainapi to resume from it"
             )
         return cls(**_checked_fields(fields))
@@ -93,6 +96,11 @@ _CHECKPOINT_FIELDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
+# No number in a checkpoint is as large; a larger one may be no float, or no index.
+_TOO_LARGE = 2**53
+_MAX_TOKEN = 4_096  # characters; no longer one is taken from a page either
+
+
 def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Refuse a checkpoint whose fields are not of their types; numbers are never negative."""
     expected = {**_CHECKPOINT_FIELDS, "query": (str,)}
@@ -100,29 +108,50 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     for name, types in expected.items():
         value = fields.get(name, _MISSING)
         wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
-        if wrong or (isinstance(value, int | float) and not 0 <= value < math.inf):
+        if wrong or (isinstance(value, int | float) and not 0 <= value < _TOO_LARGE):
             raise CheckpointError(f"the checkpoint is damaged: {name} is {_shown(value)}")
         checked[name] = value
-    if (checked["token"] is None) != (checked["minted_at"] is None):
-        raise CheckpointError("the checkpoint is damaged: token and minted_at belong together")
+    _check_token(checked)
     checked["watermark"] = _checked_watermark(fields.get("watermark"))
     return checked
 
 
+def _check_token(fields: Mapping[str, Any]) -> None:
+    token: str | None = fields["token"]
+    if (token is None) != (fields["minted_at"] is None):
+        raise CheckpointError("the checkpoint is damaged: token and minted_at belong together")
+    if token is not None and fields["done"]:
+        raise CheckpointError("the checkpoint is damaged: it is done, and has a token")
+    if token is not None and not (1 <= len(token) <= _MAX_TOKEN and _is_unicode(token)):
+        raise CheckpointError("the checkpoint is damaged: its token cannot be sent")
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whether a text can be sent: JSON can name halves of characters, which no URL can carry."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def _checked_watermark(value: object) -> Watermark | None:
+    """Read the span ends, from new to old: a gap is what lies between two spans."""
     if value is None:
         return None
-    numbers = value if isinstance(value, list) else []
-    if len(numbers) != 2 or not all(type(number) is int for number in numbers) or numbers[0] < numbers[1]:
+    ends = value if isinstance(value, list) else []
+    spans, gaps = pairwise(ends), tuple(zip(ends[1:-1:2], ends[2:-1:2], strict=False))
+    if len(ends) < 2 or len(ends) % 2 or not all(type(end) is int for end in ends):
         raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
-    return Watermark(numbers[0], numbers[1])
+    if any(above < below for above, below in spans) or any(above == below for above, below in gaps):
+        raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
+    return Watermark(ends[0], ends[-1], gaps)
 
 
 _MISSING = object()
 
 
 def _shown(value: object) -> str:
-    return "missing" if value is _MISSING else repr(value)[:40]
+    if value is _MISSING:
+        return "missing"
+    # What nests is not shown: its repr may be as deep as the stack.
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else ascii(value)[:40]
 
 
 def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
@@ -16,12 +17,20 @@ from attrs import frozen
 __all__ = ["Digests", "Ordered", "Seen", "Watermark"]
 
 
+Spans = tuple[tuple[int, int], ...]  # newest and oldest key of each, both included; from new to old
+
+
 @frozen
 class Watermark:
-    """The span of row keys already given, both ends included."""
+    """The row keys already given: all from `newest` to `oldest`, both included, but for the `gaps`.
+
+    A gap is a pair of keys that were given while what lies strictly between them was not: it is left where
+    a walk began again in the midst of new rows at the head of the list.
+    """
 
     newest: int
     oldest: int
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 class Seen(Protocol):
@@ -43,62 +52,71 @@ class Seen(Protocol):
 class Ordered:
     """Rows in descending order of a whole-number key that no two rows share: O(1) memory.
 
-    A row is new when its key lies below all that was given, above all that was given, or, in a pass after
-    a restart, in the run of new rows at the head of the list.
+    A list grows at its head only, so nothing lies between two neighbouring rows of one pass: each pass is
+    one span of keys from the head down to its last row, and joins the spans that it meets. Only a pass that
+    ends between rows that are all new leaves a span of its own: one for such a restart, not for each row.
     """
 
     def __init__(self, key: Callable[[Any], int], watermark: Watermark | None = None) -> None:
         self._key = key
-        self._span = watermark
-        self._before: Watermark | None = watermark  # the span before the page taken last
-        self._ceiling = None if watermark is None else watermark.newest  # rows above it are new in this pass
-        self._last: int | None = None  # key of the last row of this pass
+        self._spans: Spans = () if watermark is None else _spans_of(watermark)
+        # Key of the last row of this pass. A walk that is resumed stands at or inside the topmost span.
+        self._last: int | None = self._spans[0][1] if self._spans else None
+        self._before = (self._spans, self._last)  # both before the page taken last
 
     def restart(self) -> None:
         """Begin another pass: what lies above the newest row given so far is new."""
-        self._ceiling = None if self._span is None else self._span.newest
         self._last = None
 
     def stale(self, rows: Sequence[Any]) -> Collection[int]:
-        """Return the indices of the rows given before; a page below the span costs two look-ups."""
-        self._before = self._span
+        """Return the indices of the rows given before; a page below all of them costs two look-ups."""
+        spans, _ = self._before = (self._spans, self._last)
         if not rows:
             return ()
         first, last = self._key(rows[0]), self._key(rows[-1])
-        if self._span is None or first < self._span.oldest:
-            newest = first if self._span is None else self._span.newest
-            self._span = Watermark(newest, min(first, last))
-            self._last = last
+        if not spans or first < spans[-1][1]:
+            newest = spans[0][0] if spans else first
+            self._spans, self._last = ((newest, min(first, last)),), last
             return ()
-        return self._sift(self._span, rows)
-
-    def _sift(self, span: Watermark, rows: Sequence[Any]) -> set[int]:
-        newest, oldest = span.newest, span.oldest
-        stale: set[int] = set()
-        for index, row in enumerate(rows):
-            key = self._key(row)
-            at_head = self._ceiling is not None and key > self._ceiling
-            if key < oldest or key > newest or (at_head and self._last is not None and key < self._last):
-                newest, oldest = max(newest, key), min(oldest, key)
-            else:
-                stale.add(index)
-            self._last = key
-        self._span = Watermark(newest, oldest)
+        self._spans, self._last, stale = self._sift(rows)
         return stale
 
     def watermark(self, rows: Sequence[Any], given: int) -> Watermark | None:
-        """Return the span given so far, up to the row `given` of the page taken last."""
-        if given >= len(rows):
-            return self._span
-        span = self._before
-        for row in rows[:given]:
+        """Return what is given so far, up to the row `given` of the page taken last."""
+        spans = self._spans if given >= len(rows) else self._sift(rows[:given])[0]
+        return _watermark_of(spans) if spans else None
+
+    def _sift(self, rows: Sequence[Any]) -> tuple[Spans, int | None, set[int]]:
+        """Return the spans and the last key after `rows`, and the indices of those given before."""
+        spans, last = self._before
+        stale: set[int] = set()
+        for index, row in enumerate(rows):
             key = self._key(row)
-            span = (
-                Watermark(key, key)
-                if span is None
-                else Watermark(max(span.newest, key), min(span.oldest, key))
-            )
-        return span
+            if any(oldest <= key <= newest for newest, oldest in spans):
+                stale.add(index)
+            spans = _joined(spans, key if last is None or last < key else last, key)
+            last = key
+        return spans, last, stale
+
+
+def _joined(spans: Spans, newest: int, oldest: int) -> Spans:
+    """Return the spans with one more, joined with those that it touches."""
+    above = tuple(span for span in spans if span[1] > newest)
+    below = tuple(span for span in spans if span[0] < oldest)
+    for touched in spans[len(above) : len(spans) - len(below)]:
+        newest, oldest = max(newest, touched[0]), min(oldest, touched[1])
+    return (*above, (newest, oldest), *below)
+
+
+def _spans_of(watermark: Watermark) -> Spans:
+    above = (watermark.newest, *(below for _, below in watermark.gaps))
+    below = (*(above for above, _ in watermark.gaps), watermark.oldest)
+    return tuple(zip(above, below, strict=True))
+
+
+def _watermark_of(spans: Spans) -> Watermark:
+    gaps = tuple((above[1], below[0]) for above, below in pairwise(spans))
+    return Watermark(spans[0][0], spans[-1][1], gaps)
 
 
 class Digests:
@@ -114,7 +132,7 @@ class Digests:
         """Return the indices of the rows whose like was given before."""
         stale: set[int] = set()
         for index, row in enumerate(rows):
-            digest = hashlib.blake2b(msgspec.json.encode(row, order="deterministic"), digest_size=16).digest()
+            digest = hashlib.blake2b(_written(row), digest_size=16).digest()
             if digest in self._known:
                 stale.add(index)
             self._known.add(digest)
@@ -123,3 +141,11 @@ class Digests:
     def watermark(self, rows: Sequence[Any], given: int) -> Watermark | None:
         """Return None: without an order there is no span."""
         return None
+
+
+def _written(row: object) -> bytes:
+    """Return what a row holds; types that JSON does not know, in the models of users, by their repr."""
+    try:
+        return msgspec.json.encode(row, enc_hook=repr, order="deterministic")
+    except (TypeError, ValueError):  # keys that are no text, texts that are no Unicode
+        return repr(row).encode("utf-8", "surrogatepass")
