@@ -34,6 +34,9 @@ __all__ = [
 
 DEAD_TOKEN_STATUSES = frozenset({400, 404, 410, 422})
 
+# Ages are differences of two floats: one that is this much short of the lifetime has reached it. Seconds.
+_ROUNDING = 1e-6
+
 # An empty page is not the end, but a service that never gives a row again is broken.
 MAX_EMPTY_PAGES = 1_000
 
@@ -88,7 +91,9 @@ class LoopGuard:
     """Notices a page token that comes back with the rows it came with before.
 
     It remembers the last `WINDOW` pages, and those whose number is a power of two for good: a loop of any
-    length closes on one of them, and memory stays flat however long the walk is.
+    length closes on one of them, and memory stays flat however long the walk is. Rows are compared only
+    where a token comes back in another body, because the time of the last update may be all that differs:
+    such a loop is noticed when the page comes for the third time.
     """
 
     WINDOW = 1_024
@@ -102,27 +107,35 @@ class LoopGuard:
         """Tell whether this page was here before; `body` is a hash of it."""
         known = self._known(token)
         if known is None:
-            self._remember(token, body)
+            if self._remember(token, body):
+                self._pinned[_with_rows(token, rows)] = body
             return False
-        # The bodies may differ in something else than rows, such as the time of the last update.
-        page = (token, hash(repr(rows)))
+        page = _with_rows(token, rows)
         if known == body or self._known(page) is not None:
             return True
         self._remember(page, body)
         return False
 
     def _known(self, page: Hashable) -> int | None:
-        known = self._recent.get(page)
-        return self._pinned.get(page) if known is None else known
+        if page in self._recent:
+            self._recent.move_to_end(page)
+            return self._recent[page]
+        return self._pinned.get(page)
 
-    def _remember(self, page: Hashable, body: int) -> None:
+    def _remember(self, page: Hashable, body: int) -> bool:
+        """Take note of a page; True when it is kept for good."""
         self._pages += 1
         if self._pages & (self._pages - 1) == 0:
             self._pinned[page] = body
-            return
+            return True
         self._recent[page] = body
         if len(self._recent) > self.WINDOW:
             self._recent.popitem(last=False)
+        return False
+
+
+def _with_rows(token: str, rows: Sequence[object]) -> Hashable:
+    return token, hash(repr(rows))
 
 
 @define
@@ -182,7 +195,7 @@ class Walk:
         if minted is None:
             minted = now - max(0.0, wall - token.minted_at)
             self.token = evolve(token, minted=minted)
-        if now - minted < self.lifetime:
+        if now - minted + _ROUNDING < self.lifetime:
             return token.value
         self._expire("the page token has reached its lifetime")
         return None
