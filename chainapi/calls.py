@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import NoReturn, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field, frozen
 
@@ -40,7 +40,7 @@ from chainapi.errors import (
     ServerError,
 )
 from chainapi.limiter import Gate
-from chainapi.models.decode import decode_error
+from chainapi.models.decode import decode_error, excerpt
 from chainapi.transport import Transport
 
 __all__ = ["Dispatcher", "Sent", "Service"]
@@ -90,10 +90,17 @@ class Service:
             headers = {**_HEADERS, self.endpoint.key_header: self.endpoint.key.reveal()}
         return Request("GET", query.url(self.endpoint.base_url, page_token), headers)
 
-    def status_error(self, status: int, body: bytes) -> tuple[str, tuple[str, ...]]:
+    def status_error(self, body: bytes) -> tuple[str, tuple[str, ...]]:
         """Read an error body; the key is masked in it."""
-        key = self.endpoint.key
-        return decode_error(body, "" if key is None else key.reveal())
+        return decode_error(body, self._secret)
+
+    def shown(self, text: str) -> str:
+        """Return a text of the service as it may be shown: short, printable, the key masked."""
+        return excerpt(text, self._secret)
+
+    @property
+    def _secret(self) -> str:
+        return "" if self.endpoint.key is None else self.endpoint.key.reveal()
 
 
 @define(eq=False)
@@ -156,7 +163,8 @@ class _Call:
             try:
                 decoded = decode(outcome.body)
             except DecodeError as error:
-                fault = error
+                reason, path = self._service.shown(error.reason), self._service.shown(error.path)
+                fault = DecodeError(reason, path=path, malformed=error.malformed)
             else:
                 self._to.budget.succeeded(self._spent)
                 return decoded, sent
@@ -172,10 +180,10 @@ class _Call:
         permit = await service.gate.acquire(
             query.route, cost=query.cost, max_wait=left, again=self._tries.attempts > 0
         )
-        sent = Sent(self._clock(), to.now())
-        self._waited += sent.at - asked
-        self._attempts += 1
         try:
+            sent = Sent(self._clock(), to.now())
+            self._waited += sent.at - asked
+            self._attempts += 1
             self._tell_sent()
             outcome = await self._exchange()
             if isinstance(outcome, APIConnectionError):
@@ -201,7 +209,7 @@ class _Call:
     def _after_refusal(self, response: Response, news: LimitNews) -> None:
         """Go round again after a 429: the gate has taken note and holds everybody back."""
         if not self._tries.refused(self._to.policy):
-            error, messages = self._service.status_error(response.status, response.body)
+            error, messages = self._service.status_error(response.body)
             asked = news.reset if news.retry_after is None else news.retry_after
             self._give_up(RateLimitedError(429, error or "Too Many Requests", messages, retry_after=asked))
 
@@ -234,11 +242,10 @@ class _Call:
         """Make the error of an error status."""
         status = response.status
         if 300 <= status < 400:
-            target = urlsplit(response.headers.get("location", ""))
-            place = f"{target.scheme}://{target.hostname}" if target.hostname else "the same origin"
-            note = f"redirects are not followed; this one leads to {place}"
+            place = _target(self._service.endpoint.base_url, response.headers.get("location", ""))
+            note = f"redirects are not followed; this one leads {self._service.shown(place)}"
             return RedirectError(status, "Redirect", (note,))
-        error, messages = self._service.status_error(status, response.body)
+        error, messages = self._service.status_error(response.body)
         kind = _STATUS_ERRORS.get(status, ServerError if status >= 500 else APIStatusError)
         return kind(status, error or _reason_phrase(status), messages)
 
@@ -264,6 +271,19 @@ class _Call:
 
 
 _NO_NEWS = LimitNews()
+
+
+def _target(base_url: str, location: str) -> str:
+    """Say where a redirect leads: to an origin, without its path, query and user."""
+    if not location:
+        return "nowhere"
+    try:
+        here, there = urlsplit(base_url), urlsplit(urljoin(base_url, location))
+    except ValueError:
+        return "to no valid address"
+    if (here.scheme, here.netloc) == (there.scheme, there.netloc):
+        return "to the same origin"
+    return f"to {there.scheme}://{there.netloc.rpartition('@')[2]}"
 
 
 def _reason_phrase(status: int) -> str:

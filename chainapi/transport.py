@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import selectors
+import warnings
+import zlib
+from collections.abc import AsyncGenerator
 from typing import Protocol
+from weakref import WeakSet
 
 import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 from yarl import URL
 
 from chainapi.core.wire import Request, Response
-from chainapi.errors import APIConnectionError, APITimeoutError, ResponseTooLargeError
+from chainapi.errors import APIConnectionError, APITimeoutError, ResponseTooLargeError, SessionClosedError
 
 __all__ = ["AiohttpTransport", "Transport"]
 
@@ -16,6 +24,8 @@ MAX_BODY = 64 * 2**20  # bytes, decompressed
 
 # The deadline is the session's, for every transport alike; aiohttp's own would cost more and round up.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None)
+
+_GZIP = b"\x1f\x8b"  # how each gzip stream begins, and no JSON does
 
 
 class Transport(Protocol):
@@ -48,7 +58,8 @@ class AiohttpTransport:
 
     def __init__(self, client: aiohttp.ClientSession | None = None, *, max_body: int = MAX_BODY) -> None:
         self._client = client
-        self._owned = client is None
+        self._keeper: AsyncGenerator[aiohttp.ClientSession, None] | None = None
+        self._closed = False
         self._max_body = max_body
 
     async def send(self, request: Request) -> Response:
@@ -56,11 +67,10 @@ class AiohttpTransport:
 
         Raises:
             APIConnectionError: no whole response arrived; ResponseTooLargeError: it is larger than the cap.
+            SessionClosedError: the transport, or the `ClientSession` that it was given, is closed.
 
         """
-        client = self._client
-        if client is None:
-            client = self._client = _own_client()
+        client = await self._open()
         # The error is made outside of the handler: the one of aiohttp holds the request's headers, and would
         # hang on ours as its context.
         fault: APIConnectionError
@@ -70,6 +80,8 @@ class AiohttpTransport:
                 URL(request.url, encoded=True),
                 headers=request.headers,
                 allow_redirects=False,
+                auto_decompress=True,
+                raise_for_status=False,
                 timeout=_NO_TIMEOUT,
                 middlewares=_SEND_ONCE,
             ) as answer:
@@ -81,7 +93,19 @@ class AiohttpTransport:
             fault = APIConnectionError(_reason(error))
         except _Fault as error:
             fault = error.fault
+        except asyncio.CancelledError as error:
+            # The frames of aiohttp that it came through hold the request's headers: it goes on without them.
+            error.__context__ = None
+            raise error.with_traceback(None) from None
         raise fault
+
+    async def _open(self) -> aiohttp.ClientSession:
+        if self._client is None and not self._closed:
+            self._keeper = _kept(_own_client())
+            self._client = await anext(self._keeper)
+        if self._client is None or self._client.closed:
+            raise SessionClosedError("the transport is closed")
+        return self._client
 
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
         """Read the body piece by piece, and stop at the cap: a few bytes can unpack to gigabytes."""
@@ -92,15 +116,29 @@ class AiohttpTransport:
             size += len(piece)
             if size > self._max_body:
                 answer.close()
-                raise _Fault(ResponseTooLargeError(f"the body is larger than {self._max_body} bytes"))
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                raise self._too_large()
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return self._unpacked(body) if body.startswith(_GZIP) else body
+
+    def _unpacked(self, body: bytes) -> bytes:
+        """Unpack a body that is gzip although no header says so."""
+        try:
+            unpacked = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(body, self._max_body + 1)
+        except zlib.error:
+            return body  # whoever decodes it says what is wrong
+        if len(unpacked) > self._max_body:
+            raise self._too_large()
+        return unpacked
+
+    def _too_large(self) -> _Fault:
+        return _Fault(ResponseTooLargeError(f"the body is larger than {self._max_body} bytes"))
 
     async def aclose(self) -> None:
-        """Close the connections, unless the `ClientSession` was given."""
-        client = self._client
-        if client is not None and self._owned:
-            self._client = None
-            await client.close()
+        """Close the connections, unless the `ClientSession` was given; nothing is sent any more."""
+        self._closed = True
+        keeper, self._keeper, self._client = self._keeper, None, None
+        if keeper is not None:
+            await anext(keeper, None)
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module
@@ -128,9 +166,62 @@ async def _send_once(
 _SEND_ONCE = (_send_once,)
 
 
+async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    """Give the client, then close it.
+
+    A loop closes the generators that nobody holds any more, and those that are left when it ends: that closes
+    the connections of a session that its user forgot.
+    """
+    try:
+        yield client
+    except GeneratorExit:
+        warnings.warn("a Session was not closed: use async with, or aclose()", ResourceWarning, stacklevel=1)
+        raise
+    finally:
+        await client.close()
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Keeps connections for the next request, but none on which the server has spoken or hung up since.
+
+    What it said unasked would else be taken for the answer to the next request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(limit=0)
+        self._used = WeakSet[object]()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """Return a new connection, or one that has been quiet since its last answer."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol not in self._used:
+                self._used.add(connection.protocol)
+                return connection
+            if _is_quiet(connection):
+                return connection
+            connection.close()
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Tell whether nothing has arrived, neither read already nor waiting in the socket."""
+    protocol, transport = connection.protocol, connection.transport
+    if protocol is None or transport is None or protocol.should_close:
+        return False
+    with _Selector() as selector:
+        selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
+        return not selector.select(0)
+
+
+# One that takes any number of a file descriptor and needs none itself.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
 def _own_client() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=_Connector(),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         timeout=_NO_TIMEOUT,

@@ -12,7 +12,7 @@ from attrs import frozen
 from chainapi.errors import DecodeError
 from chainapi.models.convert import row_type, wire_name
 
-__all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource"]
+__all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
 
 EXCERPT = 300  # characters of a text that is quoted in an error
 MAX_TOKEN = 4_096  # characters; it has to fit into a URL
@@ -111,16 +111,19 @@ def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
         fields = None
     if not isinstance(fields, dict):
         text = body[: 8 * EXCERPT].decode("utf-8", "replace").strip()
-        return "", (_excerpt(text, secret),) if text else ()
+        if len(body) > 8 * EXCERPT:
+            text = text[: -len(secret) or None]  # the cut may have gone through it
+        return "", (excerpt(text, secret),) if text else ()
     message = fields.get("message")
     messages = message if isinstance(message, list) else [] if message is None else [message]
     error = fields.get("error")
-    return _excerpt(error, secret) if isinstance(error, str) else "", tuple(
-        _excerpt(entry if isinstance(entry, str) else repr(entry), secret) for entry in messages[:MESSAGES]
+    return excerpt(error, secret) if isinstance(error, str) else "", tuple(
+        excerpt(entry if isinstance(entry, str) else repr(entry), secret) for entry in messages[:MESSAGES]
     )
 
 
-def _excerpt(text: str, secret: str) -> str:
+def excerpt(text: str, secret: str = "") -> str:
+    """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
     if secret:
         text = text.replace(secret, "***")
     if len(text) > EXCERPT:
