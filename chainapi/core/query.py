@@ -17,7 +17,9 @@ MAX_PAGE_SIZE = 10_000  # the largest that any known route takes; most take 100
 MAX_SEGMENT = 1_024  # characters
 
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_WHOLE = 10**100  # no identifier or number of a query is as large, and larger ones may have no text
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_HALF = re.compile(r"[\ud800-\udfff]")  # halves of characters, which UTF-8 cannot carry
 
 
 @frozen
@@ -63,19 +65,39 @@ def query_params(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         raise ConfigurationError("pageToken is set by the walk: give a checkpoint to resume= instead")
     if "pageSize" in values:
         raise ConfigurationError("pageSize is an argument of its own: give page_size=")
+    for name in values:
+        if not name or _HALF.search(name):
+            raise ConfigurationError(f"{_shown(name)} is no name of a query parameter")
     return tuple((name, _text(name, value)) for name, value in values.items() if value is not None)
 
 
 def _text(name: str, value: object) -> str:
-    if isinstance(value, Enum):
-        value = value.value
+    value = _plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple):
         return ",".join(_text(name, entry) for entry in value)
-    raise ConfigurationError(f"{name}={value!r} cannot be sent as a query parameter")
+    if isinstance(value, set | frozenset):
+        # In an order that is the same in every process: a checkpoint belongs to the query as it is sent.
+        return ",".join(sorted(_text(name, entry) for entry in value))
+    if isinstance(value, str) and not _HALF.search(value):
+        return str(value)
+    if isinstance(value, int | float) and abs(value) < _MAX_WHOLE:
+        return str(value)
+    raise ConfigurationError(f"{name}={_shown(value)} cannot be sent as a query parameter")
+
+
+def _plain(value: object) -> object:
+    """Return the value of a member of an enumeration."""
+    return value.value if isinstance(value, Enum) else value
+
+
+def _shown(value: object) -> str:
+    """Return a value as errors show it: cut, and without what a terminal would act on."""
+    if isinstance(value, int) and abs(value) >= _MAX_WHOLE:
+        return "a number of more than 100 digits"
+    shown = ascii(value)
+    return shown if len(shown) <= 80 else f"{shown[:80]}..."
 
 
 def path_segment(name: str, value: object) -> str:
@@ -85,15 +107,18 @@ def path_segment(name: str, value: object) -> str:
         ConfigurationError: it is not a whole number or a text that can be one segment.
 
     """
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ConfigurationError(f"{name} must be an int or a str, not {type(value).__name__}")
-    if isinstance(value, int) and value < 0:
-        raise ConfigurationError(f"{name}={value} is negative")
+    if isinstance(value, int) and not 0 <= value < _MAX_WHOLE:
+        raise ConfigurationError(f"{name}={_shown(value)} is negative or too large")
     text = str(value)
     if not text or len(text) > MAX_SEGMENT:
         raise ConfigurationError(f"{name} must have 1 to {MAX_SEGMENT} characters, not {len(text)}")
-    if re.search(r"[/?#%\\\s]", text) or text in (".", "..") or _CONTROL.search(text):
-        raise ConfigurationError(f"{name}={text[:60]!r} cannot be part of a path: it has a separator in it")
+    if re.search(r"[/?#%\\\s]", text) or text in (".", ".."):
+        raise ConfigurationError(f"{name}={_shown(text)} cannot be part of a path: it has a separator in it")
+    if _CONTROL.search(text) or _HALF.search(text):
+        raise ConfigurationError(f"{name}={_shown(text)} cannot be part of a path: it has no plain text")
     return text
 
 
@@ -105,13 +130,15 @@ def checked_path(path: object) -> str:
 
     """
     if not isinstance(path, str) or not path.startswith("/"):
-        raise ConfigurationError(f"path={path!r} must be a str that begins with '/', such as '/v1/chains'")
+        raise ConfigurationError(
+            f"path={_shown(path)} must be a str that begins with '/', such as '/v1/chains'"
+        )
     for segment in path[1:].split("/"):
         if not segment or segment.lower().replace("%2e", ".") in (".", ".."):
-            raise ConfigurationError(f"path={path!r} has an empty or a dotted segment")
-    if re.search(r"[?#\\\s]", path) or _CONTROL.search(path):
+            raise ConfigurationError(f"path={_shown(path)} has an empty or a dotted segment")
+    if re.search(r"[?#\\\s]", path) or _CONTROL.search(path) or _HALF.search(path):
         raise ConfigurationError(
-            f"path={path!r} has a separator or white space in it; give query parameters as keywords"
+            f"path={_shown(path)} has a separator or white space in it; give query parameters as keywords"
         )
     return path
 
@@ -126,7 +153,7 @@ def checked_page_size(page_size: object) -> int | None:
     if page_size is None:
         return None
     if isinstance(page_size, bool) or not isinstance(page_size, int):
-        raise ConfigurationError(f"page_size={page_size!r} must be a whole number")
+        raise ConfigurationError(f"page_size={_shown(page_size)} must be a whole number")
     if not 1 <= page_size <= MAX_PAGE_SIZE:
-        raise ConfigurationError(f"page_size={page_size} is not from 1 to {MAX_PAGE_SIZE}")
+        raise ConfigurationError(f"page_size={_shown(page_size)} is not from 1 to {MAX_PAGE_SIZE}")
     return page_size

@@ -1,0 +1,128 @@
+"""When a request is sent again: the waits between attempts, their number, and the budget of a session."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, Tries
+
+SECONDS = st.floats(0, 1e6)
+
+
+def waits(policy: RetryPolicy, count: int, jitter: float, asked: float | None = None) -> list[float]:
+    """Return the waits after the first `count` faults of a call."""
+    tries, drawn = Tries(), []
+    for _ in range(count):
+        tries.fault(policy)
+        drawn.append(policy.backoff(tries, jitter, asked))
+    return drawn
+
+
+def test_the_exact_series() -> None:
+    """Without jitter the waits double from twice the base to the cap."""
+    assert waits(RetryPolicy(), 7, 1.0) == [1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
+    assert waits(RetryPolicy(base=0.1, cap=1.0), 5, 1.0) == [0.2, 0.4, 0.8, 1.0, 1.0]
+    assert waits(RetryPolicy(), 4, 0.5) == [0.5, 1.0, 2.0, 4.0]
+    assert waits(RetryPolicy(), 3, 0.0) == [0.0, 0.0, 0.0]
+
+
+@given(
+    faults=st.integers(0, 10**9),
+    jitter=st.floats(0, 1, exclude_max=True),
+    base=st.floats(0.001, 100),
+    cap=st.floats(0.001, 1_000),
+)
+def test_a_wait_lies_between_nothing_and_the_cap(faults: int, jitter: float, base: float, cap: float) -> None:
+    """However often a call has failed, the wait is from 0 to `cap` seconds."""
+    policy = RetryPolicy(base=base, cap=cap)
+    wait = policy.backoff(Tries(faults=faults), jitter)
+    assert 0.0 <= wait <= cap
+    assert wait <= base * 2.0 ** min(faults, 900)
+
+
+@given(jitter=st.floats(0, 1, exclude_max=True), asked=SECONDS, faults=st.integers(1, 20))
+def test_a_wait_that_was_asked_for_is_kept(jitter: float, asked: float, faults: int) -> None:
+    """A Retry-After is never undercut, past the cap too, and never shortens the own backoff."""
+    policy = RetryPolicy()
+    tries = Tries(faults=faults)
+    assert policy.backoff(tries, jitter, asked) == max(asked, policy.backoff(tries, jitter))
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2, 5, 9])
+def test_faults_are_counted_against_the_attempts(max_attempts: int) -> None:
+    """After `max_attempts` requests that failed no attempt is left."""
+    policy, tries = RetryPolicy(max_attempts), Tries()
+    left = [tries.fault(policy) for _ in range(max_attempts + 1)]
+    assert left == [True] * (max_attempts - 1) + [False, False]
+    assert tries.attempts == max_attempts + 1
+
+
+@pytest.mark.parametrize(("max_attempts", "refusals"), [(1, 0), (2, 5), (5, 20)])
+def test_refusals_weigh_less(max_attempts: int, refusals: int) -> None:
+    """A call takes five 429s for each attempt past the first, and none when nothing is retried."""
+    policy, tries = RetryPolicy(max_attempts), Tries()
+    assert policy.max_refusals == refusals
+    left = [tries.refused(policy) for _ in range(refusals + 1)]
+    assert left == [True] * refusals + [False]
+    assert tries.attempts == refusals + 1
+
+
+def test_faults_and_refusals_are_counted_apart() -> None:
+    """429s use up none of the attempts that are kept for faults."""
+    policy, tries = RetryPolicy(2), Tries()
+    assert [tries.refused(policy) for _ in range(5)] == [True] * 5
+    assert tries.fault(policy)
+    assert not tries.refused(policy)
+    assert not tries.fault(policy)
+    assert (tries.faults, tries.refusals, tries.attempts) == (2, 6, 8)
+
+
+def test_the_statuses_that_are_retried() -> None:
+    """Only the faults of a server that may pass are asked for again."""
+    assert {500, 502, 503, 504} == RETRIED_STATUSES
+
+
+@given(
+    capacity=st.floats(0, 600),
+    steps=st.lists(st.tuples(st.sampled_from(["first", "retry", "lost"]), st.booleans()), max_size=300),
+)
+def test_the_level_stays_between_nothing_and_the_capacity(
+    capacity: float, steps: list[tuple[str, bool]]
+) -> None:
+    """Whatever calls do, 0 <= level <= capacity, and a refused retry takes nothing."""
+    budget = RetryBudget(capacity)
+    assert budget.level == capacity
+    for outcome, timed_out in steps:
+        before = budget.level
+        spent = None if outcome == "first" else budget.spend(timed_out=timed_out)
+        if spent is not None:
+            assert spent == (10.0 if timed_out else 5.0)
+            assert budget.level == before - spent
+        elif outcome != "first":
+            assert budget.level == before < (10.0 if timed_out else 5.0)
+        if outcome != "lost":
+            budget.succeeded(spent or 0.0)
+        assert 0.0 <= budget.level <= capacity
+
+
+def test_an_outage_ends_the_retries() -> None:
+    """In an outage all calls together are repeated a hundred times, fifty times where they time out."""
+    for timed_out, retries in ((False, 100), (True, 50)):
+        budget = RetryBudget()
+        assert sum(budget.spend(timed_out=timed_out) is not None for _ in range(1_000)) == retries
+        assert budget.spend(timed_out=timed_out) is None
+
+
+def test_success_gives_back() -> None:
+    """A retry that succeeds gives back what it cost; a first attempt that succeeds gives 1."""
+    budget = RetryBudget(20.0)
+    costs = [budget.spend(timed_out=True), budget.spend(timed_out=False)]
+    assert (costs, budget.level) == ([10.0, 5.0], 5.0)
+    budget.succeeded(5.0)
+    assert budget.level == 10.0
+    budget.succeeded(0.0)
+    assert budget.level == 11.0
+    budget.succeeded(50.0)
+    assert budget.level == 20.0
