@@ -91,6 +91,8 @@ def resolve(
     """
     if provider is None:
         provider = Provider()
+    if not isinstance(provider, Provider):
+        raise ConfigurationError(f"provider must be a Provider, not {type(provider).__name__}")
     metrics_url = _base_url("metrics_base_url", metrics_base_url, provider.metrics_base_url, environment)
     data_url = _base_url("data_base_url", data_base_url, provider.data_base_url, environment)
     key = _api_key(api_key, environment)
@@ -141,22 +143,28 @@ def _base_url(
 
 def _checked_url(name: str, url: str) -> str:
     """Return the address with an ASCII host and without a trailing slash; its path prefix is kept."""
-    if not _is_text(url) or not url.strip():
+    if not _is_text(url):
+        raise ConfigurationError(f"{name} must be a str, not {type(url).__name__}")
+    if not url.strip():
         raise ConfigurationError(f"{name} is empty: expected an address such as https://example.com")
     if re.search(r"[\x00-\x20\x7f\\]", url):
         raise ConfigurationError(f"{name} has white space, a control character or a backslash in it")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
-        host = host if ":" in host else host.encode("idna").decode()
+        host = str(ipaddress.IPv6Address(host)) if ":" in host else host.encode("idna").decode()
+        path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._").rstrip("/")
     except ValueError:
         raise ConfigurationError(f"{name} is no valid address") from None
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigurationError(f"{name} must begin with https:// (or http://) and name a host")
     if "@" in parts.netloc or parts.query or parts.fragment or url.endswith(("?", "#")):
         raise ConfigurationError(f"{name} must have no user, no query and no fragment")
+    if not re.fullmatch(r"[A-Za-z0-9._:-]+", host):
+        raise ConfigurationError(f"{name} names a host with a character that no host has")
+    if {".", ".."} & set(path.lower().replace("%2e", ".").split("/")):
+        raise ConfigurationError(f"{name} has a dotted segment in its path")
     host = f"[{host}]" if ":" in host else host
-    path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._").rstrip("/")
     return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
 
 
@@ -196,8 +204,8 @@ def _refuse_plain_http(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         raise ConfigurationError(
-            "data_base_url is http://, which would send the API key in the clear: use https://"
-            " (http:// is accepted for loopback addresses only)"
+            "data_base_url (or CHAINAPI_DATA_BASE_URL) is http://, which would send the API key in the clear:"
+            " use https:// (http:// is accepted for loopback addresses only)"
         )
 
 

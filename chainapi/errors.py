@@ -70,6 +70,9 @@ class ChainAPIError(Exception):
     checkpoint: Checkpoint | None = None
     partial: list[Any] | None = None
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_plain(message))
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses take keyword arguments, which pickle would not hand to __init__.
         return _restore, (type(self), self.args, self.__dict__)
@@ -77,6 +80,7 @@ class ChainAPIError(Exception):
 
 def _restore(cls: type[ChainAPIError], args: tuple[Any, ...], state: dict[str, Any]) -> ChainAPIError:
     error = cls.__new__(cls, *args)
+    error.args = args  # OSError, which a timeout is as well, leaves them to __init__
     error.__dict__.update(state)
     return error
 
@@ -125,7 +129,7 @@ class APIStatusError(ChainAPIError):
         """Return the same error with the place and how often and how long was tried."""
         error = copy.copy(self)
         error.where, error.attempts, error.elapsed = where, attempts, elapsed
-        error.args = (error._describe(),)  # noqa: SLF001 - its own
+        error.args = (_plain(error._describe()),)  # noqa: SLF001 - its own
         return error
 
     def _describe(self) -> str:
@@ -206,12 +210,12 @@ class APIConnectionError(ChainAPIError):
     """
 
     def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
-        self.reason = reason
+        self.reason = _plain(reason)
         self.where = where
         self.attempts = attempts
         self.elapsed = elapsed
         place = f" for {where}" if where else ""
-        super().__init__(f"{reason}{place}{_tried(attempts, elapsed)}")
+        super().__init__(f"{self.reason}{place}{_tried(attempts, elapsed)}")
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return the same error with how often and how long was tried."""
@@ -245,14 +249,14 @@ class DecodeError(ChainAPIError):
         attempts: int = 1,
         elapsed: float = 0.0,
     ) -> None:
-        self.reason = reason
-        self.path = path
+        self.reason = _plain(reason)
+        self.path = _plain(path)
         self.where = where
         self.malformed = malformed
         self.attempts = attempts
         self.elapsed = elapsed
         place = f" in the answer for {where}" if where else ""
-        super().__init__(f"{path}: {reason}{place}{_tried(attempts, elapsed)}")
+        super().__init__(f"{self.path}: {self.reason}{place}{_tried(attempts, elapsed)}")
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return the same error with the place and how often and how long was tried."""
@@ -302,3 +306,12 @@ class CheckpointError(PagingError, ValueError):
 
 def _tried(attempts: int, elapsed: float) -> str:
     return "" if attempts <= 1 else f" (tried {attempts} times in {elapsed:.1f} s)"
+
+
+_LONGEST = 2_000  # characters
+
+
+def _plain(text: str) -> str:
+    """Cut a text that may hold what a service sent, and show what a terminal would act on as escapes."""
+    plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_LONGEST])
+    return plain if len(plain) < _LONGEST else plain[: _LONGEST - 1] + "…"

@@ -1,0 +1,249 @@
+"""The error tree: as it is drawn, whole after a pickle or a copy, and safe to print."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi import errors
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AuthenticationError,
+    BadRequestError,
+    ChainAPIError,
+    CheckpointError,
+    ConfigurationError,
+    DecodeError,
+    NotFoundError,
+    PageTokenExpiredError,
+    PaginationLoopError,
+    PagingError,
+    PermissionDeniedError,
+    QuotaWaitError,
+    RateLimitedError,
+    RedirectError,
+    ResponseTooLargeError,
+    ServerError,
+    SessionClosedError,
+)
+
+
+def drawn() -> dict[str, str | None]:
+    """Read the tree in the docstring: each error's name, and that of the one it hangs from."""
+    parents: dict[str, str | None] = {}
+    above: dict[int, str] = {}
+    for line in (errors.__doc__ or "").splitlines():
+        branch, found, text = line.partition("── ")
+        if line.strip() == "ChainAPIError":
+            depth, name = 0, "ChainAPIError"
+        elif found:
+            depth, name = (len(branch) - 4) // 4 + 1, text.split()[0]
+        else:
+            continue
+        above[depth] = name
+        parents[name] = above[depth - 1] if depth else None
+    return parents
+
+
+def defined() -> dict[str, type[ChainAPIError]]:
+    """Return every error class of the module."""
+    return {
+        name: thing
+        for name, thing in vars(errors).items()
+        if isinstance(thing, type) and issubclass(thing, ChainAPIError)
+    }
+
+
+def test_the_tree_is_as_drawn() -> None:
+    """The docstring draws each class below its base, and no class more or less."""
+    bases = {
+        name: None if kind is ChainAPIError else kind.__bases__[0].__name__
+        for name, kind in defined().items()
+    }
+    assert drawn() == bases
+
+
+def test_every_error_is_exported_and_described() -> None:
+    """`__all__` names the errors and nothing else; each says what it means."""
+    assert sorted(errors.__all__) == sorted(defined())
+    assert all(kind.__doc__ for kind in defined().values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [(ConfigurationError, ValueError), (APITimeoutError, TimeoutError), (CheckpointError, ValueError)],
+)
+def test_some_errors_are_builtin_ones_too(kind: type[ChainAPIError], builtin: type[Exception]) -> None:
+    """What the docstring calls "also a ..." is caught by that name."""
+    assert issubclass(kind, builtin)
+
+
+ALL: list[ChainAPIError] = [
+    ChainAPIError("root"),
+    ConfigurationError("api_key is empty"),
+    SessionClosedError("closed"),
+    APIStatusError(418, "I'm a teapot", ("short",), where="GET /v1/blocks", attempts=3, elapsed=4.25),
+    BadRequestError(error="Bad Request", messages=("pageSize must be positive", "and whole")),
+    AuthenticationError(),
+    PermissionDeniedError(),
+    NotFoundError(messages=("no such chain",)),
+    RateLimitedError(messages=("slow down",), retry_after=7.5),
+    RedirectError(302, "Found"),
+    ServerError(503, "Service Unavailable", attempts=5, elapsed=31.0),
+    APIConnectionError("reset", where="GET /v1/blocks", attempts=2, elapsed=1.5),
+    APITimeoutError("no answer in time", where="GET /v1/blocks", attempts=2, elapsed=60.0),
+    ResponseTooLargeError("the body is larger than 67108864 bytes"),
+    DecodeError("missing", path="$.blocks[3].txCount", where="GET /v1/blocks", malformed=True, attempts=2),
+    QuotaWaitError(1_700_000_000.0, retry_after=12.0, max_wait=5.0),
+    PagingError("two readers"),
+    PageTokenExpiredError("dead"),
+    PaginationLoopError("again"),
+    CheckpointError("damaged"),
+]
+DUPLICATES: list[Callable[[ChainAPIError], ChainAPIError]] = [
+    copy.copy,
+    copy.deepcopy,
+    *(
+        lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ),
+]
+
+
+def test_all_errors_are_tried() -> None:
+    """The list of this file has every class once."""
+    assert sorted(type(error).__name__ for error in ALL) == sorted(defined())
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES, ids=range(len(DUPLICATES)))
+@pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+def test_errors_survive_pickles_and_copies(
+    error: ChainAPIError, duplicate: Callable[[ChainAPIError], ChainAPIError]
+) -> None:
+    """Type, text, attributes, checkpoint, rows and notes are all there afterwards."""
+    error = copy.copy(error)
+    error.checkpoint = Checkpoint("q", "/p", token="t", minted_at=5.0)
+    error.partial = [{"a": 1}]
+    error.add_note("a note")
+    twin = duplicate(error)
+    assert type(twin) is type(error)
+    assert twin is not error
+    assert (str(twin), repr(twin), twin.args) == (str(error), repr(error), error.args)
+    assert str(twin)
+    assert vars(twin) == vars(error)
+    assert twin.checkpoint == error.checkpoint
+
+
+def test_a_copy_is_independent() -> None:
+    """Changing a copy leaves the error as it was."""
+    error = ServerError(503)
+    twin = copy.copy(error)
+    twin.checkpoint = Checkpoint("q")
+    assert error.checkpoint is None
+
+
+def test_errors_outside_of_a_walk_have_no_checkpoint() -> None:
+    """Every error can be asked for a checkpoint and rows."""
+    assert all(error.checkpoint is None and error.partial is None for error in ALL)
+
+
+# Statuses.
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (BadRequestError, 400),
+        (AuthenticationError, 401),
+        (PermissionDeniedError, 403),
+        (NotFoundError, 404),
+        (RateLimitedError, 429),
+        (ServerError, 500),
+    ],
+)
+def test_each_class_knows_its_status(kind: type[APIStatusError], status: int) -> None:
+    """A status error has the status of its class, unless another is given."""
+    assert kind().status == status
+    assert str(kind()) == str(status)
+    assert kind(599).status == 599
+
+
+def test_the_text_of_a_status_error() -> None:
+    """The text has status, error type, place, messages, and how often and how long was tried."""
+    error = ServerError(503, "Service Unavailable", ("node down", "try later"))
+    assert str(error) == "503 Service Unavailable: node down; try later"
+    placed = error.after(where="GET /v1/chains", attempts=3, elapsed=4.25)
+    assert type(placed) is ServerError
+    assert str(placed) == (
+        "503 Service Unavailable for GET /v1/chains: node down; try later (tried 3 times in 4.2 s)"
+    )
+    assert (placed.where, placed.attempts, placed.elapsed) == ("GET /v1/chains", 3, 4.25)
+    assert (error.where, error.attempts) == ("", 1)
+
+
+def test_what_was_tried_is_added_to_every_error_of_a_call() -> None:
+    """`after` keeps type and attributes, and adds the place, the attempts and the seconds."""
+    tried: list[APIStatusError | APIConnectionError | DecodeError] = [
+        RateLimitedError(retry_after=3.0),
+        APITimeoutError("no answer in time"),
+        ResponseTooLargeError("too large"),
+        DecodeError("no valid JSON", path="$.a", malformed=True),
+    ]
+    for error in tried:
+        placed = error.after(where="GET /v1/chains", attempts=2, elapsed=9.0)
+        assert type(placed) is type(error)
+        assert vars(placed) == vars(error) | {"where": "GET /v1/chains", "attempts": 2, "elapsed": 9.0}
+        assert "GET /v1/chains" in str(placed)
+        assert str(placed).endswith("(tried 2 times in 9.0 s)")
+
+
+def test_the_text_of_a_decode_error() -> None:
+    """The text begins with the JSON path."""
+    error = DecodeError("missing", path="$.results[3].value", where="GET /v1/avg_tps/1")
+    assert str(error) == "$.results[3].value: missing in the answer for GET /v1/avg_tps/1"
+    assert str(DecodeError("not an object")) == "$: not an object"
+
+
+def test_the_text_of_a_quota_wait_error() -> None:
+    """The text has both times; the attributes say when to come back."""
+    error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
+    assert str(error) == "quota is free again in 12.3 s, later than max_wait=5 s allows"
+    assert (error.retry_at, error.retry_after, error.max_wait) == (1_700_000_000.0, 12.34, 5.0)
+
+
+# What services and networks say is printed.
+
+NASTY = ["\x1b[2J\x07", "a\nb\r", "\x9b2J", "\u202e", "\ud800", "%s %d {0} {error}", "x" * 1_000_000]
+
+
+@pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
+def test_texts_are_safe_to_print(text: str) -> None:
+    """Control characters are shown as escapes, formats are not expanded, and no text is long."""
+    made: list[ChainAPIError] = [
+        ConfigurationError(text),
+        APIStatusError(400, text, (text, text)).after(where="GET /", attempts=2, elapsed=1.0),
+        APIConnectionError(text),
+        APITimeoutError(text).after(where="GET /", attempts=2, elapsed=1.0),
+        DecodeError(text, path=text),
+    ]
+    for error in made:
+        assert str(error).isprintable()
+        assert len(str(error)) <= 2_000
+        assert len(text) > 1_000 or ascii(text)[1:-1] in str(error)
+    assert not isinstance(made[-1], APIStatusError)
+    assert len(vars(made[-1])["reason"]) <= 2_000
+
+
+@given(st.text(max_size=50))
+def test_what_was_escaped_is_not_escaped_again(text: str) -> None:
+    """Making an error anew from what it holds does not change it."""
+    error = DecodeError(text, path=text)
+    assert str(error.after(where="", attempts=1, elapsed=0.0)) == str(error)
