@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from http import HTTPStatus
+from math import inf
 from typing import NoReturn, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -33,6 +34,7 @@ from chainapi.errors import (
     BadRequestError,
     DecodeError,
     NotFoundError,
+    PageTokenExpiredError,
     PermissionDeniedError,
     RateLimitedError,
     RedirectError,
@@ -43,7 +45,7 @@ from chainapi.limiter import Gate
 from chainapi.models.decode import decode_error, excerpt
 from chainapi.transport import Transport
 
-__all__ = ["Dispatcher", "Sent", "Service"]
+__all__ = ["Ask", "Dispatcher", "Sent", "Service"]
 
 R = TypeVar("R")
 
@@ -103,6 +105,16 @@ class Service:
         return "" if self.endpoint.key is None else self.endpoint.key.reveal()
 
 
+@frozen
+class Ask:
+    """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent."""
+
+    service: Service
+    query: Query
+    page_token: str | None = None
+    not_after: float = inf
+
+
 @define(eq=False)
 class Dispatcher:
     """Sends the requests of a session. `timeout` and `max_wait` are seconds."""
@@ -116,28 +128,25 @@ class Dispatcher:
     emit: Callable[[Event], None] | None = None
     jitter: Callable[[], float] = field(default=random.random)
 
-    async def call(
-        self, service: Service, query: Query, page_token: str | None, decode: Callable[[bytes], R]
-    ) -> tuple[R, Sent]:
+    async def call(self, ask: Ask, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
         """Send a request until it is answered well or no attempt is left.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError, QuotaWaitError: how it ended otherwise.
+            PageTokenExpiredError: the page token died while the request waited for its turn.
 
         """
-        return await _Call(self, service, query, page_token).run(decode)
+        return await _Call(self, ask).run(decode)
 
 
 class _Call:
     """The state of one call."""
 
-    def __init__(
-        self, dispatcher: Dispatcher, service: Service, query: Query, page_token: str | None
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, ask: Ask) -> None:
         self._to = dispatcher
-        self._service = service
-        self._query = query
-        self._page_token = page_token
+        self._ask = ask
+        self._service = ask.service
+        self._query = ask.query
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
         self._waited = 0.0  # for quota
@@ -183,6 +192,9 @@ class _Call:
         try:
             sent = Sent(self._clock(), to.now())
             self._waited += sent.at - asked
+            if sent.at >= self._ask.not_after:
+                permit.unsent()
+                raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
             self._attempts += 1
             self._tell_sent()
             outcome = await self._exchange()
@@ -197,7 +209,7 @@ class _Call:
         return sent, outcome, news
 
     async def _exchange(self) -> Response | APIConnectionError:
-        request = self._service.request(self._query, self._page_token)
+        request = self._service.request(self._query, self._ask.page_token)
         try:
             async with asyncio.timeout(self._to.timeout):
                 return await self._to.transport.send(request)

@@ -18,12 +18,18 @@ CHAINS = Route("/v1/chains")
 class DataAPI(ServiceAPI):
     """The Data API: blocks, transactions, UTXOs and chains, with an API key."""
 
-    def chains(self, *, resume: Checkpoint | None = None, **unknown: Never) -> Pages[dict[str, Any]]:
+    def chains(
+        self, *, resume: Checkpoint | None = None, prefetch: int = 0, **unknown: Never
+    ) -> Pages[dict[str, Any]]:
         """Walk the chains that the service knows (specification, section 4).
+
+        Args:
+            resume: a checkpoint of the same query.
+            prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
 
         Raises:
             CheckpointError: `resume` belongs to another query.
 
         """
-        refuse_unknown(unknown, ("resume",), "chains")
-        return Pages(self._source(CHAINS, CHAINS.path, (), resume))
+        refuse_unknown(unknown, ("prefetch", "resume"), "chains")
+        return Pages(self._source(CHAINS, CHAINS.path, (), resume, prefetch))

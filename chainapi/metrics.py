@@ -27,15 +27,25 @@ class MetricsAPI(ServiceAPI):
     """The Metrics API: time series per chain, without an API key."""
 
     def avg_tps(
-        self, chain_id: int | str, *, resume: Checkpoint | None = None, **unknown: Never
+        self,
+        chain_id: int | str,
+        *,
+        resume: Checkpoint | None = None,
+        prefetch: int = 0,
+        **unknown: Never,
     ) -> MetricPages[MetricPoint]:
         """Walk the average transactions per second of a chain, newest first (specification, section 4).
 
+        Args:
+            chain_id: identifier of the chain.
+            resume: a checkpoint of the same query.
+            prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
+
         Raises:
-            ConfigurationError: `chain_id` cannot be part of a path; nothing was sent.
+            ConfigurationError: an argument cannot be used; nothing was sent.
             CheckpointError: `resume` belongs to another query.
 
         """
-        refuse_unknown(unknown, ("resume",), "avg_tps")
+        refuse_unknown(unknown, ("prefetch", "resume"), "avg_tps")
         path = AVG_TPS.path.format(chain_id=path_segment("chain_id", chain_id))
-        return MetricPages(self._source(AVG_TPS, path, (), resume))
+        return MetricPages(self._source(AVG_TPS, path, (), resume, prefetch))

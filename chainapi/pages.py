@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from math import inf
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar, cast
 
 from attrs import define, evolve, frozen
 
@@ -13,8 +14,15 @@ from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Digests, Seen
 from chainapi.core.events import Event, PageReceived, Restarted
 from chainapi.core.paging import PageToken, State, Walk
-from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, PagingError
-from chainapi.models.decode import DecodedPage, PageDecoder
+from chainapi.errors import (
+    APIStatusError,
+    ChainAPIError,
+    ConfigurationError,
+    PageTokenExpiredError,
+    PagingError,
+)
+from chainapi.models.decode import DecodedPage
+from chainapi.prefetch import Ahead, Fetched
 
 __all__ = ["MetricPage", "MetricPages", "Page", "Pages", "Source"]
 
@@ -66,10 +74,8 @@ class MetricPage(Page[T]):
 class Fetch(Protocol):
     """Asks for one page, by its token."""
 
-    def __call__(
-        self, page_token: str | None, decode: Callable[[bytes], DecodedPage]
-    ) -> Awaitable[tuple[DecodedPage, Sent]]:
-        """Return the decoded page, and when its request was sent."""
+    def __call__(self, page_token: str | None, not_after: float) -> Awaitable[tuple[DecodedPage, Sent]]:
+        """Return the decoded page, and when its request was sent: before `not_after`, a time of the loop."""
         ...
 
 
@@ -80,13 +86,13 @@ class Source:
     service: str
     where: str
     fetch: Fetch
-    decoder: PageDecoder
     walk: Walk
     seen: Seen
     start: Checkpoint
     clock: Callable[[], float]
     now: Callable[[], float]
     emit: Callable[[Event], None] | None = None
+    prefetch: int = 0
 
 
 class Pages(Generic[T]):
@@ -110,10 +116,15 @@ class Pages(Generic[T]):
         self._fetching = False
         self._failure: PagingError | None = None
         self._closed = False
+        self._ahead: Ahead | None = None
+        self._target = inf  # of rows in all, after which the reader will stop
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._walk.state.value
         return f"<{type(self).__name__}: {self._source.where}, {state}, {self._walk.depth} pages>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a stream cannot be pickled or copied: its checkpoint can")
 
     @property
     def exhausted(self) -> bool:
@@ -185,6 +196,7 @@ class Pages(Generic[T]):
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
         rows: list[T] = []
+        self._target = inf if limit is None else self.checkpoint.rows + limit
         try:
             async for row in self.items():
                 rows.append(row)
@@ -193,12 +205,16 @@ class Pages(Generic[T]):
         except ChainAPIError as error:
             error.partial = rows
             raise
+        finally:
+            self._target = inf
         return rows
 
     async def aclose(self) -> None:
         """End the stream; nothing is asked for any more. Closing it again does nothing."""
         self._closed = True
         self._reader = None
+        if self._ahead is not None:
+            self._ahead.cancel()
 
     async def __aenter__(self) -> Self:
         return self
@@ -236,33 +252,65 @@ class Pages(Generic[T]):
             self._fetching = False
 
     async def _fetch(self) -> Page[T] | None:
-        source, walk = self._source, self._walk
+        walk, ahead = self._walk, self._ahead
         while not walk.exhausted:
-            restarts = walk.restarts
-            token = walk.next_token(source.clock(), source.now())
-            if walk.restarts > restarts:
-                self._restarted("its page token has expired")
-            try:
-                decoded, sent = await source.fetch(token, source.decoder.decode)
-            except APIStatusError as error:
-                if not walk.refused(error.status):
-                    raise
-                self._restarted(f"its page token was refused with status {error.status}")
-                continue
-            return self._open(decoded, sent)
+            if ahead is not None and ahead.holds(walk.token):
+                fetched = await ahead.take()
+            else:
+                fetched = await self._ask()
+            if isinstance(fetched, Fetched):
+                return self._open(fetched.page, fetched.token)
+            self._restart_or_raise(fetched)
         return None
 
-    def _open(self, decoded: DecodedPage, sent: Sent) -> Page[T]:
+    def _restart_or_raise(self, error: ChainAPIError) -> None:
+        walk = self._walk
+        match error:
+            case APIStatusError(status=status) if walk.refused(status):
+                self._restarted(f"its page token was refused with status {status}")
+            case PageTokenExpiredError():  # in the queue for quota
+                walk.expired()
+                self._restarted("its page token has expired")
+            case _:
+                raise error
+
+    async def _ask(self) -> Fetched | ChainAPIError:
+        """Ask for the next page now, as one request; restart first where the token has expired."""
+        source, walk = self._source, self._walk
+        restarts = walk.restarts
+        token = walk.next_token(source.clock(), source.now())
+        if walk.restarts > restarts:
+            self._restarted("its page token has expired")
+        try:
+            page, sent = await source.fetch(token, walk.token_dies_at)
+        except (APIStatusError, PageTokenExpiredError) as error:
+            return error
+        return Fetched(page, sent)
+
+    def _open(self, decoded: DecodedPage, token: PageToken | None) -> Page[T]:
         source, start = self._source, self.checkpoint
-        value = decoded.next_page_token
-        next_token = None if value is None else PageToken(value, sent.at, sent.wall)
-        self._walk.received(next_token, rows=decoded.rows, body=decoded.digest)
+        self._walk.received(token, rows=decoded.rows, body=decoded.digest)
         self._start, self._rows, self._offset = start, decoded.rows, 0
         self._stale = self._find_stale()
         page = self._page = self._make_page(decoded)
         if source.emit is not None:
             source.emit(PageReceived(source.service, source.where, self._walk.depth, len(decoded.rows)))
+        if source.prefetch:
+            self._look_ahead()
         return page
+
+    def _look_ahead(self) -> None:
+        """Let the next pages be fetched while the reader works on this one, if it will come to them."""
+        if self._ahead is None:
+            source, walk = self._source, self._walk
+            self._ahead = Ahead(
+                self,
+                source.prefetch,
+                fetch=lambda token: source.fetch(token.value, walk.dies_at(token)),
+                alive=lambda token: source.clock() < walk.dies_at(token),
+            )
+        given = self._start.rows + len(self._rows) - len(self._stale)  # once the open page is
+        self._ahead.start(self._walk.token, rows=self._target - given)
 
     def _find_stale(self) -> Collection[int]:
         """Return the indices of the rows of the open page that were given before."""
@@ -304,6 +352,8 @@ class Pages(Generic[T]):
 
     def _restarted(self, reason: str) -> None:
         source, restarts = self._source, self._walk.restarts
+        if self._ahead is not None:
+            self._ahead.cancel()
         source.seen.restart()
         self._start = evolve(
             self.checkpoint, token=None, minted_at=None, offset=0, pages=0, restarts=restarts

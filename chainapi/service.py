@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from chainapi.calls import Sent, Service
+from chainapi.calls import Ask, Sent, Service
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.query import Query, checked_page_size, checked_path, query_params
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ServiceAPI"]
 
 T = TypeVar("T")
+
+MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
 
 
 class ServiceAPI:
@@ -53,6 +55,7 @@ class ServiceAPI:
         model: type[T],
         page_size: int | None = None,
         resume: Checkpoint | None = None,
+        prefetch: int = 0,
         **params: object,
     ) -> Pages[T]: ...
 
@@ -65,6 +68,7 @@ class ServiceAPI:
         model: None = None,
         page_size: int | None = None,
         resume: Checkpoint | None = None,
+        prefetch: int = 0,
         **params: object,
     ) -> Pages[dict[str, Any]]: ...
 
@@ -76,6 +80,7 @@ class ServiceAPI:
         model: type[Any] | None = None,
         page_size: int | None = None,
         resume: Checkpoint | None = None,
+        prefetch: int = 0,
         **params: object,
     ) -> Pages[Any]:
         """Walk any list route (specification, section 4).
@@ -86,6 +91,7 @@ class ServiceAPI:
             model: an attrs class (or what else msgspec or cattrs can make) for the rows; dicts without one.
             page_size: rows a page, 1 to 10,000 (most routes take up to 100); else the service's default.
             resume: a checkpoint of the same query.
+            prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
             params: query parameters, named as on the wire; None is left out, a list is joined with commas.
 
         Raises:
@@ -94,7 +100,7 @@ class ServiceAPI:
 
         """
         route = Route(checked_path(path), items, model)
-        return Pages(self._source(route, route.path, self._params(page_size, params), resume))
+        return Pages(self._source(route, route.path, self._params(page_size, params), resume, prefetch))
 
     async def get(self, path: str, *, model: Any = None, **params: object) -> Any:
         """Return one resource, as plain JSON values or as `model`.
@@ -106,9 +112,7 @@ class ServiceAPI:
         """
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        resource, _ = await self._session.call(
-            service, query, None, lambda body: decode_resource(body, model)
-        )
+        resource, _ = await self._session.call(Ask(service, query), lambda body: decode_resource(body, model))
         return resource
 
     def _service(self) -> Service:
@@ -124,28 +128,35 @@ class ServiceAPI:
         return first + query_params(params)
 
     def _source(
-        self, route: Route, path: str, params: tuple[tuple[str, str], ...], resume: Checkpoint | None
+        self,
+        route: Route,
+        path: str,
+        params: tuple[tuple[str, str], ...],
+        resume: Checkpoint | None,
+        prefetch: int,
     ) -> Source:
+        if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
+            raise ConfigurationError(f"prefetch={prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}")
         session, service = self._session, self._service()
         query = self._query(path, params)
         start = _start(resume, query_fingerprint(service.endpoint.base_url, path, params), path)
 
-        async def fetch(
-            page_token: str | None, decode: Callable[[bytes], DecodedPage]
-        ) -> tuple[DecodedPage, Sent]:
-            return await session.call(service, query, page_token, decode)
+        decoder = PageDecoder(route.model, route.items, route.others)
+
+        def fetch(page_token: str | None, not_after: float) -> Awaitable[tuple[DecodedPage, Sent]]:
+            return session.call(Ask(service, query, page_token, not_after), decoder.decode)
 
         return Source(
             service=self._name,
             where=query.where,
             fetch=fetch,
-            decoder=PageDecoder(route.model, route.items, route.others),
             walk=session.walk(start),
             seen=_seen(route, start),
             start=start,
             clock=session.clock,
             now=session.now,
             emit=session.on_event,
+            prefetch=prefetch,
         )
 
 

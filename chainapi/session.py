@@ -10,16 +10,15 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Never, NoReturn, Self, TypeVar
 
-from chainapi.calls import Dispatcher, Sent, Service
+from chainapi.calls import Ask, Dispatcher, Sent, Service
 from chainapi.config import Endpoint, Missing, Provider, refuse_unknown, resolve
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.events import Event, WaitBegan
 from chainapi.core.paging import Walk
-from chainapi.core.query import Query
 from chainapi.core.quota import Limit, QuotaSnapshot
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.data import DataAPI
-from chainapi.errors import ConfigurationError, SessionClosedError
+from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
 from chainapi.limiter import Gate
 from chainapi.metrics import MetricsAPI
 from chainapi.transport import AiohttpTransport, Transport
@@ -161,13 +160,19 @@ class Session:
         """Close the session: calls under way end with SessionClosedError, connections are closed.
 
         A transport that was given stays open. Closing a session again does nothing.
+
+        Raises:
+            ConfigurationError: it belongs to another event loop, which still runs.
+
         """
         if self._closed:
             return
+        if self._loop is None or not self._loop.is_closed():
+            self._enter()
+            for deadline in tuple(self._calls):
+                if not deadline.expired():
+                    deadline.reschedule(self.clock())
         self._closed = True
-        for deadline in tuple(self._calls):
-            if not deadline.expired():
-                deadline.reschedule(self.clock())
         if self._owns_transport:
             await self._dispatcher.transport.aclose()
 
@@ -193,9 +198,7 @@ class Session:
         """Return the time of the running loop in seconds."""
         return asyncio.get_running_loop().time()
 
-    async def call(
-        self, service: Service, query: Query, page_token: str | None, decode: Callable[[bytes], R]
-    ) -> tuple[R, Sent]:
+    async def call(self, ask: Ask, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
         """Send one request, with all its retries, and return its decoded answer and when it was sent.
 
         Raises:
@@ -208,13 +211,13 @@ class Session:
         self._calls.add(deadline)
         try:
             async with deadline:
-                return await self._dispatcher.call(service, query, page_token, decode)
-        except TimeoutError:
-            if not deadline.expired():
+                return await self._dispatcher.call(ask, decode)
+        except (TimeoutError, APIConnectionError):
+            if not self._closed:
                 raise
         finally:
             self._calls.discard(deadline)
-        raise SessionClosedError(f"the session was closed during {query.where}")
+        raise SessionClosedError(f"the session was closed during {ask.query.where}")
 
     def _enter(self) -> None:
         if self._closed:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
+from math import inf
 from typing import Literal
 
 from attrs import define, evolve, field, frozen
@@ -191,14 +192,31 @@ class Walk:
         token = self.token
         if token is None:
             return None
-        minted = token.minted
-        if minted is None:
-            minted = now - max(0.0, wall - token.minted_at)
-            self.token = evolve(token, minted=minted)
-        if now - minted + _ROUNDING < self.lifetime:
+        if token.minted is None:
+            age = max(0.0, wall - token.minted_at)
+            token = self.token = evolve(token, minted=now - age)
+        if now < self.dies_at(token):
             return token.value
-        self._expire("the page token has reached its lifetime")
+        self.expired()
         return None
+
+    def dies_at(self, token: PageToken) -> float:
+        """Return from when on a token is not to be sent, on the loop's clock."""
+        return inf if token.minted is None else token.minted + self.lifetime - _ROUNDING
+
+    @property
+    def token_dies_at(self) -> float:
+        """From when on the token in hand is not to be sent, on the loop's clock."""
+        return inf if self.token is None else self.dies_at(self.token)
+
+    def expired(self) -> None:
+        """Note that the token has reached its lifetime: the walk restarts.
+
+        Raises:
+            PageTokenExpiredError: a restart is not wanted or got no further.
+
+        """
+        self._expire("the page token has reached its lifetime")
 
     def refused(self, status: int) -> bool:
         """Tell whether an error status means that the token has died; the walk has restarted then.
