@@ -15,7 +15,6 @@ from attrs import define, field, frozen
 from chainapi._version import __version__
 from chainapi.config import Endpoint
 from chainapi.core.events import (
-    Event,
     RequestSent,
     ResponseReceived,
     RetryScheduled,
@@ -43,6 +42,7 @@ from chainapi.errors import (
 )
 from chainapi.limiter import Gate
 from chainapi.models.decode import decode_error, excerpt
+from chainapi.observe import Listener
 from chainapi.transport import Transport
 
 __all__ = ["Ask", "Dispatcher", "Sent", "Service"]
@@ -125,7 +125,7 @@ class Dispatcher:
     timeout: float
     max_wait: float | None
     now: Callable[[], float]
-    emit: Callable[[Event], None] | None = None
+    emit: Listener
     jitter: Callable[[], float] = field(default=random.random)
 
     async def call(self, ask: Ask, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
@@ -240,7 +240,7 @@ class _Call:
             self._give_up(error)
         self._spent += spent
         wait = self._to.policy.backoff(self._tries, self._to.jitter(), asked)
-        if self._to.emit is not None:
+        if self._to.emit:
             reason = error.reason if not isinstance(error, APIStatusError) else str(error.status)
             self._to.emit(RetryScheduled(self._service.name, self._query.where, self._attempts, wait, reason))
         await asyncio.sleep(wait)
@@ -263,7 +263,7 @@ class _Call:
 
     def _tell_sent(self) -> None:
         emit, service = self._to.emit, self._service
-        if emit is None:
+        if not emit:
             return
         if service.wait_told is not None:
             waited, service.wait_told = service.wait_told, None
@@ -272,7 +272,7 @@ class _Call:
 
     def _tell_received(self, sent: Sent, response: Response | None, fault: str = "") -> None:
         emit, service = self._to.emit, self._service
-        if emit is None:
+        if not emit:
             return
         status, size = (None, 0) if response is None else (response.status, len(response.body))
         elapsed = self._clock() - sent.at

@@ -12,16 +12,18 @@ from attrs import define, evolve, frozen
 from chainapi.calls import Sent
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Digests, Seen
-from chainapi.core.events import Event, PageReceived, Restarted
+from chainapi.core.events import LoopFound, PageReceived, Restarted
 from chainapi.core.paging import PageToken, State, Walk
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
     ConfigurationError,
     PageTokenExpiredError,
+    PaginationLoopError,
     PagingError,
 )
 from chainapi.models.decode import DecodedPage
+from chainapi.observe import Listener
 from chainapi.prefetch import Ahead, Fetched
 
 __all__ = ["MetricPage", "MetricPages", "Page", "Pages", "Source"]
@@ -91,7 +93,7 @@ class Source:
     start: Checkpoint
     clock: Callable[[], float]
     now: Callable[[], float]
-    emit: Callable[[Event], None] | None = None
+    emit: Listener
     prefetch: int = 0
 
 
@@ -247,6 +249,8 @@ class Pages(Generic[T]):
             error.checkpoint = self.checkpoint
             if isinstance(error, PagingError) and self._walk.state is State.FAILED:
                 self._failure = error
+            if isinstance(error, PaginationLoopError) and (source := self._source).emit:
+                source.emit(LoopFound(source.service, source.where, self._walk.depth))
             raise
         finally:
             self._fetching = False
@@ -293,7 +297,7 @@ class Pages(Generic[T]):
         self._start, self._rows, self._offset = start, decoded.rows, 0
         self._stale = self._find_stale()
         page = self._page = self._make_page(decoded)
-        if source.emit is not None:
+        if source.emit:
             source.emit(PageReceived(source.service, source.where, self._walk.depth, len(decoded.rows)))
         if source.prefetch:
             self._look_ahead()
@@ -359,7 +363,7 @@ class Pages(Generic[T]):
             self.checkpoint, token=None, minted_at=None, offset=0, pages=0, restarts=restarts
         )
         self._page, self._rows, self._stale, self._offset = None, (), (), 0
-        if source.emit is not None:
+        if source.emit:
             source.emit(Restarted(source.service, source.where, restarts, reason))
 
 

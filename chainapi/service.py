@@ -155,7 +155,7 @@ class ServiceAPI:
             start=start,
             clock=session.clock,
             now=session.now,
-            emit=session.on_event,
+            emit=session.emit,
             prefetch=prefetch,
         )
 

@@ -21,6 +21,7 @@ from chainapi.data import DataAPI
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
 from chainapi.limiter import Gate
 from chainapi.metrics import MetricsAPI
+from chainapi.observe import Listener
 from chainapi.transport import AiohttpTransport, Transport
 
 __all__ = ["Session"]
@@ -82,11 +83,13 @@ class Session:
         on_event: Callable[[Event], None] | None = None,
         **unknown: Never,
     ) -> None:
+        self._services: dict[str, Service | Missing] = {}
+        self._closed = False
         refuse_unknown(unknown, _ARGUMENTS, "Session")
         self._lifetime = _lifetime(page_token_lifetime)
         self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
         self.now = now
-        self.on_event = on_event
+        self.emit = Listener(on_event)
         self._owns_transport = transport is None
         self._dispatcher = Dispatcher(
             transport=AiohttpTransport() if transport is None else transport,
@@ -95,14 +98,13 @@ class Session:
             timeout=_seconds("timeout", timeout),
             max_wait=None if max_wait is None else _seconds("max_wait", max_wait, zero=True),
             now=now,
-            emit=on_event,
+            emit=self.emit,
         )
         flying = DEFAULT_MAX_IN_FLIGHT if max_in_flight is None else _whole("max_in_flight", max_in_flight)
         known = _limits(limits)
         endpoints = resolve(
             provider, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=api_key
         )
-        self._services: dict[str, Service | Missing] = {}
         for name, endpoint in zip(("metrics", "data"), endpoints, strict=True):
             self._services[name] = (
                 endpoint
@@ -113,7 +115,6 @@ class Session:
             )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[asyncio.Timeout] = set()
-        self._closed = False
         self._metrics = MetricsAPI(self, "metrics")
         self._data = DataAPI(self, "data")
 

@@ -9,6 +9,7 @@ from attrs import frozen
 
 __all__ = [
     "Event",
+    "LoopFound",
     "PageReceived",
     "RequestSent",
     "ResponseReceived",
@@ -89,4 +90,22 @@ class Restarted:
     reason: str
 
 
-Event = RequestSent | ResponseReceived | RetryScheduled | WaitBegan | WaitEnded | PageReceived | Restarted
+@frozen
+class LoopFound:
+    """A walk ends with PaginationLoopError, because its `page`-th page had been there before."""
+
+    service: str
+    where: str
+    page: int
+
+
+Event = (
+    RequestSent
+    | ResponseReceived
+    | RetryScheduled
+    | WaitBegan
+    | WaitEnded
+    | PageReceived
+    | Restarted
+    | LoopFound
+)
