@@ -191,7 +191,7 @@ class Allowance:
                 spent.popleft()
 
     def restart(self) -> None:
-        """Begin to count anew: a refusal's wait ends when this limit is whole again."""
+        """Begin to count anew: what was spent is back, all at once."""
         self.remaining, self.returned, self._outstanding = self.limit, 0.0, 0.0
         self._spent.clear()
 

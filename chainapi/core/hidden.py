@@ -19,17 +19,29 @@ from chainapi.core.allowance import Allowance
 
 __all__ = ["Hidden"]
 
-SLOW_START = 12.0  # requests in flight before anything is known
-TRIES = (0.5, 2.0, 4.0)  # seconds after the refusal
+SLOW_START = 17.0  # requests in flight before a limit is known
+AFTERWARDS = 32.0  # and then: there may be more limits than that
+TRIES = (0.5, 3.0)  # seconds after the refusal
 SOON = 4.5  # seconds: what is back by then drips
-WINDOWS = tuple(
-    float(seconds)
-    for seconds in (
-        *(5, 7, 10, 12, 15, 18, 20, 24, 27, 30, 34, 37, 40, 45, 48, 52, 56, 60),
-        *(70, 80, 90, 105, 120, 150, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600),
-        *(5400, 7200, 10800, 21600, 43200, 64800, 86400),
-    )
-)  # seconds after the opening
+LATER = (7, 11, 15, 20, 25, 30, 36, 42, 48, 54, 60, 90)  # seconds after the refusal
+USUAL = (
+    10,
+    15,
+    20,
+    30,
+    60,
+    120,
+    180,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    21600,
+    43200,
+    86400,
+)  # ... the opening
 MARGIN = 0.05  # below the measured rate, at first
 GROWTH = 0.05  # a second, at first
 MOST_ENTRIES = 1024
@@ -41,11 +53,14 @@ class Hidden:
 
     most: float = 1.0
     rate: float | None = None
+    _refused_once: bool = False
+    _knows: bool = False
     _doubt: float = 1.0
     _rated_at: float = 0.0
     _next: float = -inf
     _opened: float = inf
     _refused: float | None = None
+    _waited: bool = False
     _last_refused: float | None = None
     _since_refused: float = 0.0
     _history: list[tuple[float, float, float]] = field(factory=list[tuple[float, float, float]])
@@ -72,30 +87,36 @@ class Hidden:
         """Note a refusal."""
         if self._refused is not None:
             return
-        self._refused = now
+        self._refused, self._waited, self._refused_once = now, False, True
         if self._last_refused is not None and now > self._last_refused:
             measured = self._since_refused / (now - self._last_refused)
             too_fast = measured if self.rate is None else max(measured, self._pace(now))
+            if too_fast < 1.1 * measured:
+                too_fast = measured
             self.rate = (measured + too_fast) / 2.0 * (1.0 - MARGIN * self._doubt)
-            self._doubt = max(0.02, self._doubt / 2.0)
+            self._doubt = max(0.04, self._doubt * 0.7)
 
     def tries_at(self, now: float, opens: float) -> float:
-        """Return when to try again after a refusal at `now`; known limits would open at `opens`."""
+        """Return when to try again after a refusal at `now`; known limits, if any, open at `opens`."""
         first = now if self._refused is None else self._refused
         soon = [first + seconds for seconds in TRIES if first + seconds > now + 0.25]
         if soon:
             return soon[0]
-        if now + 0.25 < opens < inf:
+        if now + 0.25 < opens < inf and not self._waited:
+            self._waited = True
             return opens
-        later = [self._opened + window for window in WINDOWS if self._opened + window > now + 0.5]
-        return min(later, default=now + WINDOWS[-1] / 4.0)
+        later = [first + seconds for seconds in LATER if first + seconds > now + 0.5]
+        usual = [self._opened + window for window in USUAL if self._opened + window > now + 0.1]
+        if not later or (usual and usual[0] < later[0] + 2.0):
+            return usual[0] if usual else now + USUAL[-1] / 4.0
+        return later[0]
 
     def passed(self, sent: float, now: float, cost: float) -> Allowance | None:
         """Note a request that was not refused; return the limit that it reveals, if any."""
         learned = None
         if self._refused is not None and sent > self._refused:
             learned = self._back(sent, now, cost, self._refused)
-        self.most += 1.0 if self.most < SLOW_START else 1.0 / 512.0
+        self._grow()
         self._since_refused += cost
         self._history.append((sent, now, cost))
         if len(self._history) > MOST_ENTRIES:
@@ -105,6 +126,15 @@ class Hidden:
             ]
         return learned
 
+    def _grow(self) -> None:
+        if self._last_refused is not None and self.rate is None:
+            # Only two at once find out how fast it drips: most of more would be refused.
+            self.most = 2.0
+        elif self.most < (AFTERWARDS if self._knows else SLOW_START):
+            self.most += 0.25 if self._refused_once else 1.0
+        else:
+            self.most += 1.0 / 512.0
+
     def _back(self, sent: float, now: float, cost: float, refused: float) -> Allowance | None:
         """Learn from the first request that passes after refusals."""
         learned = None
@@ -112,7 +142,6 @@ class Hidden:
         if sent - refused <= SOON:
             self._rated_at = self._next = sent
             self._last_refused, self._since_refused = refused, 0.0
-            self.most = 2.0
         elif passed:
             learned = Allowance(passed, sent - self._opened)
             for one in self._history:
@@ -120,6 +149,7 @@ class Hidden:
             learned.spend(sent, now, cost)
             learned.collect(now)
             self.rate, self._last_refused, self._doubt = None, None, 1.0
+            self.most, self._knows = 1.0, True
         self._refused, self._opened = None, sent
         self._history.clear()
         return learned

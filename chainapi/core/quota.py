@@ -267,12 +267,7 @@ class Quota:
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, jitter * backoff))
         elif self._hidden is not None:
-            opens = [
-                one.opens_at(now, flight.cost, 0.0)
-                for one in self._allowances
-                if not one.backed(flight.cost, 0.0)
-            ]
-            at = self._hidden.tries_at(now, max(opens, default=inf))
+            at = self._hidden.tries_at(now, self._known_opening(now, flight.cost))
             stop = at + 0.05 * jitter * (at - now)
         else:
             stop = now + jitter * backoff
@@ -282,6 +277,12 @@ class Quota:
         self._most_guesses = 1
         if told is not None:
             told.refused(now, self.stopped_until, backed=not flight.guess and not flight.canary)
+
+    def _known_opening(self, now: float, cost: float) -> float:
+        """Return when the limits that count alone would admit `cost` units; inf when there are none."""
+        if not self._allowances:
+            return inf
+        return max(one.opens_at(now, cost, 0.0) for one in self._allowances)
 
     # --- policies ---------------------------------------------------------------------------
 

@@ -68,6 +68,10 @@ class Server:
         """Return what the policy header reports."""
         return (Policy(self.limit, self.window),)
 
+    def pace(self) -> float:
+        """Return the units a second that it admits in the long run."""
+        return self.limit / self.window
+
     def news(self, now: float, wait: float | None) -> LimitNews:
         """Return what the headers of an answer say; `wait` in seconds for a refusal."""
         seconds = None if wait is None else float(max(1, ceil(wait - EPSILON)))
@@ -261,6 +265,10 @@ class Stacked(Server):
         """Return what counts against the tighter limit."""
         return self._tighter(now).used(now)
 
+    def pace(self) -> float:
+        """Return the slower pace of both."""
+        return min(self.first.pace(), self.second.pace())
+
     def _tighter(self, now: float) -> Server:
         return min(self.first, self.second, key=lambda one: one.remaining(now))
 
@@ -320,24 +328,39 @@ class Penal(FromFirst):
 
 @define(eq=False)
 class Crowded:
-    """A server that others use too: they take `share` of its limit at random times, and come first."""
+    """A server that others use too: at random times they ask for `share` of its limit in all.
+
+    Who finds no room waits, and is served before anybody else as soon as there is some; who would have
+    to wait for longer than five others take to come goes away.
+    """
 
     server: Server
     share: float
     random: random.Random
     cost: float = 1.0
     next: float = field(default=0.0, init=False)
+    served_at: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._advance()
 
+    @property
+    def often(self) -> float:
+        """Return how many requests of others come in a second."""
+        return self.share * self.server.pace() / self.cost
+
     def _advance(self) -> None:
-        self.next += self.random.expovariate(self.share * self.server.limit / self.server.window / self.cost)
+        self.next += self.random.expovariate(self.often)
 
     def play(self, now: float) -> None:
         """Let the others have had their turns until `now`."""
         while self.next <= now:
-            self.server.take(self.next, self.cost)
+            at = self.server.earliest(max(self.next, self.served_at), self.cost)
+            if at <= self.next + 5.0 / self.often:
+                if at > now:
+                    return
+                self.server.take(at, self.cost)
+                self.served_at = at
             self._advance()
 
     def ask(self, now: float, cost: float) -> Trial:
