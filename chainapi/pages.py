@@ -76,8 +76,13 @@ class MetricPage(Page[T]):
 class Fetch(Protocol):
     """Asks for one page, by its token."""
 
-    def __call__(self, page_token: str | None, not_after: float) -> Awaitable[tuple[DecodedPage, Sent]]:
-        """Return the decoded page, and when its request was sent: before `not_after`, a time of the loop."""
+    def __call__(
+        self, page_token: str | None, bound: int | None, not_after: float
+    ) -> Awaitable[tuple[DecodedPage, Sent]]:
+        """Return the decoded page, and when its request was sent: before `not_after`, a time of the loop.
+
+        `bound` replaces the upper end of the query's range.
+        """
         ...
 
 
@@ -95,6 +100,7 @@ class Source:
     now: Callable[[], float]
     emit: Listener
     prefetch: int = 0
+    bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
 
 
 class Pages(Generic[T]):
@@ -286,7 +292,7 @@ class Pages(Generic[T]):
         if walk.restarts > restarts:
             self._restarted("its page token has expired")
         try:
-            page, sent = await source.fetch(token, walk.token_dies_at)
+            page, sent = await source.fetch(token, self._start.bound, walk.token_dies_at)
         except (APIStatusError, PageTokenExpiredError) as error:
             return error
         return Fetched(page, sent)
@@ -306,11 +312,11 @@ class Pages(Generic[T]):
     def _look_ahead(self) -> None:
         """Let the next pages be fetched while the reader works on this one, if it will come to them."""
         if self._ahead is None:
-            source, walk = self._source, self._walk
+            source, walk, bound = self._source, self._walk, self._start.bound
             self._ahead = Ahead(
                 self,
                 source.prefetch,
-                fetch=lambda token: source.fetch(token.value, walk.dies_at(token)),
+                fetch=lambda token: source.fetch(token.value, bound, walk.dies_at(token)),
                 alive=lambda token: source.clock() < walk.dies_at(token),
             )
         given = self._start.rows + len(self._rows) - len(self._stale)  # once the open page is
@@ -318,11 +324,15 @@ class Pages(Generic[T]):
 
     def _find_stale(self) -> Collection[int]:
         """Return the indices of the rows of the open page that were given before."""
-        seen, done = self._source.seen, self._start.offset
-        digests = isinstance(seen, Digests)
-        stale = () if digests and not self._digesting else seen.stale(self._rows)
-        # Where an order tells which rows were given, it tells better than their number.
-        return {*stale, *range(done)} if done and digests else stale
+        seen, start = self._source.seen, self._start
+        if not isinstance(seen, Digests):
+            return seen.stale(self._rows)
+        stale = seen.stale(self._rows) if self._digesting else ()
+        if not start.offset:
+            return stale
+        # Resumed inside this page. A token brings the same page again; a first page may have grown.
+        given = seen.marked(self._rows, start.head) if start.head else range(start.offset)
+        return {*stale, *given}
 
     def _make_page(self, decoded: DecodedPage) -> Page[T]:
         return Page(decoded.rows, decoded.next_page_token, self._after(), self._walk.restarts)
@@ -341,30 +351,38 @@ class Pages(Generic[T]):
             rows=start.rows + len(rows) - len(self._stale),
             restarts=walk.restarts,
             watermark=self._source.seen.watermark(rows, len(rows)),
+            bound=start.bound,
             done=walk.exhausted,
         )
 
     def _inside(self) -> Checkpoint:
         """Where the stream stands inside the open page."""
-        given = self._offset - sum(index < self._offset for index in self._stale)
+        start, seen, offset = self._start, self._source.seen, self._offset
+        given = offset - sum(index < offset for index in self._stale)
         return evolve(
-            self._start,
-            offset=self._offset,
-            rows=self._start.rows + given,
-            watermark=self._source.seen.watermark(self._rows, self._offset),
+            start,
+            offset=offset,
+            rows=start.rows + given,
+            watermark=seen.watermark(self._rows, offset),
+            head=seen.marks(self._rows[:offset]) if start.token is None else (),
         )
 
     def _restarted(self, reason: str) -> None:
         source, restarts = self._source, self._walk.restarts
         if self._ahead is not None:
             self._ahead.cancel()
+            self._ahead = None
+        start = self.checkpoint
+        mark = start.watermark
+        bound = mark.oldest if source.bounded and mark is not None and not mark.gaps else start.bound
         source.seen.restart()
         self._start = evolve(
-            self.checkpoint, token=None, minted_at=None, offset=0, pages=0, restarts=restarts
+            start, token=None, minted_at=None, offset=0, pages=0, restarts=restarts, bound=bound, head=()
         )
         self._page, self._rows, self._stale, self._offset = None, (), (), 0
         if source.emit:
-            source.emit(Restarted(source.service, source.where, restarts, reason))
+            exact = not (isinstance(source.seen, Digests) and source.start.rows)
+            source.emit(Restarted(source.service, source.where, restarts, reason, exact))
 
 
 class MetricPages(Pages[T]):

@@ -20,6 +20,7 @@ class Route:
         model: class of the rows; None for plain JSON values.
         newest_first: name of the row attribute that is a whole number and falls strictly from row to row.
         others: further fields of the envelope, by their Python names.
+        until: name of the query parameter that bounds the `newest_first` number from above.
 
     """
 
@@ -28,6 +29,7 @@ class Route:
     model: Any = None
     newest_first: str | None = None
     others: tuple[tuple[str, Any], ...] = ()
+    until: str | None = None
 
 
 def route_name(service: str, path: str) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from chainapi.calls import Ask, Sent, Service
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.query import Query, checked_page_size, checked_path, query_params
-from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
+from chainapi.models.metrics import MetricPoint
 from chainapi.pages import Pages, Source
 from chainapi.routes import Route, route_name
 
@@ -54,6 +55,8 @@ class ServiceAPI:
         items: str | None = None,
         model: type[T],
         page_size: int | None = None,
+        newest_first: str | None = None,
+        until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
         **params: object,
@@ -67,6 +70,8 @@ class ServiceAPI:
         items: str | None = None,
         model: None = None,
         page_size: int | None = None,
+        newest_first: str | None = None,
+        until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
         **params: object,
@@ -79,6 +84,8 @@ class ServiceAPI:
         items: str | None = None,
         model: type[Any] | None = None,
         page_size: int | None = None,
+        newest_first: str | None = None,
+        until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
         **params: object,
@@ -90,6 +97,9 @@ class ServiceAPI:
             items: name of the list field; without it, the only field of the first page that holds a list.
             model: an attrs class (or what else msgspec or cattrs can make) for the rows; dicts without one.
             page_size: rows a page, 1 to 10,000 (most routes take up to 100); else the service's default.
+            newest_first: name of a row field (a model: attribute) that is a whole number and falls strictly
+                from row to row; `items()` then gives each row once without memory, after a resume as well.
+            until: name of the query parameter that bounds that number from above; a restart begins there.
             resume: a checkpoint of the same query.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
             params: query parameters, named as on the wire; None is left out, a list is joined with commas.
@@ -99,7 +109,9 @@ class ServiceAPI:
             CheckpointError: `resume` belongs to another query.
 
         """
-        route = Route(checked_path(path), items, model)
+        if until is not None and newest_first is None:
+            raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
+        route = Route(checked_path(path), items, model, newest_first, until=until)
         return Pages(self._source(route, route.path, self._params(page_size, params), resume, prefetch))
 
     async def get(self, path: str, *, model: Any = None, **params: object) -> Any:
@@ -143,8 +155,11 @@ class ServiceAPI:
 
         decoder = PageDecoder(route.model, route.items, route.others)
 
-        def fetch(page_token: str | None, not_after: float) -> Awaitable[tuple[DecodedPage, Sent]]:
-            return session.call(Ask(service, query, page_token, not_after), decoder.decode)
+        def fetch(
+            page_token: str | None, bound: int | None, not_after: float
+        ) -> Awaitable[tuple[DecodedPage, Sent]]:
+            asked = query if bound is None else query.bounded(route.until, bound)
+            return session.call(Ask(service, asked, page_token, not_after), decoder.decode)
 
         return Source(
             service=self._name,
@@ -157,6 +172,7 @@ class ServiceAPI:
             now=session.now,
             emit=session.emit,
             prefetch=prefetch,
+            bounded=route.until is not None and route.newest_first is not None,
         )
 
 
@@ -177,4 +193,22 @@ def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint
 def _seen(route: Route, start: Checkpoint) -> Seen:
     if route.newest_first is None:
         return Digests()
-    return Ordered(operator.attrgetter(route.newest_first), start.watermark)
+    return Ordered(_key(route), start.watermark)
+
+
+def _key(route: Route) -> Callable[[Any], int]:
+    """Return what reads the key of a row: an attribute of a model, a field of a dict, maybe as a text."""
+    name = route.newest_first or ""
+    if route.model is MetricPoint:
+        return operator.attrgetter(name)
+    read: Callable[[Any], Any] = (
+        operator.itemgetter(name) if route.model is None else operator.attrgetter(name)
+    )
+
+    def key(row: Any) -> int:
+        try:
+            return int(read(row))
+        except (LookupError, AttributeError, TypeError, ValueError):
+            raise DecodeError(f"no whole number as {name!r}, which newest_first= names", path="$") from None
+
+    return key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -34,6 +35,8 @@ class Checkpoint:
         rows: rows given in all.
         restarts: how often the walk began again.
         watermark: the row keys already given, where the route's order allows to keep them.
+        bound: the upper end of the query's range since a restart from the watermark; None without one.
+        head: marks of the rows given of a first page that has no order: it may have grown until a resume.
         done: True when nothing is left.
 
     """
@@ -47,6 +50,8 @@ class Checkpoint:
     rows: int = 0
     restarts: int = 0
     watermark: Watermark | None = None
+    bound: int | None = None
+    head: tuple[str, ...] = ()
     done: bool = False
 
     def dumps(self) -> str:
@@ -57,6 +62,8 @@ class Checkpoint:
         if self.watermark is not None:
             mark = self.watermark
             fields["watermark"] = [mark.newest, *(key for gap in mark.gaps for key in gap), mark.oldest]
+        if self.head:
+            fields["head"] = self.head
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -92,6 +99,7 @@ _CHECKPOINT_FIELDS: Mapping[str, tuple[type, ...]] = {
     "pages": (int,),
     "rows": (int,),
     "restarts": (int,),
+    "bound": (int, type(None)),
     "done": (bool,),
 }
 
@@ -113,6 +121,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
         checked[name] = value
     _check_token(checked)
     checked["watermark"] = _checked_watermark(fields.get("watermark"))
+    checked["head"] = _checked_head(fields.get("head", []))
     return checked
 
 
@@ -144,6 +153,15 @@ def _checked_watermark(value: object) -> Watermark | None:
     return Watermark(ends[0], ends[-1], gaps)
 
 
+def _checked_head(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(mark, str) and _MARK.fullmatch(mark) for mark in value
+    ):
+        raise CheckpointError(f"the checkpoint is damaged: head is {_shown(value)}")
+    return tuple(value)
+
+
+_MARK = re.compile("[0-9a-f]{16}")
 _MISSING = object()
 
 

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import msgspec
 from attrs import frozen
 
+from chainapi.core.digests import DigestSet
+
 __all__ = ["Digests", "Ordered", "Seen", "Watermark"]
 
 
@@ -46,6 +48,14 @@ class Seen(Protocol):
 
     def watermark(self, rows: Sequence[Any], given: int) -> Watermark | None:
         """Return the span given when only the first `given` rows of the page taken last are."""
+        ...
+
+    def marks(self, rows: Sequence[Any]) -> tuple[str, ...]:
+        """Return what tells each of these rows again, where a watermark does not."""
+        ...
+
+    def marked(self, rows: Sequence[Any], marks: Collection[str]) -> set[int]:
+        """Return the indices of the rows that have one of these marks."""
         ...
 
 
@@ -86,6 +96,14 @@ class Ordered:
         spans = self._spans if given >= len(rows) else self._sift(rows[:given])[0]
         return _watermark_of(spans) if spans else None
 
+    def marks(self, rows: Sequence[Any]) -> tuple[str, ...]:
+        """Return nothing: the watermark tells."""
+        return ()
+
+    def marked(self, rows: Sequence[Any], marks: Collection[str]) -> set[int]:
+        """Return nothing: the watermark tells."""
+        return set()
+
     def _sift(self, rows: Sequence[Any]) -> tuple[Spans, int | None, set[int]]:
         """Return the spans and the last key after `rows`, and the indices of those given before."""
         spans, last = self._before
@@ -123,7 +141,7 @@ class Digests:
     """Rows in any order: each is known by a digest of what it holds."""
 
     def __init__(self) -> None:
-        self._known: set[bytes] = set()
+        self._known = DigestSet()
 
     def restart(self) -> None:
         """Begin another pass; the digests stay."""
@@ -132,15 +150,26 @@ class Digests:
         """Return the indices of the rows whose like was given before."""
         stale: set[int] = set()
         for index, row in enumerate(rows):
-            digest = hashlib.blake2b(_written(row), digest_size=16).digest()
-            if digest in self._known:
+            if not self._known.add(_digest(row)):
                 stale.add(index)
-            self._known.add(digest)
         return stale
 
     def watermark(self, rows: Sequence[Any], given: int) -> Watermark | None:
         """Return None: without an order there is no span."""
         return None
+
+    def marks(self, rows: Sequence[Any]) -> tuple[str, ...]:
+        """Return half of each digest, in hexadecimal: enough to tell the rows of one page apart."""
+        return tuple(_digest(row)[:8].hex() for row in rows)
+
+    def marked(self, rows: Sequence[Any], marks: Collection[str]) -> set[int]:
+        """Return the indices of the rows that have one of these marks."""
+        known = set(marks)
+        return {index for index, mark in enumerate(self.marks(rows)) if mark in known}
+
+
+def _digest(row: object) -> bytes:
+    return hashlib.blake2b(_written(row), digest_size=16).digest()
 
 
 def _written(row: object) -> bytes:

@@ -82,12 +82,16 @@ class PageReceived:
 
 @frozen
 class Restarted:
-    """A walk begins again at the first page, because its page token is no longer valid."""
+    """A walk begins again at the first page, because its page token is no longer valid.
+
+    `exact` is False where rows given before a resume cannot be told by now, and may be given again.
+    """
 
     service: str
     where: str
     restarts: int
     reason: str
+    exact: bool = True
 
 
 @frozen

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from urllib.parse import quote, urlencode
 
-from attrs import Factory, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from chainapi.errors import ConfigurationError
 
@@ -47,6 +47,11 @@ class Query:
             return base_url + self._encoded
         joint = "&" if self.params else "?"
         return f"{base_url}{self._encoded}{joint}pageToken={quote(page_token, safe='')}"
+
+    def bounded(self, name: str | None, bound: int) -> Query:
+        """Return the query with its parameter `name` set to `bound`."""
+        kept = tuple(pair for pair in self.params if pair[0] != name)
+        return self if name is None else evolve(self, params=(*kept, (name, str(bound))))
 
     @property
     def where(self) -> str:

@@ -1,0 +1,205 @@
+"""Resuming where the list has changed meanwhile: grown at its head, or too old a token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from attrs import Factory, define, frozen
+
+from chainapi import Checkpoint, Session
+from chainapi.core.events import Event, Restarted
+from chainapi.core.wire import Request, Response
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.simulator import Simulator
+
+
+def simulated(simulator: Simulator, **options: Any) -> Session:
+    """Return a session that reaches `simulator` in memory."""
+    return Session(
+        data_base_url=simulator.data_base_url,
+        api_key=simulator.api_key,
+        transport=simulator.transport(),
+        **options,
+    )
+
+
+BLOCKS = "/v1/chains/43114/blocks"
+
+
+async def test_first_page_that_grew() -> None:
+    """A checkpoint inside the first page of an unordered list is exact although the list has grown."""
+    simulator = Simulator(rows=40)
+    async with simulated(simulator) as session:
+        pages = session.data.list(BLOCKS, page_size=20)
+        begun = await pages.collect(limit=5)
+        text = pages.checkpoint.dumps()
+    simulator.insert(BLOCKS, 3)
+    async with simulated(simulator) as session:
+        rest = await session.data.list(BLOCKS, page_size=20, resume=Checkpoint.loads(text)).collect()
+    numbers = [int(row["blockNumber"]) for row in begun + rest]
+    assert sorted(numbers, reverse=True) == list(range(numbers[0] + 3, numbers[0] - 40, -1))
+    assert len(numbers) == len(set(numbers)) == 43
+
+
+@pytest.mark.parametrize("newest_first", ["blockNumber", None])
+async def test_resume_with_a_dead_token(newest_first: str | None) -> None:
+    """A dead token restarts: exactly with an order; without one the event says that rows may come again."""
+    simulator = Simulator(rows=250)
+    heard: list[Event] = []
+
+    def stream(session: Session, resume: Checkpoint | None = None) -> Any:
+        return session.data.list(BLOCKS, page_size=100, newest_first=newest_first, resume=resume)
+
+    async with simulated(simulator) as session:
+        pages = stream(session)
+        begun = await pages.collect(limit=130)
+        text = pages.checkpoint.dumps()
+    simulator.advance(25 * 3600)
+    simulator.insert(BLOCKS, 2)
+    async with simulated(simulator, on_event=heard.append) as session:
+        rest = stream(session, Checkpoint.loads(text))
+        rows = begun + await rest.collect()
+    numbers = [int(row["blockNumber"]) for row in rows]
+    assert rest.restarts == 1
+    assert len(set(numbers)) == 252
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [newest_first is not None]
+    assert len(numbers) == (252 if newest_first else 130 + 252)
+
+
+async def test_growing_list_without_restart() -> None:
+    """Where pages shift because the list grows while it is walked, `items()` leaves out what comes again."""
+
+    class Shifting:
+        """Pages by position, as careless services have them: the list grows by one row with each request."""
+
+        def __init__(self) -> None:
+            self.newest = 100
+
+        async def send(self, request: Request) -> Response:
+            token = parse_qs(urlsplit(request.url).query).get("pageToken", ["0"])[0]
+            at = int(token)
+            rows = [{"n": self.newest - at - row} for row in range(10) if self.newest - at - row > 0]
+            self.newest += 1
+            body: dict[str, object] = {"rows": rows}
+            if rows and rows[-1]["n"] > 1:
+                body["nextPageToken"] = str(at + 10)
+            return Response(200, {}, json.dumps(body).encode())
+
+        async def aclose(self) -> None: ...
+
+    for newest_first in ("n", None):
+        async with Session(data_base_url="https://data.test", api_key="k", transport=Shifting()) as session:
+            rows = await session.data.list("/v1/rows", newest_first=newest_first).collect()
+        assert [row["n"] for row in rows] == list(range(100, 0, -1))
+
+
+@define
+class Ranged:
+    """A series with an upper bound `endTimestamp`, whose tokens die when told; it keeps the queries."""
+
+    points: int = 100
+    dead: bool = False
+    queries: list[dict[str, str]] = Factory(list)
+
+    async def send(self, request: Request) -> Response:
+        """Give ten points at or below the bound, from the token on."""
+        query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
+        self.queries.append(query)
+        if "pageToken" in query and self.dead:
+            self.dead = False
+            return Response(400, {}, b'{"message": "expired"}')
+        end = int(query.get("endTimestamp", self.points))
+        first = end - int(query.get("pageToken", "0"))
+        rows = [{"timestamp": stamp, "value": 0.5} for stamp in range(first, max(0, first - 10), -1)]
+        body: dict[str, object] = {"results": rows}
+        if rows and rows[-1]["timestamp"] != 1:
+            body["nextPageToken"] = str(end - first + 10)
+        return Response(200, {}, json.dumps(body).encode())
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("through_text", [False, True])
+async def test_restart_from_the_watermark(through_text: bool) -> None:
+    """Where the query has an upper bound, a restart begins at the last row given."""
+    service = Ranged()
+    options: dict[str, Any] = {"newest_first": "timestamp", "until": "endTimestamp", "chain": 5}
+    async with Session(metrics_base_url="https://metrics.test", transport=service) as session:
+        pages = session.metrics.list("/v2/series", **options)
+        rows = await pages.collect(limit=34)
+        service.dead = True
+        if through_text:
+            resume = Checkpoint.loads(pages.checkpoint.dumps())
+            pages = session.metrics.list("/v2/series", resume=resume, **options)
+        rows += await pages.collect(limit=20)
+        if through_text:
+            resume = Checkpoint.loads(pages.checkpoint.dumps())
+            pages = session.metrics.list("/v2/series", resume=resume, **options)
+        rows += await pages.collect()
+    assert [row["timestamp"] for row in rows] == list(range(100, 0, -1))
+    assert pages.restarts == 1
+    bounds = [query.get("endTimestamp") for query in service.queries]
+    restarted = bounds.index("67" if through_text else "61")
+    assert set(bounds[:restarted]) == {None}
+    assert set(bounds[restarted:]) == {bounds[restarted]}
+    assert all(query["chain"] == "5" for query in service.queries)
+
+
+async def test_bad_order() -> None:
+    """A field that is no whole number, or a bound without an order, gets a clear error."""
+
+    @frozen
+    class Row:
+        timestamp: str
+
+    class One:
+        async def send(self, request: Request) -> Response:
+            return Response(200, {}, b'{"rows": [{"timestamp": "today"}]}')
+
+        async def aclose(self) -> None: ...
+
+    async with Session(metrics_base_url="https://metrics.test", transport=One()) as session:
+        for name in ("timestamp", "missing"):
+            with pytest.raises(DecodeError, match=name):
+                await session.metrics.list("/v2/rows", newest_first=name).collect()
+            with pytest.raises(DecodeError, match=name):
+                await session.metrics.list("/v2/rows", newest_first=name, model=Row).collect()
+        with pytest.raises(ConfigurationError, match="newest_first"):
+            session.metrics.list("/v2/rows", until="endTimestamp")
+
+
+async def test_checkpoint_of_another_day() -> None:
+    """A checkpoint's token is judged by the wall clock when it is read back, then by the loop's."""
+    simulator = Simulator(rows=250)
+    wall = 1_000_000.0
+    async with simulated(simulator, now=lambda: wall) as session:
+        pages = session.data.list(BLOCKS, page_size=100)
+        await anext(pages)
+        resume = pages.checkpoint
+        wall += 24 * 3600 - 1
+        again = session.data.list(BLOCKS, page_size=100, resume=resume)
+        wall += 10 * 24 * 3600  # the clock is set while the stream has not begun: it counts when it begins
+        await anext(again)
+        assert again.restarts == 1
+        wall -= 365 * 24 * 3600
+        await asyncio.sleep(24 * 3600 - 1)
+        await anext(again)
+        assert again.restarts == 1
+        wall = 1_000_000.0 - 3600  # behind the time of the checkpoint: its token is taken for new
+        late = session.data.list(BLOCKS, page_size=100, resume=resume)
+        await anext(late)
+        assert late.restarts == 0
+
+
+@pytest.mark.parametrize("head", ["x", ["x"], [1], {"a": 1}, ["0" * 15], ["g" * 16]])
+def test_damaged_head(head: object) -> None:
+    """A checkpoint whose marks are damaged is refused."""
+    fields = json.loads(Checkpoint("q" * 32, "/v1/x", offset=1).dumps())
+    fields["head"] = head
+    with pytest.raises(CheckpointError, match="head"):
+        Checkpoint.loads(json.dumps(fields))
