@@ -130,12 +130,13 @@ class Allowance:
 
     def asks_at(self, opens: float) -> float:
         """Return when a question is due that would tell more than waiting until `opens`; inf for never."""
-        if self.asked or not self.told or self.kind is Kind.DRIP or self._reset() < inf:
+        if self.asked or not self.named or self.kind is Kind.DRIP or self._reset() < inf:
             return inf
+        heard = max(self.believed_at, self._spent[-1].back - self.window if self._spent and self.window else -inf)
         if not self.window:
-            return self.believed_at
-        asks = self.believed_at + min(2.0 * self.window / self.limit, PATIENCE * self.window)
-        return asks if opens - self.believed_at > FAR * self.window else inf
+            return heard
+        asks = heard + min(2.0 * self.window / self.limit, PATIENCE * self.window)
+        return asks if opens - heard > FAR * self.window else inf
 
     # --- what the answers say ---------------------------------------------------------------
 

@@ -13,6 +13,7 @@ __all__ = ["Costs"]
 SAMPLES = 64  # answers that are compared with each other
 MOST_VOTES = 64  # of one route; then they count half, so that a new price is learned in time
 MOST_ROUTES = 4096
+CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
 
 
 @define(eq=False)
@@ -21,7 +22,7 @@ class Costs:
 
     Answers overtake each other, so the drop from one to the next says nothing. But among the answers of
     one stretch, each request left the `remaining` that it reports, and found the next higher one: the gap
-    is its price. Answers that are missing make a gap too wide, so the most frequent gap counts.
+    is its price. Answers that are missing make a gap too wide now and then, so frequent gaps count.
     """
 
     learned: dict[str, float] = field(factory=dict[str, float])
@@ -30,21 +31,36 @@ class Costs:
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
     _source: object = None
+    _low_at: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
         """Return what a request of `route` costs: as learned, else `prior`, else as the dearest known."""
         known = self.learned.get(route)
-        if known is not None:
-            return known
-        return prior if prior is not None else self.dearest or 1.0
+        if known is None:
+            return prior if prior is not None else self.dearest or 1.0
+        if prior is not None and abs(known - prior) <= CLOSE * prior:
+            return prior
+        return known
 
-    def sample(self, source: object, route: str, remaining: float, *, quiet: bool) -> None:
-        """Note that an answer for `route` told what remains of `source`; `quiet` when no other is out."""
-        if source is not self._source:
+    def sample(
+        self, source: object, route: str, remaining: float, sent: float, now: float, *, fresh: bool
+    ) -> None:
+        """Note what an answer for `route`, sent and received at these times, told to remain of `source`.
+
+        `fresh` is the first answer after a pause, in which units came back.
+        """
+        if fresh or source is not self._source:
             self.tally()
+            self._samples.clear()
             self._source = source
+        elif self._samples and sent >= self._low_at and remaining >= self._samples[0][0]:
+            # Units came back: what follows cannot be compared with what was before.
+            self.tally()
+            self._samples.clear()
         insort(self._samples, (remaining, route))
-        if len(self._samples) >= SAMPLES or (quiet and len(self._samples) >= 4):
+        if self._samples[0][0] == remaining:
+            self._low_at = now
+        if len(self._samples) >= SAMPLES:
             self.tally()
 
     def tally(self) -> None:
@@ -53,8 +69,8 @@ class Costs:
         for (low, route), (high, _) in pairwise(samples):
             if high > low:
                 self._vote(route, round(high - low, 6))
-        # The last answer is the level that the next one will be compared with.
-        self._samples = samples[:1]
+        # The lowest is the level that the next one found.
+        del samples[1:]
 
     def _vote(self, route: str, gap: float) -> None:
         votes = self._votes.get(route)
@@ -68,8 +84,11 @@ class Costs:
                 votes[one] //= 2
                 if not votes[one]:
                     del votes[one]
-        best, support = votes.most_common(1)[0]
-        if support > 1 and self.learned.get(route) != best:
+        support = max(votes.values())
+        if support < 2:
+            return
+        best = max(gap for gap, count in votes.items() if count == support)
+        if self.learned.get(route) != best:
             self.learned[route] = best
             self.dearest = max(self.learned.values())
             self.cheapest = min(self.learned.values())

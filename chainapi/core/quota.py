@@ -122,7 +122,7 @@ class Quota:
             opens = self._hidden.opens_at(now, self.in_flight)
         scarce: Allowance | None = None
         for one in self._allowances:
-            if one.told and self._canary_due:
+            if one.named and self._canary_due:
                 continue
             one.collect(now)
             if one.backed(cost, held):
@@ -235,8 +235,13 @@ class Quota:
                 one.reset_at = now + news.reset if news.reset is not None and not refused else inf
                 one.prune(next(iter(self._flights)).sent if self._flights else now)
                 if not refused:
-                    self.costs.sample(one, flight.route, news.remaining, quiet=not self.in_flight)
+                    self.costs.sample(
+                        one, flight.route, news.remaining, flight.sent, now, fresh=flight.canary
+                    )
             elif not refused:
+                if flight.canary and one.named and not one.backed(cost, 0.0):
+                    # Counting said that nothing was left, and yet it passed: a new window has begun.
+                    one.restart()
                 one.spend(flight.sent, now, cost)
         if self._hidden is not None and not refused:
             learned = self._hidden.passed(flight.sent, now, cost)
