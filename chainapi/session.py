@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Never, NoReturn, Self, TypeVar
 
 from chainapi.calls import Ask, Dispatcher, Sent, Service
-from chainapi.config import Endpoint, Missing, Provider, refuse_unknown, resolve
+from chainapi.config import Endpoint, Missing, Provider, Secret, refuse_unknown, resolve
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.events import Event, WaitBegan
 from chainapi.core.paging import Walk
@@ -83,6 +83,8 @@ class Session:
         on_event: Callable[[Event], None] | None = None,
         **unknown: Never,
     ) -> None:
+        key = None if api_key is None else Secret(api_key)
+        del api_key  # no traceback of an error from here on shows it among its variables
         self._services: dict[str, Service | Missing] = {}
         self._closed = False
         refuse_unknown(unknown, _ARGUMENTS, "Session")
@@ -102,9 +104,15 @@ class Session:
         )
         flying = DEFAULT_MAX_IN_FLIGHT if max_in_flight is None else _whole("max_in_flight", max_in_flight)
         known = _limits(limits)
-        endpoints = resolve(
-            provider, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=api_key
-        )
+        try:
+            endpoints = resolve(
+                provider,
+                metrics_base_url=metrics_base_url,
+                data_base_url=data_base_url,
+                api_key=None if key is None else key.reveal(),
+            )
+        except ConfigurationError as error:
+            raise error.with_traceback(None) from None
         for name, endpoint in zip(("metrics", "data"), endpoints, strict=True):
             self._services[name] = (
                 endpoint

@@ -160,7 +160,7 @@ class RawServer:
             # A client that goes away in the middle is part of the play.
             with suppress(EOFError, ConnectionError, asyncio.CancelledError):
                 await self.script(Peer(self, self.connections, reader, writer))
-            with suppress(ConnectionError, ssl.SSLError):
+            with suppress(ConnectionError, ssl.SSLError, asyncio.CancelledError):
                 writer.close()
                 await writer.wait_closed()
         finally:

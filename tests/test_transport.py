@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import itertools
 import json
+import socket
 import ssl
 import tracemalloc
 import zlib
@@ -14,14 +15,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import aiohttp.abc
 import pytest
 import trustme
 
 from chainapi import Session
-from chainapi.calls import Dispatcher, Service
-from chainapi.config import Endpoint, Secret
-from chainapi.core.query import Query
-from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.core.wire import Request, Response
 from chainapi.errors import (
     APIConnectionError,
@@ -33,8 +31,6 @@ from chainapi.errors import (
     ServerError,
     SessionClosedError,
 )
-from chainapi.limiter import Gate
-from chainapi.models.decode import decode_resource
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import MAX_BODY, AiohttpTransport
 from tests.raw_server import Peer, RawServer, Script, each, http, settle, until
@@ -74,23 +70,13 @@ async def session_on(script: Script, **settings: Any) -> AsyncIterator[tuple[Ses
             yield session, server
 
 
-def dispatcher(transport: AiohttpTransport, *, max_attempts: int, timeout: float = 10) -> Dispatcher:
-    """Return what sends the calls of a session, with no pause between attempts."""
-    return Dispatcher(
-        transport, RetryPolicy(max_attempts), RetryBudget(), timeout, None, lambda: 0.0, jitter=lambda: 0.0
-    )
-
-
-async def call(server: RawServer, *, max_attempts: int = 1, timeout: float = 10) -> Any:
+async def call(server: RawServer, *, max_attempts: int, transport: AiohttpTransport | None = None) -> Any:
     """Ask for one resource, with retries that follow each other at once."""
-    transport = AiohttpTransport()
-    service = Service(Endpoint("data", server.origin, "x-data-api-key", Secret(KEY)), Gate())
-    sends = dispatcher(transport, max_attempts=max_attempts, timeout=timeout)
-    try:
-        decoded, _ = await sends.call(service, Query("/v1/x"), None, decode_resource)
-    finally:
-        await transport.aclose()
-    return decoded
+    async with Session(
+        data_base_url=server.origin, api_key=KEY, max_attempts=max_attempts, timeout=10, transport=transport
+    ) as session:
+        session._dispatcher.jitter = lambda: 0.0
+        return await session.data.get("/v1/x")
 
 
 # No answer
@@ -117,6 +103,23 @@ async def test_unknown_host_is_a_connection_error() -> None:
     with pytest.raises(APIConnectionError, match=r"cannot connect to nowhere\.invalid:80"):
         await transport.send(Request("GET", "http://nowhere.invalid/"))
     await transport.aclose()
+
+
+async def test_resolver_that_gives_up_is_a_timeout() -> None:
+    """A timeout that a part of aiohttp has of its own is an APITimeoutError."""
+
+    class Slow(aiohttp.abc.AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        ) -> list[aiohttp.abc.ResolveResult]:
+            raise TimeoutError
+
+        async def close(self) -> None:
+            pass
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Slow())) as client:
+        with pytest.raises(APITimeoutError, match="no answer in time"):
+            await AiohttpTransport(client).send(Request("GET", "http://slow.invalid/"))
 
 
 async def reset(peer: Peer) -> None:
@@ -478,9 +481,8 @@ async def test_a_body_without_end_stops_at_the_cap() -> None:
 
     async with RawServer(endless) as server:
         transport = AiohttpTransport(max_body=2**21)
-        service = Service(Endpoint("data", server.origin), Gate())
         with pytest.raises(ResponseTooLargeError):
-            await dispatcher(transport, max_attempts=3).call(service, Query("/v1/x"), None, decode_resource)
+            await call(server, max_attempts=3, transport=transport)
         await transport.aclose()
         assert len(server.requests) == 1
 

@@ -1,0 +1,516 @@
+"""The API key is hunted everywhere but on its own origin's wire: nowhere else may it be found."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import pickle
+import traceback
+import types
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import attrs
+import pytest
+
+from chainapi import Provider, Session
+from chainapi.calls import Service
+from chainapi.config import Secret
+from chainapi.core.query import Query
+from chainapi.core.wire import Request, Response
+from chainapi.errors import (
+    APIStatusError,
+    ChainAPIError,
+    ConfigurationError,
+    DecodeError,
+    RedirectError,
+    ServerError,
+    SessionClosedError,
+)
+from chainapi.transport import AiohttpTransport
+from tests.raw_server import Peer, RawServer, Script, each, http, settle, until
+
+KEY = "hunt3r2-Marker~Key%s{0}"
+BASE = "http://127.0.0.1:9"
+
+
+def hunt(text: str, where: str) -> None:
+    """Fail when the key, or even its beginning in any case, is in the text."""
+    assert KEY[:8] not in text.lower(), f"the key is in {where}: {text[:500]}"
+
+
+def reachable(root: object) -> Iterator[object]:
+    """Walk over what an object refers to, at any distance, but not into classes, modules and loops."""
+    seen = {id(root)}
+    todo = [root]
+    while todo:
+        one = todo.pop()
+        yield one
+        if isinstance(one, Secret | type | types.ModuleType | types.FrameType | asyncio.AbstractEventLoop):
+            continue
+        if isinstance(one, types.FunctionType):
+            todo.extend(cell.cell_contents for cell in one.__closure__ or () if id(cell) not in seen)
+            continue
+        for other in gc.get_referents(one):
+            if id(other) not in seen:
+                seen.add(id(other))
+                todo.append(other)
+
+
+def hunt_object(root: object, where: str) -> None:
+    """Hunt in the repr, str and vars of everything that can be reached; a Secret is the end of the hunt."""
+    for one in reachable(root):
+        hunt(repr(one), f"repr of {type(one).__name__} in {where}")
+        if type(one).__module__.startswith("chainapi"):
+            hunt(str(one), f"str of {type(one).__name__} in {where}")
+            hunt(format(one), f"format of {type(one).__name__} in {where}")
+            if hasattr(one, "__dict__"):
+                hunt(repr(vars(one)), f"vars of {type(one).__name__} in {where}")
+            if attrs.has(type(one)):
+                hunt(repr(attrs.asdict(cast("Any", one))), f"asdict of {type(one).__name__} in {where}")
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Walk over an error, its causes, contexts and groups."""
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        todo += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            todo += one.exceptions
+
+
+def hunt_error(error: BaseException) -> None:
+    """Hunt in an error as tools would show it: text, arguments, tracebacks, and each frame's variables."""
+    for one in chain(error):
+        where = f"{type(one).__name__} of {error!r:.80}"
+        hunt(repr(one) + str(one) + repr(one.args) + repr(vars(one)), where)
+        hunt("".join(traceback.format_exception(one)), f"traceback of {where}")
+        for frame, line in traceback.walk_tb(one.__traceback__):
+            if frame.f_code.co_filename == __file__:
+                continue
+            for name, value in frame.f_locals.items():
+                hunt(repr(value), f"{name} in {frame.f_code.co_filename}:{line} of {where}")
+    if isinstance(error, ChainAPIError):
+        blob = pickle.dumps(error)
+        hunt(blob.decode("latin-1"), "the pickled error")
+        hunt_error_text = repr(vars(pickle.loads(blob)))
+        hunt(hunt_error_text, "the error read back")
+
+
+async def caught(work: Awaitable[object]) -> BaseException:
+    """Return what an awaitable raises."""
+    try:
+        await work
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it is, it is searched
+        return error
+    raise AssertionError("nothing was raised")
+
+
+@pytest.fixture(autouse=True)
+def _logs_and_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Hunt in everything that any logger says at DEBUG, and in all warnings."""
+    loggers = [
+        "",
+        "asyncio",
+        "aiohttp",
+        "aiohttp.client",
+        "aiohttp.internal",
+        "chainapi",
+        "charset_normalizer",
+    ]
+    for name in loggers:
+        caplog.set_level(logging.DEBUG, name)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        yield
+    for record in caplog.get_records("call"):
+        hunt(record.getMessage() + repr(record.args) + str(record.exc_info), f"the log of {record.name}")
+    hunt(caplog.text, "the log")
+    for warning in given:
+        hunt(str(warning.message) + repr(warning.source), "a warning")
+
+
+@asynccontextmanager
+async def keyed(script: Script, **settings: Any) -> AsyncIterator[tuple[Session, RawServer, list[Any]]]:
+    """Give a session with the key on a scripted server, in debug mode, and the events it tells."""
+    events: list[Any] = []
+    asyncio.get_running_loop().set_debug(True)
+    async with RawServer(script) as server:
+        given = {"data_base_url": server.origin, "api_key": KEY, "on_event": events.append}
+        async with Session(**{**given, "max_attempts": 1, "timeout": 10.0, **settings}) as session:
+            yield session, server, events
+    for event in events:
+        hunt(repr(event) + str(event) + repr(attrs.asdict(event)), "an event")
+
+
+# At rest
+
+
+def test_key_is_not_shown_by_what_is_made_of_it() -> None:
+    """Session, services, streams, checkpoints and requests show no key, however deep one looks."""
+    session = Session(data_base_url=BASE, api_key=KEY)
+    service = session.service("data")
+    assert isinstance(service, Service)
+    request = service.request(Query("/v1/chains"), None)
+    assert request.headers["x-data-api-key"] == KEY
+    for one in (
+        session,
+        session.data,
+        session.data.chains(),
+        service,
+        service.endpoint,
+        service.endpoint.key,
+    ):
+        hunt_object(one, type(one).__name__)
+    hunt(repr(request) + str(request), "the request")
+    hunt(session.data.chains().checkpoint.dumps(), "a checkpoint")
+    for one in (service.endpoint.key, service.endpoint):
+        with pytest.raises(TypeError):
+            pickle.dumps(one)
+
+
+@pytest.mark.real_time
+async def test_key_is_not_shown_by_a_session_at_work() -> None:
+    """Between two pages, nothing that the session reaches shows the key: no pool, no kept request."""
+    page = b'{"blocks": [{"n": 1}], "nextPageToken": "t"}'
+    async with keyed(each(http(page))) as (session, server, _):
+        pages = session.data.list("/v1/blocks")
+        rows = pages.items()
+        await anext(rows)
+        assert KEY.encode() in server.seen
+        hunt_object(session, "the session")
+        hunt_object(pages, "the stream")
+        hunt(pages.checkpoint.dumps(), "the checkpoint")
+        await rows.aclose()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(
+            KEY + end
+            for end in ("\n", "\r", "\r\nX-Evil: 1", "\0", " ", "\t", "\x7f", "ü", "\u2028", "\ud800")
+        ),
+        "\n" + KEY,
+        "",
+        KEY * 400,
+        KEY.encode(),
+        [KEY],
+        {KEY: 1},
+    ],
+)
+def test_unfit_key_is_refused_without_showing_it(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that no header can carry is refused at once, as argument or variable, and the error hides it."""
+    with pytest.raises(ConfigurationError, match="api_key") as caught:
+        Session(data_base_url=BASE, api_key=key)
+    hunt_error(caught.value)
+    if isinstance(key, str) and "\0" not in key and key.isascii():
+        monkeypatch.setenv("CHAINAPI_API_KEY", key)
+        with pytest.raises(ConfigurationError, match="CHAINAPI_API_KEY") as caught:
+            Session(data_base_url=BASE)
+        hunt_error(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://example.com", "http://10.0.0.1", "http://127.0.0.1.evil.example"]
+)
+def test_key_over_plain_http_is_refused(address: str) -> None:
+    """Without TLS the key goes to loopback only."""
+    with pytest.raises(ConfigurationError, match="https") as caught:
+        Session(data_base_url=address, api_key=KEY)
+    hunt_error(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"timeout": -1},
+        {"api_kye": 1},
+        {"data_base_url": "ftp://example.com"},
+        {"provider": Provider(api_key_header="bad header")},
+        {"max_attempts": 0},
+    ],
+)
+def test_other_mistakes_do_not_show_the_key(settings: dict[str, Any]) -> None:
+    """A configuration error about something else hides the key all the same."""
+    with pytest.raises(ConfigurationError) as caught:
+        Session(**{"data_base_url": BASE, "api_key": KEY, **settings})
+    hunt_error(caught.value)
+
+
+# In errors
+
+
+async def reset(peer: Peer) -> None:
+    """Break off after the request."""
+    await peer.request()
+    peer.reset()
+
+
+async def cut_short(peer: Peer) -> None:
+    """Send less than promised."""
+    await peer.request()
+    await peer.send(http(b"{", length=99))
+
+
+ECHO = json.dumps(
+    {"message": [f"bad key {KEY}", {"key": KEY}], "error": f"Forbidden {KEY}", "statusCode": 403}
+)
+
+FAULTS = {
+    "reset": reset,
+    "cut short": cut_short,
+    "401": each(http(b'{"message": "no", "error": "Unauthorized"}', "401 Unauthorized")),
+    "403 with the key": each(http(ECHO.encode(), "403 Forbidden")),
+    "429 with the key": each(http(ECHO.encode(), f"429 {KEY}", f"Retry-After: {KEY}")),
+    "500 with the key": each(http((KEY * 200).encode(), "500 Oops")),
+    "502 with the key past the excerpt": each(http(b"x" * 290 + (KEY * 200).encode(), "502 Oops")),
+    "redirect with the key": each(http(b"", "302 Found", f"Location: https://{KEY}.example/{KEY}")),
+    "key as JSON": each(http(json.dumps({KEY: [1], KEY + "2": [2]}).encode())),
+    "key as HTML": each(http(KEY.encode())),
+    "key as a header": each(http(b"{}", "200 OK", f"X-Key: {KEY}\0")),
+    "key as a status": each(f"HTTP/1.1 {KEY}\r\n\r\n".encode()),
+    "key as an encoding": each(http(KEY.encode(), "200 OK", "Content-Encoding: gzip")),
+    "not HTTP": each(KEY.encode() + b"\r\n\r\n"),
+}
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
+async def test_key_is_in_no_error(script: Script) -> None:
+    """Whatever goes wrong, and whatever the service echoes, no error, log, event or traceback has the key."""
+
+    async def once(peer: Peer) -> None:
+        try:
+            await asyncio.wait_for(script(peer), 5)
+        except TimeoutError:
+            return
+
+    async with keyed(once) as (session, server, _):
+        pages = session.data.list("/v1/blocks")
+        for work in (pages.collect(), session.data.get("/v1/x", model=dict[str, int])):
+            error = await caught(work)
+            assert isinstance(error, ChainAPIError)
+            hunt_error(error)
+        assert KEY.encode() in server.seen
+        transport = AiohttpTransport()
+        hunt_error(await caught(_send(transport, server)))
+        await transport.aclose()
+
+
+async def _send(transport: AiohttpTransport, server: RawServer) -> None:
+    response = await transport.send(Request("GET", server.origin + "/v1/x", {"x-data-api-key": KEY}))
+    hunt(repr(response), "the response")
+    raise LookupError("it was answered")
+
+
+@pytest.mark.real_time
+async def test_key_is_not_in_a_connection_error() -> None:
+    """Nor is it in the error of a connection that is never made."""
+    async with RawServer(each(b"")) as server:
+        origin = server.origin
+    async with Session(data_base_url=origin, api_key=KEY, max_attempts=1) as session:
+        hunt_error(await caught(session.data.get("/v1/x")))
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n", http(b"{", length=10)])
+async def test_key_is_in_no_traceback_of_a_call_that_is_given_up(sent: bytes) -> None:
+    """A cancelled call, a deadline of the user's or ours, a closed session: their frames hold no headers."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(sent)
+        await peer.stall()
+
+    async with keyed(script) as (session, server, _):
+
+        async def impatient() -> None:
+            async with asyncio.timeout(0.05):
+                await session.data.get("/v1/x")
+
+        timed_out = await caught(impatient())
+        assert type(timed_out) is TimeoutError
+        hunt_error(timed_out)
+        waited = await caught(asyncio.wait_for(session.data.get("/v1/x"), 0.05))
+        hunt_error(waited)
+        task = asyncio.create_task(session.data.get("/v1/x"))
+        await until(lambda: len(server.requests) == 3)
+        await settle()
+        task.cancel()
+        cancelled = await caught(task)
+        assert isinstance(cancelled, asyncio.CancelledError)
+        hunt_error(cancelled)
+        closed = asyncio.create_task(session.data.get("/v1/x"))
+        await until(lambda: len(server.requests) == 4)
+        await session.aclose()
+        error = await caught(closed)
+        assert isinstance(error, SessionClosedError)
+        hunt_error(error)
+    async with keyed(script, timeout=0.05) as (session, _, _):
+        hunt_error(await caught(session.data.get("/v1/x")))
+
+
+async def test_message_of_the_service_is_not_taken_for_a_format() -> None:
+    """Terminal escapes, percent signs and braces are shown as they are, a megabyte is cut."""
+    nasty = "\x1b[31m %s %(name)s {0} {key} \r\n\u202e\x00" + "x" * 2**20
+
+    class Nasty:
+        async def send(self, request: Request) -> Response:
+            assert request.headers["x-data-api-key"] == KEY
+            return Response(500, {}, json.dumps({"message": nasty, "error": nasty}).encode())
+
+        async def aclose(self) -> None:
+            pass
+
+    async with Session(data_base_url=BASE, api_key=KEY, transport=Nasty(), max_attempts=1) as session:
+        error = await caught(session.data.get("/v1/x"))
+    assert isinstance(error, ServerError)
+    text = str(error)
+    assert "%s %(name)s {0} {key}" in text
+    assert text.isprintable()
+    assert len(text) < 1_000
+    logging.getLogger("chainapi").error("failed: %s", error)
+
+
+# On the wire
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("form", ["{other}/v1", "//{place}/v1", "//user:pw@{place}/", "{other}?key="])
+async def test_key_does_not_follow_a_redirect(status: int, form: str) -> None:
+    """No redirect, in no form, makes anything go to another origin."""
+    async with RawServer(each(http(b'"got it"'))) as other:
+        place = other.origin.removeprefix("http://")
+        location = "Location: " + form.format(other=other.origin, place=place)
+        async with keyed(each(http(b"", f"{status} Go", location)), max_attempts=3) as (session, server, _):
+            error = await caught(session.data.get("/v1/x"))
+            assert isinstance(error, RedirectError)
+            hunt_error(error)
+            assert len(server.requests) == 1
+        assert (other.connections, other.seen) == (0, b"")
+
+
+@pytest.mark.real_time
+async def test_metrics_api_gets_no_key() -> None:
+    """The Metrics API is sent no key; the Data API is sent it in one header, never in a URL."""
+    async with RawServer(each(http())) as public, RawServer(each(http())) as data:
+        async with Session(
+            metrics_base_url=public.origin,
+            data_base_url=data.origin + "/prefix",
+            api_key=KEY,
+            provider=Provider(api_key_header="X-Other-Key"),
+        ) as session:
+            await session.metrics.get("/v1/x", q="1")
+            await session.data.get("/v1/x", q="1")
+        hunt(public.seen.decode(), "a request to the Metrics API")
+        [received] = data.requests
+        assert received.raw.count(KEY.encode()) == 1
+        assert received.headers["x-other-key"] == KEY
+        assert received.target == "/prefix/v1/x?q=1"
+
+
+@pytest.mark.real_time
+async def test_each_session_sends_its_own_key() -> None:
+    """Sessions with other keys, on one transport and at the same time, never send each other's."""
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        keys = [f"key-number-{number}" for number in range(5)]
+        sessions = [Session(data_base_url=server.origin, api_key=key, transport=transport) for key in keys]
+        await asyncio.gather(
+            *(
+                session.data.get(f"/v1/{key}/{turn}")
+                for key, session in zip(keys, sessions, strict=True)
+                for turn in range(8)
+            )
+        )
+        for session in sessions:
+            await session.aclose()
+        await transport.aclose()
+        assert len(server.requests) == 40
+        for received in server.requests:
+            assert received.headers["x-data-api-key"] == received.target.split("/")[2]
+
+
+@pytest.mark.real_time
+async def test_environment_decides_nothing_about_the_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Proxies and .netrc of the environment are ignored: no detour, no Authorization."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password mine\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    async with RawServer(each(http(b'"detour"'))) as proxy:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.origin)
+        monkeypatch.setenv("NO_PROXY", "")
+        async with keyed(each(http(b'"direct"'))) as (session, server, _):
+            assert await session.data.get("/v1/x") == "direct"
+            assert "authorization" not in server.requests[0].headers
+        assert proxy.connections == 0
+
+
+@pytest.mark.real_time
+async def test_cookies_are_not_kept() -> None:
+    """What a server sets is sent back neither to it nor to another."""
+    cookies = ["Set-Cookie: a=1; Path=/", "Set-Cookie: b=2; Domain=127.0.0.1"]
+    async with keyed(each(http(b"{}", "200 OK", *cookies))) as (session, server, _):
+        for _ in range(3):
+            await session.data.get("/v1/x")
+        assert len(server.requests) == 3
+        assert all("cookie" not in received.headers for received in server.requests)
+
+
+async def test_refused_key_is_not_tried_again() -> None:
+    """401 and 403 are raised after one request: a wrong key is not sent over and over."""
+    sent: list[Request] = []
+
+    class Refusing:
+        async def send(self, request: Request) -> Response:
+            sent.append(request)
+            return Response(401 + 2 * (len(sent) > 1), {}, b"{}")
+
+        async def aclose(self) -> None:
+            pass
+
+    async with Session(data_base_url=BASE, api_key=KEY, transport=Refusing()) as session:
+        for status in (401, 403):
+            error = await caught(session.data.get("/v1/x"))
+            assert isinstance(error, APIStatusError)
+            assert error.status == status
+    assert len(sent) == 2
+
+
+def _leak_text(headers: dict[str, str]) -> None:
+    raise DecodeError(headers["x"])
+
+
+def _leak_cause(headers: dict[str, str]) -> None:
+    try:
+        _leak_text(headers)
+    except DecodeError as error:
+        raise ValueError("clean") from error
+
+
+def test_hunter_finds_what_is_there() -> None:
+    """The hunt itself works: a key in an error's text or cause, or deep in an object, is found."""
+    for leak in (_leak_text, _leak_cause):
+        with pytest.raises((ValueError, DecodeError)) as leaked:
+            leak({"x": KEY})
+        with pytest.raises(AssertionError, match="the key is in"):
+            hunt_error(leaked.value)
+    for hidden in ([[[{"deep": [KEY]}]]], KEY.join, lambda: KEY + hunt.__name__ and leaked):
+        with pytest.raises(AssertionError, match="the key is in"):
+            hunt_object(hidden, "an object")
