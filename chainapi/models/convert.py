@@ -2,30 +2,35 @@
 
 A model is an attrs class whose fields are named as on the wire or as Python names them (`block_number` is
 read from `blockNumber`). msgspec decodes into a private Struct with the names of the wire, derived from the
-class once, and makes the objects from it; a whole number may come as a string. What msgspec cannot do
-(converters, aliases, foreign types) goes through the one cattrs converter, where users register hooks for
-their own types.
+class once, and makes the objects from it; a whole number may come as a string of digits. What msgspec cannot
+do (converters, aliases, foreign types, recursion) goes through the one cattrs converter, where users register
+hooks for types of their own. Dataclasses, TypedDicts and msgspec's Structs are read by their own names.
 """
 
 from __future__ import annotations
 
+import re
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import msgspec
 from attrs import frozen
 
-from chainapi.errors import DecodeError
+from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.metrics import MetricPoint
 
 if TYPE_CHECKING:
     import cattrs
 
-__all__ = ["RowType", "converter", "row_type", "wire_name"]
+__all__ = ["DIGITS", "RowType", "converter", "row_type", "wire_name"]
+
+# How a whole number looks where it comes as a string; Python reads no longer ones.
+DIGITS = r"^-?(?:0|[1-9][0-9]{0,4299})\Z"
+_WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 # Models of ours whose fields are on the wire as they are here: decoded without a detour.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
@@ -45,17 +50,30 @@ def wire_name(name: str) -> str:
     return head + "".join(part[:1].upper() + part[1:] for part in rest) if head else name
 
 
-@lru_cache(maxsize=256)
 def row_type(model: Any) -> RowType:
-    """Return how to make rows of `model`; None stands for plain JSON values."""
+    """Return how to make rows of `model`; None stands for plain JSON values.
+
+    Raises:
+        ConfigurationError: nothing can make rows of it; the reason says what is missing.
+
+    """
+    try:
+        return _row_type(model)
+    except TypeError as error:  # not even hashable
+        raise ConfigurationError(f"model={model!r} is no class to make rows of: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def _row_type(model: Any) -> RowType:
     if model is None:
         return RowType(Any)
     if model in _AS_ON_THE_WIRE:
         return RowType(model)
     try:
         wire = _wire_type(model)
-        msgspec.json.Decoder(list[wire])  # type: ignore[valid-type]
-    except (TypeError, NameError):  # a type that msgspec cannot take, or an annotation it cannot resolve
+        msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
+    except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
+        _check_cattrs(model)
         return RowType(Any, lambda rows: _structure(rows, model))
     if wire is model:
         return RowType(model)
@@ -64,93 +82,229 @@ def row_type(model: Any) -> RowType:
 
 def _convert(rows: list[Any], model: Any) -> list[Any]:
     """Make the objects from private Structs; lax, because a whole number may have come as a string."""
-    made: list[Any] = msgspec.convert(rows, list[model], from_attributes=True, strict=False)
+    made: list[Any] = msgspec.convert(
+        rows, types.GenericAlias(list, (model,)), from_attributes=True, strict=False
+    )
     return made
 
 
-@cache
-def _struct_of(model: type) -> Any:
+def _struct_of(model: type, within: tuple[type, ...]) -> Any:
     """Derive the private Struct of an attrs class; TypeError where cattrs has to do it."""
+    if model in within or _is_hooked(model):
+        raise TypeError(f"{model.__name__} needs cattrs")
     hints = typing.get_type_hints(model, include_extras=True)
     fields: list[Any] = []
     for attribute in attrs.fields(model):
         if not attribute.init or attribute.converter is not None or attribute.alias != attribute.name:
             raise TypeError(f"{model.__name__}.{attribute.name} needs cattrs")
-        fields.append((attribute.name, _wire_type(hints[attribute.name]), _wire_field(attribute)))
+        if attribute.name not in hints:
+            raise TypeError(f"{model.__name__}.{attribute.name} has no annotation: it needs cattrs")
+        hint = hints[attribute.name]
+        fields.append((attribute.name, _wire_type(hint, (*within, model)), _wire_field(attribute, hint)))
     return msgspec.defstruct(model.__name__, fields, kw_only=True)
 
 
-def _wire_field(attribute: attrs.Attribute[Any]) -> Any:
+def _wire_field(attribute: attrs.Attribute[Any], hint: Any) -> Any:
     name = wire_name(attribute.name)
     default: Any = attribute.default
     if default is attrs.NOTHING:
         return msgspec.field(name=name)
-    if not isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        return msgspec.field(name=name, default=default)
-    if default.takes_self:
-        raise TypeError(f"the default of {attribute.name} needs cattrs")
-    return msgspec.field(name=name, default_factory=default.factory)
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        if default.takes_self:
+            raise TypeError(f"the default of {attribute.name} needs cattrs")
+        return msgspec.field(name=name, default_factory=default.factory)
+    try:
+        msgspec.convert(default, hint)
+    except msgspec.ValidationError:  # `height: int = None`
+        raise TypeError(f"the default of {attribute.name} is not of its type: it needs cattrs") from None
+    return msgspec.field(name=name, default=default)
 
 
-def _wire_type(hint: Any) -> Any:
+def _wire_type(hint: Any, within: tuple[type, ...] = ()) -> Any:
     """Return the type that msgspec decodes for a field of type `hint`."""
-    if hint is int:
-        return int | str
-    if isinstance(hint, type) and attrs.has(hint) and not typing.get_origin(hint):
-        return _struct_of(hint)
-    arguments = typing.get_args(hint)
     origin: Any = typing.get_origin(hint)
+    arguments = typing.get_args(hint)
+    if hint is int and not _is_hooked(int):
+        return _WHOLE
     if origin in (typing.Union, types.UnionType):
-        return typing.Union[tuple(_wire_type(argument) for argument in arguments)]  # noqa: UP007
-    if origin in (list, tuple, dict, set, frozenset) and arguments:
-        return origin[tuple(argument if argument is ... else _wire_type(argument) for argument in arguments)]
-    if isinstance(msgspec.inspect.type_info(hint), msgspec.inspect.CustomType):
+        return _wire_union(arguments, within)
+    if origin is Annotated:
+        inner, *notes = arguments
+        return hint if inner is int else Annotated[(_wire_type(inner, within), *notes)]
+    if attrs.has(origin or hint):
+        if origin is not None:
+            raise TypeError(f"{hint!r} is generic and needs cattrs")
+        return _struct_of(hint, within)
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        # The keys of an object are texts of which msgspec makes numbers as it is.
+        kept = 1 if issubclass(origin, Mapping) else 0
+        wires = (entry if entry is ... else _wire_type(entry, within) for entry in arguments[kept:])
+        return types.GenericAlias(origin, (*arguments[:kept], *wires))
+    if _is_hooked(hint) or _is_foreign(msgspec.inspect.type_info(hint)):
         raise TypeError(f"{hint!r} needs cattrs")
     return hint
 
 
+def _wire_union(arguments: tuple[Any, ...], within: tuple[type, ...]) -> Any:
+    """Let whole numbers of a union come as strings, unless strings mean something else in it."""
+    wires = tuple(argument if argument is int else _wire_type(argument, within) for argument in arguments)
+    plain: Any = typing.Union[wires]  # noqa: UP007 - made at run time
+    if int not in arguments:
+        return plain
+    lenient: Any = plain | _WHOLE
+    try:
+        msgspec.json.Decoder(lenient)
+    except TypeError:
+        return plain
+    return lenient
+
+
+def _is_foreign(info: object) -> bool:
+    """Tell whether msgspec's description of a type has one in it that it cannot make by itself.
+
+    Those are foreign types, and attrs classes, of which it does not know the names on the wire.
+    """
+    stack, seen = [info], set[int]()
+    while stack:
+        entry = stack.pop()
+        if isinstance(entry, msgspec.inspect.CustomType):
+            return True
+        if isinstance(entry, msgspec.inspect.DataclassType) and attrs.has(entry.cls):
+            return True
+        if isinstance(entry, tuple):
+            stack.extend(entry)
+        elif isinstance(entry, msgspec.inspect.Type | msgspec.inspect.Field) and id(entry) not in seen:
+            seen.add(id(entry))
+            if not isinstance(entry, msgspec.inspect.StructType):  # msgspec's own: there is no other way
+                stack.extend(getattr(entry, name) for name in entry.__struct_fields__)
+    return False
+
+
+# cattrs: for what msgspec cannot do.
+
+_own_hooks: set[Any] = set()
+
+
 @cache
 def converter() -> cattrs.Converter:
-    """Return the one cattrs converter: register structure hooks on it for types of your own.
+    """Return the one cattrs converter: register structure hooks on it, before a model is first used.
 
     It is stricter than a plain one: null is no text, 3.5 is no whole number, true is no number.
     """
     import cattrs.gen
 
-    made = cattrs.Converter()
+    made = cattrs.Converter(structure_fallback_factory=_by_msgspec)
     for primitive, accepted in ((int, (int, str)), (float, (float, int)), (str, (str,)), (bool, (bool,))):
-        made.register_structure_hook(primitive, _strict(primitive, accepted))
+        made.register_structure_hook(primitive, _own(_strict(primitive, accepted)))
 
-    def from_wire(cls: type) -> Callable[[Any, Any], Any]:
+    def from_wire(cls: Any) -> Callable[[Any, Any], Any]:
+        attrs.resolve_types(typing.get_origin(cls) or cls)
         names: dict[str, Any] = {
-            a.name: cattrs.gen.override(rename=a.alias if a.alias != a.name else wire_name(a.name))
-            for a in attrs.fields(cls)
+            a.name: cattrs.gen.override(rename=_name_on_wire(a)) for a in attrs.fields(cls)
         }
-        return cattrs.gen.make_dict_structure_fn(cls, made, **names)
+        make = cattrs.gen.make_dict_structure_fn(cls, made, **names)
+
+        def structure(value: Any, kind: Any) -> Any:
+            if not isinstance(value, dict):
+                raise TypeError(f"Expected `object`, got `{type(value).__name__}`")
+            return make(value, kind)
+
+        return _own(structure)
 
     made.register_structure_hook_factory(attrs.has, from_wire)
     return made
 
 
+def _own(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    _own_hooks.add(hook)
+    return hook
+
+
+def _is_hooked(kind: Any) -> bool:
+    """Tell whether a user has registered a hook for a class; without a converter nobody has."""
+    if not converter.cache_info().currsize or not isinstance(kind, type):
+        return False
+    import cattrs
+
+    try:
+        hook = converter().get_structure_hook(kind, cache_result=False)
+    except (cattrs.StructureHandlerNotFoundError, NameError):  # nothing knows it, or what it is made of
+        return False
+    # Hooks of cattrs itself, for enumerations and the like, do what msgspec does.
+    of_cattrs = (getattr(hook, "__module__", None) or "cattrs").startswith("cattrs")
+    return hook not in _own_hooks and (attrs.has(kind) or not of_cattrs)
+
+
+def _name_on_wire(attribute: attrs.Attribute[Any]) -> str:
+    """Return the name on the wire: an alias as it is, else as Python's name says (`_block_number` too)."""
+    plain = attribute.name.lstrip("_")
+    return wire_name(plain) if attribute.alias in (plain, attribute.name) else str(attribute.alias)
+
+
+def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
+    """Make what neither cattrs nor a user has a hook for: dates, decimals, UUIDs, Structs."""
+    import cattrs
+
+    try:
+        foreign = isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+    except TypeError:
+        foreign = True
+    if foreign:
+        message = f"{kind!r} is unknown: register a structure hook for it with chainapi.models.converter()"
+        raise cattrs.StructureHandlerNotFoundError(message, kind)
+    return _own(lambda value, _: msgspec.convert(value, kind))
+
+
 def _strict(primitive: type, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:
     def structure(value: Any, _: Any) -> Any:
-        if type(value) not in accepted:
-            raise TypeError(f"expected {primitive.__name__}, got {type(value).__name__}")
+        digits = primitive is not int or type(value) is int or re.match(DIGITS, str(value))
+        if type(value) not in accepted or not digits:
+            raise TypeError(f"Expected `{primitive.__name__}`, got `{type(value).__name__}`")
         return primitive(value)
 
     return structure
 
 
+def _check_cattrs(model: Any) -> None:
+    """Find out before anything is sent whether cattrs can make rows of a model."""
+    import cattrs
+
+    try:
+        converter().get_structure_hook(model)
+    except (cattrs.StructureHandlerNotFoundError, NameError) as error:
+        raise ConfigurationError(f"model={model!r} cannot be made from JSON: {error}") from None
+
+
 def _structure(rows: Sequence[Any], model: Any) -> list[Any]:
     import cattrs
 
-    made: list[Any] = []
-    for index, row in enumerate(rows):
-        try:
-            made.append(converter().structure(row, model))
-        except cattrs.BaseValidationError as error:
-            reason, _, path = cattrs.transform_error(error, path="$")[0].rpartition(" @ ")
-            raise DecodeError(reason, path=f"$[{index}]{path.removeprefix('$')}") from None
-        except (TypeError, ValueError, LookupError) as error:
-            raise DecodeError(str(error) or type(error).__name__, path=f"$[{index}]") from None
+    several: Any = types.GenericAlias(list, (model,))
+    try:
+        made: list[Any] = converter().structure(rows, several)
+    except cattrs.BaseValidationError as error:
+        reason, path = _first_fault(error)
+        raise DecodeError(reason, path=f"${path}") from None
     return made
+
+
+def _first_fault(error: BaseException) -> tuple[str, str]:
+    """Return what is wrong first among all that cattrs found, and its JSON path."""
+    import cattrs
+
+    path, name = "", ""
+    while isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
+        kind = error.cl
+        noted, bare = error.group_exceptions()
+        if not noted:
+            error = bare[0]
+            continue
+        error, note = noted[0]
+        if isinstance(note, cattrs.IterableValidationNote):
+            path += f"[{note.index!r}]"
+            continue
+        fields = attrs.fields_dict(kind) if attrs.has(kind) else {}
+        name = _name_on_wire(fields[note.name]) if note.name in fields else note.name
+        path += f".{name}"
+    if isinstance(error, KeyError) and error.args == (name,):
+        return "missing", path
+    return str(error) or type(error).__name__, path

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from attrs import frozen
 
-from chainapi.errors import DecodeError
-from chainapi.models.convert import row_type, wire_name
+from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models.convert import DIGITS, row_type, wire_name
 
 __all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
 
@@ -34,6 +36,10 @@ class PageDecoder:
 
     `items` names the list field. Where it is None the first page decides: the only field that holds a list.
     `others` are further fields of the envelope to hand out, each with its type; they may be missing.
+
+    Raises:
+        ConfigurationError: `items` is no name of a list field, or no rows can be made of `model`.
+
     """
 
     def __init__(
@@ -43,7 +49,10 @@ class PageDecoder:
         self._others = [name for name, _ in others]
         self._other_types = dict(others)
         self.items = items
-        self._decoder = None if items is None else self._for(items)
+        try:
+            self._decoder = None if items is None else self._for(items)
+        except (TypeError, ValueError):
+            raise ConfigurationError(f"items={ascii(items)[:80]} is no name of a list field") from None
 
     def _for(self, items: str) -> msgspec.json.Decoder[Any]:
         fields: list[Any] = [
@@ -62,8 +71,12 @@ class PageDecoder:
 
         """
         if self._decoder is None:
-            self.items = _find_list(_parse(body))
-            self._decoder = self._for(self.items)
+            items = _find_list(_parse(body))
+            try:
+                self._decoder = self._for(items)
+            except ValueError:  # with a control character or a quotation mark in its name
+                raise DecodeError(f"no usable name of a list field: {items}") from None
+            self.items = items
         page = _guarded(self._decoder, body)
         rows = page.rows or []
         if rows and self._rows.finish is not None:
@@ -93,6 +106,8 @@ def _finished(finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: 
         return finish(rows)
     except msgspec.ValidationError as error:
         reason, path = _explain(error)
+        # Objects are made from private Structs, by the names of Python.
+        path = re.sub(r"(?<=\.)\w+", lambda name: wire_name(name[0]), path)
     except DecodeError as error:
         reason, path = error.reason, error.path
     path = path.removeprefix("$")
@@ -110,25 +125,42 @@ def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        text = body[: 8 * EXCERPT].decode("utf-8", "replace").strip()
-        if len(body) > 8 * EXCERPT:
-            text = text[: -len(secret) or None]  # the cut may have gone through it
-        return "", (excerpt(text, secret),) if text else ()
+        # Masked before it is cut: the cut could go through the secret.
+        text = _masked(body.decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
+        return "", (excerpt(text),) if text else ()
     message = fields.get("message")
     messages = message if isinstance(message, list) else [] if message is None else [message]
     error = fields.get("error")
     return excerpt(error, secret) if isinstance(error, str) else "", tuple(
-        excerpt(entry if isinstance(entry, str) else repr(entry), secret) for entry in messages[:MESSAGES]
+        excerpt(_as_text(entry), secret) for entry in messages[:MESSAGES]
     )
+
+
+def _as_text(entry: object) -> str:
+    if isinstance(entry, str):
+        return entry
+    try:
+        return msgspec.json.encode(entry).decode()
+    except RecursionError:
+        return "nested too deeply"
 
 
 def excerpt(text: str, secret: str = "") -> str:
     """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
-    if secret:
-        text = text.replace(secret, "***")
+    text = _masked(text, secret)
     if len(text) > EXCERPT:
         text = text[:EXCERPT] + "…"
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _masked(text: str, secret: str) -> str:
+    """Mask a secret, also as JSON, HTML and URLs write it."""
+    if secret:
+        in_json = msgspec.json.encode(secret).decode()[1:-1]
+        in_html = (html.escape(secret), html.escape(secret, quote=False))
+        for form in (secret, in_json, *in_html, quote(secret, safe="")):
+            text = text.replace(form, "***")
+    return text
 
 
 def _parse(body: bytes) -> Any:
@@ -162,6 +194,8 @@ def _explain(error: msgspec.ValidationError) -> tuple[str, str]:
     path = place.rstrip("`") or "$"
     if missing := _MISSING.fullmatch(reason):
         return "missing", f"{path}.{missing['field']}"
+    if DIGITS in reason.replace("\\\\", "\\"):
+        reason = "Expected `int`, got `str`"
     return reason, path
 
 
@@ -169,11 +203,13 @@ def _find_list(body: Any) -> str:
     """Return the name of the only field that holds a list (or, on an empty page, null)."""
     if not isinstance(body, dict):
         raise DecodeError(f"expected an object, got {type(body).__name__}")
-    fields = {name: value for name, value in body.items() if name != "nextPageToken"}
+    if "statusCode" in body and ("message" in body or "error" in body):
+        raise DecodeError("an error body (specification, section 2) in a successful answer")
+    fields: dict[str, Any] = {name: value for name, value in body.items() if name != "nextPageToken"}
     for kind in (list, type(None)):
         candidates = [name for name, value in fields.items() if isinstance(value, kind)]
         if len(candidates) == 1:
-            return str(candidates[0])
+            return candidates[0]
         if candidates:
             named = ", ".join(candidates)
             raise DecodeError(f"several fields could hold the rows: name one with items= ({named})")
