@@ -23,19 +23,19 @@ def main() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        _let_go(sys.stdout)
+        _let_go()
 
 
 def _missing(error: ModuleNotFoundError) -> int:
     if error.name is None or error.name.partition(".")[0] not in EXTRA:
         raise error
-    sys.stderr.write(f"chainapi: {error.name} is not installed: pip install 'chainapi[cli]'\n")
+    print(f"chainapi: {error.name} is not installed: pip install 'chainapi[cli]'", file=sys.stderr)  # noqa: T201
     return 1
 
 
-def _let_go(stream: object) -> None:
+def _let_go() -> None:
     """Drop what cannot be written any more, or the interpreter would complain of it at exit."""
-    if stream is None:
+    if sys.stdout is None:  # closed before the start
         return
     try:
         sys.stdout.flush()

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from attrs import asdict, frozen
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
+from rich.text import Text
 
 from chainapi._version import __version__
 from chainapi.cli.display import Progress, Terminal, counted, print_series, standard
@@ -141,21 +142,21 @@ async def tps(
         terminal: Where the command writes.
 
     """
-    most = None if all_ else limit
+    table = terminal.interactive and not json
     series: dict[str, list[MetricPoint]] = {chain: [] for chain in chains}
     failures: list[str] = []
 
     async def walk(chain: str, stream: Pages[MetricPoint]) -> None:
         try:
-            if json or not terminal.interactive:
-                await _each(stream, most, lambda point: terminal.line(_line(chain, point)))
+            if table:
+                series[chain] = await stream.collect(None if all_ else limit)
             else:
-                series[chain] = await stream.collect(most)
+                await _each(stream, None if all_ else limit, lambda point: terminal.line(_line(chain, point)))
         except ChainAPIError as error:
             series[chain] = error.partial or []
             failures.append(str(error))
 
-    async with _session(terminal, connection) as session:
+    async with _session(terminal, connection, table=table) as session:
         streams = {chain: session.metrics.avg_tps(chain) for chain in series}
         try:
             async with asyncio.TaskGroup() as group:
@@ -214,36 +215,34 @@ async def list_(
     """
     start = None if resume is None else Checkpoint.loads(resume)
     values = _params(param or [])
+    table = terminal.interactive and not json
     stream: Pages[Any] | None = None
-    before = 0 if start is None else start.rows
-
-    def tell() -> None:
-        """Say how to go on where the walk stands."""
-        if stream is None or not stream.checkpoint.rows:
-            return
-        at = stream.checkpoint
-        options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json}
-        options |= {"all": True} if all_ else {"limit": limit - (at.rows - before)}
-        options["resume"] = at.dumps()
-        words = ["chainapi", "list", path, *_words(options), *_words(_given(connection))]
-        terminal.tell(f"{counted(at.rows, 'row')} so far; to go on: {shlex.join(words)}")
-
     try:
-        async with _session(terminal, connection) as session:
+        async with _session(terminal, connection, table=table) as session:
             service = session.data if api == "data" else session.metrics
             pages = stream = service.list(path, items=items, page_size=page_size, resume=start, **values)
-            with closing(terminal.rows(json=json)) as rows:
+            with closing(terminal.rows(table=table)) as rows:
                 await _each(pages, None if all_ else limit, rows.add)
-    except asyncio.CancelledError:
-        tell()
-        raise
-    except ChainAPIError as error:
-        if stream is None:
+    except (ChainAPIError, asyncio.CancelledError) as error:
+        if stream is None or not (at := stream.checkpoint).rows:
             raise
-        terminal.complain(error)
-        tell()
-        return FAILED
+        given = at.rows - (start.rows if start else 0)
+        options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json}
+        options |= {"all": True} if all_ else {"limit": limit - given}
+        if isinstance(error, ChainAPIError):
+            terminal.complain(error)
+        _tell_how_to_go_on(terminal, path, {**options, **_given(connection)}, at)
+        if isinstance(error, ChainAPIError):
+            return FAILED
+        raise
     return 0
+
+
+def _tell_how_to_go_on(
+    terminal: Terminal, path: str, options: Mapping[str, object], checkpoint: Checkpoint
+) -> None:
+    words = ["chainapi", "list", path, *_words(options), "--resume", checkpoint.dumps()]
+    terminal.tell(f"{counted(checkpoint.rows, 'row')} so far; to go on: {shlex.join(words)}")
 
 
 @app.command
@@ -311,11 +310,20 @@ async def demo(*, terminal: Hidden) -> None:
 
 
 @asynccontextmanager
-async def _session(terminal: Terminal, connection: Connection) -> AsyncIterator[Session]:
+async def _session(terminal: Terminal, connection: Connection, *, table: bool) -> AsyncIterator[Session]:
+    """Open a session whose progress is drawn or told."""
     progress = Progress(asyncio.get_running_loop().time)
-    with terminal.watch(progress) as on_event:
-        async with terminal.session(**asdict(connection), on_event=on_event) as session:
-            yield session
+    draws = terminal.draws(table=table)
+    on_event = progress if draws else terminal.tells
+    async with (
+        terminal.session(**asdict(connection), on_event=on_event) as session,
+        AsyncExitStack() as drawn,
+    ):
+        if draws:
+            await drawn.enter_async_context(
+                terminal.live(lambda: Text(progress.line(session.quota), style="dim"), transient=True)
+            )
+        yield session
 
 
 async def _each(stream: Pages[T], limit: int | None, write: Callable[[T], None]) -> None:

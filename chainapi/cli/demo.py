@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import plotext  # type: ignore[import-untyped]
@@ -13,8 +13,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.cli.display import Progress, Terminal, counted
+from chainapi.cli.display import Progress, Terminal, counted, pause
 from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
+from chainapi.core.quota import QuotaSnapshot
 from chainapi.models.metrics import MetricPoint
 from chainapi.pages import Pages
 from chainapi.session import Session
@@ -24,20 +25,21 @@ __all__ = ["demonstrate"]
 
 CHAINS = (43114, 53935, 432204)
 
-# Each service gets 21 requests, six pages of each chain, and takes 12 in its window. The Data API says so
+# Each service gets 30 requests, ten pages of each chain, and takes 12 in its window. The Data API says so
 # in its headers; the Metrics API keeps silent, so that its limit can only be learnt from a 429.
 SETTINGS: Mapping[str, Any] = {
     "seed": 7,
     "chains": CHAINS,
-    "points": 700,
-    "rows": 700,
+    "points": 1_000,
+    "rows": 1_000,
     "limit": 12,
     "window": 4.0,
     "metrics_limit": 12,
     "metrics_window": 4.0,
     "latency": 0.2,
 }
-PLOT_DAYS = 180
+PLOT_DAYS = 90
+PLOT_WIDTH = 100
 PLOT_HEIGHT = 16
 NEWEST = 5
 
@@ -72,11 +74,7 @@ class Show:
         self.terminal.out.write(line + "\n")
         self.terminal.out.flush()
 
-    def watched(self) -> AbstractContextManager[object]:
-        """Return what draws the progress while it is entered."""
-        return self.terminal.live(self.draw) if self.terminal.interactive else nullcontext()
-
-    def draw(self) -> RenderableType:
+    def draw(self, quota: Mapping[str, QuotaSnapshot]) -> RenderableType:
         """Draw all walks, and what each service is asked."""
         table = Table("walk", *("pages", "rows"), "", box=None, pad_edge=False, header_style="bold")
         for column in table.columns[1:3]:
@@ -85,16 +83,14 @@ class Show:
             pages, rows = self.progress.pages[where], self.progress.rows[where]
             mark = Text("✓", style="green") if where in self.done else Text("")
             table.add_row(Text(where), str(pages), f"{rows:,}", mark)
-        return Group(table, Text(""), *(self._draw_service(name) for name in ("metrics", "data")))
+        return Group(table, Text(""), *(self._draw_service(*known) for known in quota.items()))
 
-    def _draw_service(self, service: str) -> Text:
+    def _draw_service(self, service: str, quota: QuotaSnapshot) -> Text:
+        traffic = self.progress.services[service]
         line = Text(f"{service:8}")
-        line.append(f"{counted(self.progress.requests[service], 'request'):12}", style="cyan")
-        refused = self.progress.refused[service]
-        line.append(f"  429: {refused}", style="yellow" if refused else "dim")
-        waits = self.progress.waits[service]
-        left = waits.left(self.clock())
-        if left:
+        line.append(f"{counted(traffic.requests, 'request'):11}", style="cyan")
+        line.append(f"  429: {traffic.refused}", style="yellow" if traffic.refused else "dim")
+        if left := pause(quota):
             line.append(f"  nothing is sent for {left:.1f} s", style="bold yellow")
         return line
 
@@ -128,7 +124,8 @@ async def demonstrate(terminal: Terminal) -> None:
             on_event=show.on_event,
         )
         async with session:
-            with show.watched():
+            drawn = terminal.live(lambda: show.draw(session.quota)) if terminal.interactive else nullcontext()
+            async with drawn:
                 series, blocks = await _walk(show, session)
         taken = clock() - show.began
         _print_rows(terminal, series, blocks)
@@ -171,33 +168,39 @@ def _print_rows(terminal: Terminal, series: Series, blocks: Blocks) -> None:
 
 
 def _plot(terminal: Terminal, series: Series) -> None:
+    """Draw the newest points of each chain, with its name behind its line."""
     console = terminal.console
     if console.options.ascii_only:
         return
+    coloured = console.color_system is not None and not console.no_color
     figure = plotext.figure
     figure.clear()
-    figure.theme("simple" if console.color_system else "colorless")
-    figure.plot_size(min(console.width, 100), PLOT_HEIGHT)
-    figure.title(f"average TPS, last {PLOT_DAYS} days")
-    for chain, points in series.items():
-        days = range(-PLOT_DAYS + 1, 1)
+    figure.theme("simple" if coloured else "colorless")
+    figure.plot_size(min(console.width, PLOT_WIDTH), PLOT_HEIGHT)
+    for points in series.values():
         values = [point.value for point in reversed(points[:PLOT_DAYS])]
-        figure.draw(figure.signal(list(days), values).lines().label(str(chain)))
+        figure.draw(figure.signal(list(range(PLOT_DAYS)), values).lines())
+    for chain, points in series.items():
+        figure.draw(figure.text(PLOT_DAYS, points[0].value, plotext.colorize(f" {chain}", "default")))
+    days = [*range(0, PLOT_DAYS - 1, PLOT_DAYS // 3), PLOT_DAYS - 1]
+    dated = next(iter(series.values()))[PLOT_DAYS - 1 :: -1]
+    figure.ruler("x").lim(0, PLOT_DAYS * 1.17)
+    figure.ruler("x").ticks(days, [f"{dated[day].time:%Y-%m-%d}" for day in days])
     drawn = str(figure.build())
-    terminal.out.write(drawn if console.color_system else plotext.uncolorize(drawn))
-    terminal.out.write("\n\n")
+    terminal.out.write(drawn if coloured else plotext.uncolorize(drawn))
+    terminal.out.write("\n")
 
 
 def _summarise(show: Show, simulator: Simulator, taken: float) -> None:
     progress, stats = show.progress, simulator.stats
-    waited = {service: waits.over for service, waits in progress.waits.items()}
-    parts = ", ".join(f"{service} {seconds:.1f} s" for service, seconds in waited.items())
     summary = {
         "rows": f"{progress.rows.total():,}",
         "pages": f"{progress.pages.total():,}",
-        "requests": f"{progress.requests.total():,}",
-        "429s": f"{progress.refused.total()}",
-        "time waited": f"{sum(waited.values()):.1f} s ({parts})",
+        "requests": f"{progress.requests:,}",
+        "429s": f"{sum(traffic.refused for traffic in progress.services.values())}",
+        "time waited": ", ".join(
+            f"{name} {traffic.waited:.1f} s" for name, traffic in progress.services.items()
+        ),
         "sent during a wait": f"{stats.sent_while_stopped} (as the simulator counted)",
         "time taken": f"{taken:.1f} s",
     }

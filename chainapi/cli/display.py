@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from io import UnsupportedOperation
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from io import StringIO, UnsupportedOperation
 from itertools import pairwise
 from os import fstat
 from typing import Any, NoReturn, TextIO
@@ -25,8 +26,8 @@ from chainapi.core.events import (
     RequestSent,
     ResponseReceived,
     WaitBegan,
-    WaitEnded,
 )
+from chainapi.core.quota import QuotaSnapshot
 from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session
 
@@ -37,12 +38,14 @@ __all__ = [
     "Terminal",
     "clean",
     "counted",
+    "pause",
     "print_series",
     "sparkline",
     "standard",
 ]
 
 WORTH_TELLING = 1.0  # seconds: shorter waits are over before they are read
+REDRAW = 0.1  # seconds
 WIDEST_CELL = 24  # characters
 SERIES_WIDTH = 14
 BATCH = 50  # rows of a table that are laid out together
@@ -58,27 +61,29 @@ class _Console(Console):
 
 
 @define(eq=False)
-class Waits:
-    """The waits for one service; times are seconds on the clock of `Progress`."""
+class Traffic:
+    """What goes to one service; `waited` is seconds in which nothing was under way between two requests."""
 
-    since: float | None = None
-    until: float = 0.0
-    over: float = 0.0
+    requests: int = 0
+    refused: int = 0
+    waited: float = 0.0
+    _flying: int = 0
+    _idle_since: float | None = None
 
-    def began(self, now: float, seconds: float) -> None:
-        """Note a wait, or that the one under way lasts longer."""
-        self.since = now if self.since is None else self.since
-        self.until = max(self.until, now + seconds)
+    def sent(self, now: float) -> None:
+        """Count a request; it ends the time in which nothing was under way."""
+        self.requests += 1
+        self._flying += 1
+        if self._idle_since is not None:
+            self.waited += now - self._idle_since
+            self._idle_since = None
 
-    def ended(self, now: float) -> None:
-        """Note that requests leave again."""
-        if self.since is not None:
-            self.over += now - self.since
-            self.since = None
-
-    def left(self, now: float) -> float:
-        """Return the seconds that are still to be waited."""
-        return 0.0 if self.since is None else max(0.0, self.until - now)
+    def received(self, now: float, status: int | None) -> None:
+        """Count an answer, or that there is none."""
+        self.refused += status == 429
+        self._flying -= 1
+        if not self._flying:
+            self._idle_since = now
 
 
 @define(eq=False)
@@ -86,43 +91,43 @@ class Progress:
     """Counts the events of a session; `clock` gives seconds."""
 
     clock: Callable[[], float]
-    requests: Counter[str] = field(factory=Counter[str])
-    refused: Counter[str] = field(factory=Counter[str])
-    pages: Counter[str] = field(factory=Counter[str])
+    services: Mapping[str, Traffic] = field(factory=lambda: {"metrics": Traffic(), "data": Traffic()})
+    pages: Counter[str] = field(factory=Counter[str])  # by `where`, as are the rows
     rows: Counter[str] = field(factory=Counter[str])
-    waits: Mapping[str, Waits] = field(factory=lambda: {"metrics": Waits(), "data": Waits()})
 
     def __call__(self, event: Event) -> None:
         """Take in one event."""
         match event:
             case RequestSent():
-                self.requests[event.service] += 1
-            case ResponseReceived(status=429):
-                self.refused[event.service] += 1
+                self.services[event.service].sent(self.clock())
+            case ResponseReceived():
+                self.services[event.service].received(self.clock(), event.status)
             case PageReceived():
                 self.pages[event.where] += 1
                 self.rows[event.where] += event.rows
-            case WaitBegan():
-                self.waits[event.service].began(self.clock(), event.seconds)
-            case WaitEnded():
-                self.waits[event.service].ended(self.clock())
 
-    def waiting(self) -> Iterator[tuple[str, float]]:
-        """Give each service that is waited for, and the seconds left."""
-        now = self.clock()
-        for service, waits in self.waits.items():
-            if left := waits.left(now):
-                yield service, left
+    @property
+    def requests(self) -> int:
+        """How many requests were sent."""
+        return sum(traffic.requests for traffic in self.services.values())
 
-    def line(self) -> str:
-        """Say in one line how far it is."""
+    def line(self, quota: Mapping[str, QuotaSnapshot]) -> str:
+        """Say in one line how far it is, and what is waited for."""
         parts = [
             counted(self.pages.total(), "page"),
             counted(self.rows.total(), "row"),
-            counted(self.requests.total(), "request"),
+            counted(self.requests, "request"),
         ]
-        parts += [f"{service}: rate limit, on in {left:.1f} s" for service, left in self.waiting()]
+        pauses = {service: pause(snapshot) for service, snapshot in quota.items()}
+        parts += [f"{service}: rate limit, on in {left:.1f} s" for service, left in pauses.items() if left]
         return " · ".join(parts)
+
+
+def pause(quota: QuotaSnapshot) -> float:
+    """Return the seconds for which nothing will be sent."""
+    if quota.stopped_for or not quota.waiting or quota.in_flight:
+        return quota.stopped_for
+    return quota.reset_in or 0.0
 
 
 @frozen(eq=False)
@@ -158,49 +163,62 @@ class Terminal:
         self.err.write(f"chainapi: {line}\n")
         self.err.flush()
 
-    def rows(self, *, json: bool) -> RowTable | Lines:
-        """Return what prints rows: as a table for a person, else as lines of JSON."""
-        return Lines(self) if json or not self.interactive else RowTable(self.console)
+    def rows(self, *, table: bool) -> RowTable | Lines:
+        """Return what prints rows: as a table, else as lines of JSON."""
+        return RowTable(self.console) if table else Lines(self)
 
-    @contextmanager
-    def watch(self, progress: Progress) -> Iterator[Callable[[Event], None]]:
-        """Show the progress while the block runs; give what takes in the events."""
+    def tells(self, event: Event) -> None:
+        """Write a line about a wait that is worth it."""
+        if isinstance(event, WaitBegan) and event.seconds >= WORTH_TELLING:
+            self.complain(f"{event.service}: rate limit reached, on in {event.seconds:.0f} s")
 
-        def tell(event: Event) -> None:
-            progress(event)
-            if isinstance(event, WaitBegan) and event.seconds >= WORTH_TELLING:
-                self.complain(f"{event.service}: rate limit reached, on in {event.seconds:.0f} s")
+    def draws(self, *, table: bool) -> bool:
+        """Whether progress can be drawn: only where nothing else is written to the same screen meanwhile.
 
-        if not self.err.isatty() or _is_pipe(self.out):
-            yield tell
-            return
-        with self.live(lambda: Text(progress.line(), style="dim"), transient=True):
-            yield progress
+        `table` says that the data is printed through the console, which keeps the two apart.
+        """
+        return self.err.isatty() and (table or _is_file(self.out))
 
-    def live(self, render: Callable[[], RenderableType], *, transient: bool = False) -> Live:
-        """Return a display that draws itself again and again."""
-        console = self.console if self.interactive else self.messages
-        return Live(
+    @asynccontextmanager
+    async def live(
+        self, render: Callable[[], RenderableType], *, transient: bool = False
+    ) -> AsyncIterator[None]:
+        """Draw again and again while the block runs; `transient` takes it back in the end."""
+        live = Live(
             get_renderable=render,
-            console=console,
+            console=self.console if self.interactive else self.messages,
             transient=transient,
-            refresh_per_second=10,
+            auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
         )
 
+        async def redraw() -> None:
+            while True:
+                live.refresh()
+                await asyncio.sleep(REDRAW)
+
+        with live:
+            redrawing = asyncio.create_task(redraw())
+            try:
+                yield
+            finally:
+                redrawing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await redrawing
+
 
 def standard() -> Terminal:
-    """Return the terminal of this process."""
-    return Terminal(sys.stdout, sys.stderr)
+    """Return the terminal of this process; what goes to a stream that was closed is dropped."""
+    closed = StringIO()
+    return Terminal(sys.stdout or closed, sys.stderr or closed)
 
 
-def _is_pipe(stream: TextIO) -> bool:
-    """Tell whether another program reads the stream: it may write to the terminal that we would draw on."""
+def _is_file(stream: TextIO) -> bool:
     try:
-        return not stream.isatty() and not stat.S_ISREG(fstat(stream.fileno()).st_mode)
-    except UnsupportedOperation:
-        return True
+        return stat.S_ISREG(fstat(stream.fileno()).st_mode)
+    except UnsupportedOperation:  # in memory
+        return False
 
 
 def counted(number: int, noun: str) -> str:
@@ -235,12 +253,11 @@ def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) 
 def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("time", no_wrap=True)
-    for chain, points in series.items():
-        header = Text(clean(chain))
-        if not console.options.ascii_only:
-            drawn = sparkline([point.value for point in reversed(points)], SERIES_WIDTH)
-            header.append(f"\n{drawn}", style="cyan")
-        table.add_column(header, justify="right", min_width=SERIES_WIDTH)
+    for chain in series:
+        table.add_column(Text(clean(chain)), justify="right", min_width=SERIES_WIDTH)
+    if not console.options.ascii_only:
+        courses = ([point.value for point in reversed(points)] for points in series.values())
+        table.add_row("", *(Text(sparkline(course, SERIES_WIDTH), style="cyan") for course in courses))
     cells = [{point.timestamp: point for point in points} for points in series.values()]
     for timestamp in sorted({stamp for points in cells for stamp in points}, reverse=True):
         values = (points.get(timestamp) for points in cells)
