@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -74,6 +75,17 @@ async def run_as_program(code: str) -> None:
     assert process.returncode == 0, errors.decode()
     assert errors == b""
     assert output
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    """What the docs generate from the code is what the code says now."""
+    outcome = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
 def test_links_lead_somewhere() -> None:
