@@ -32,6 +32,7 @@ from chainapi.errors import (
     PagingError,
     QuotaWaitError,
     RateLimitedError,
+    ServerError,
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
@@ -283,6 +284,41 @@ async def test_cancelled_walk_goes_on_where_it_was() -> None:
                 patience *= 1.7
         assert len({row["blockNumber"] for row in rows}) == len(rows) == 300
     assert alone()
+
+
+# Trying again
+
+
+async def test_retry_after_of_a_server_error_is_waited_out() -> None:
+    """A 503 that asks for two seconds is asked again after two seconds."""
+    asked = Response(503, {"retry-after": "2"}, b"<html>")
+    session, transport = scripted(asked, OK)
+    async with session:
+        assert len(await anext(session.metrics.avg_tps(1))) == 2
+    assert transport.sent == 2
+    assert now() == pytest.approx(2)
+
+
+async def test_every_third_request_may_fail() -> None:
+    """A thousand pages through a gateway that fails each third time are complete, in order, each row once."""
+    sim = Simulator(rows=10_000, faults=[Fault(every=3, status=502, body=b"<html>")])
+    async with simulated(sim) as session:
+        rows = await session.data.list("/v1/chains/43114/blocks", page_size=10).collect()
+    numbers = [int(row["blockNumber"]) for row in rows]
+    assert len(rows) == 10_000
+    assert numbers == list(range(numbers[0], numbers[0] - 10_000, -1))
+    assert sim.stats.requests < 1_510
+
+
+async def test_outage_is_not_multiplied_by_the_retries() -> None:
+    """While everything is down, all callers share one budget of retries, and end with the status."""
+    session, transport = scripted(Response(503, {}, b""))
+    async with session:
+        for _ in range(5):
+            calls = [session.metrics.get("/v1/x") for _ in range(100)]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {ServerError}
+    assert transport.sent <= 500 + 100
 
 
 # Closing the session
