@@ -173,7 +173,7 @@ async def tps(
 def _line(chain: str, point: MetricPoint) -> dict[str, object]:
     try:
         time = point.time.isoformat()
-    except ValueError:  # no date
+    except (ValueError, OverflowError):  # no date
         time = None
     name = int(chain) if chain.isdecimal() and str(int(chain)) == chain else chain
     return {"chain": name, "timestamp": point.timestamp, "time": time, "value": point.value}
