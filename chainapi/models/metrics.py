@@ -24,10 +24,10 @@ class MetricPoint:
         """The timestamp as an aware datetime in UTC.
 
         Raises:
-            OverflowError: the timestamp lies outside the years 1 to 9999.
+            ValueError: the timestamp lies outside the years 1 to 9999.
 
         """
         try:
             return datetime.fromtimestamp(self.timestamp, UTC)
         except (ValueError, OverflowError, OSError):
-            raise OverflowError(f"timestamp {self.timestamp} is outside the years 1 to 9999") from None
+            raise ValueError(f"timestamp {self.timestamp} is outside the years 1 to 9999") from None
