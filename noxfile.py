@@ -41,7 +41,7 @@ def tests(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Make the generated parts of the docs anew, then run every code block of README and docs."""
     session.install("-e", ".[dev]")
-    session.run("python", "docs/generate_cli.py")
+    session.run("python", "docs/generate.py")
     session.run("python", "-m", "pytest", "tests/test_docs.py", *session.posargs)
 
 
