@@ -331,7 +331,7 @@ class Pages(Generic[T]):
         if not start.offset:
             return stale
         # Resumed inside this page. A token brings the same page again; a first page may have grown.
-        given = seen.marked(self._rows, start.head) if start.head else range(start.offset)
+        given = seen.marked(self._rows, start.head) if start.head else range(min(start.offset, len(self._rows)))
         return {*stale, *given}
 
     def _make_page(self, decoded: DecodedPage) -> Page[T]:

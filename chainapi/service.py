@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -11,6 +12,7 @@ from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.query import Query, checked_page_size, checked_path, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.models.convert import DIGITS
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.metrics import MetricPoint
 from chainapi.pages import Pages, Source
@@ -207,8 +209,11 @@ def _key(route: Route) -> Callable[[Any], int]:
 
     def key(row: Any) -> int:
         try:
-            return int(read(row))
-        except (LookupError, AttributeError, TypeError, ValueError):
-            raise DecodeError(f"no whole number as {name!r}, which newest_first= names", path="$") from None
+            value = read(row)
+        except (LookupError, AttributeError, TypeError):
+            value = None
+        if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
+            return int(value)
+        raise DecodeError(f"no whole number as {name!r}, which newest_first= names")
 
     return key
