@@ -331,8 +331,9 @@ class Pages(Generic[T]):
         if not start.offset:
             return stale
         # Resumed inside this page. A token brings the same page again; a first page may have grown.
-        given = seen.marked(self._rows, start.head) if start.head else range(min(start.offset, len(self._rows)))
-        return {*stale, *given}
+        if start.head:
+            return {*stale, *seen.marked(self._rows, start.head)}
+        return {*stale, *range(min(start.offset, len(self._rows)))}
 
     def _make_page(self, decoded: DecodedPage) -> Page[T]:
         return Page(decoded.rows, decoded.next_page_token, self._after(), self._walk.restarts)

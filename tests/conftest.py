@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 
 from tests.virtual_time import VirtualLoop
 
-
 # How fast examples are drawn says something about the machine, nothing about the code.
 settings.register_profile("chainapi", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("chainapi")
