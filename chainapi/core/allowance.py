@@ -29,7 +29,7 @@ PATIENCE = 0.02  # of a window: the question waits this long at most for a unit 
 CUSHION = 0.005  # of the limit: a predicted drip is used when it is this much more than needed
 LARGEST_RESERVE = 0.01  # of the limit
 UNTOLD_WINDOW = 60.0  # seconds, where nothing better is known
-SLOWEST = 16.0  # times as slow as promised
+SLOWEST = 64.0  # times as slow as promised
 EPSILON = 1e-6
 
 
@@ -122,7 +122,7 @@ class Allowance:
                 missing -= one.cost
                 if missing <= EPSILON:
                     return one.back
-        return self.believed_at + (self.window or UNTOLD_WINDOW)
+        return self._spent[-1].back if self._spent else self.believed_at + (self.window or UNTOLD_WINDOW)
 
     def _reset(self) -> float:
         return self.reset_at if self.reset_at > self.believed_at else inf
@@ -242,8 +242,8 @@ class Allowance:
             self.tick = now
         self.kind = Kind.WINDOW
 
-    def refused(self, now: float, stop: float, *, backed: bool) -> None:
-        """Learn from a refusal whose wait ends at `stop`; `backed` when there should have been room."""
+    def refused(self, now: float, stop: float, cost: float, *, backed: bool) -> None:
+        """Learn from a refusal of `cost` units with a wait until `stop`; `backed` if there seemed room."""
         self.asked = True
         self.tick = inf
         if self._epoch is not None and (self.window is None or self._guessed_window):
@@ -251,10 +251,12 @@ class Allowance:
             self._guessed_window = True
         self._epoch = None
         if self.kind is Kind.DRIP and self.window:
+            # The refusal tells how long what was missing takes at most.
+            took = (stop - self.believed_at) * self.limit / self.window / max(1.0, cost)
+            slower = self.slowness * 1.25
+            self.slowness = min(slower if backed else max(slower, took), SLOWEST)
             if stop - now > FAR * self.window + 2.0:
-                self.kind, self.slowness = Kind.LOG, 1.0
-            else:
-                self.slowness = min(self.slowness * (1.25 if backed else 2.0), SLOWEST)
+                self.kind = Kind.LOG
         if backed:
             self.reserve = min(self.reserve + 1.0, floor(LARGEST_RESERVE * self.limit))
 

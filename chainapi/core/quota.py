@@ -116,7 +116,6 @@ class Quota:
         if now < self.stopped_until:
             return self.stopped_until
         self._guessing, self._asking = False, None
-        held = self._held + self._lost_units
         opens = now
         if self._hidden is not None and not self._canary_due:
             opens = self._hidden.opens_at(now, self.in_flight)
@@ -125,9 +124,13 @@ class Quota:
             if one.named and self._canary_due:
                 continue
             one.collect(now)
+            held = self._held + self._lost_units if one.named else self._held
             if one.backed(cost, held):
                 continue
             at = one.opens_at(now, cost, held)
+            if at <= now and not one.named:
+                # A limit that is kept by counting is no guess: an answer has to come first.
+                at = inf
             if at >= opens:
                 opens, scarce = at, one
         if scarce is None or opens == inf:
@@ -291,7 +294,8 @@ class Quota:
         self._canary_due = True
         self._most_guesses = 1
         if told is not None:
-            told.refused(now, self.stopped_until, backed=not flight.guess and not flight.canary)
+            backed = not flight.guess and not flight.canary
+            told.refused(now, self.stopped_until, flight.cost, backed=backed)
 
     def _known_opening(self, now: float, cost: float) -> float:
         """Return when the limits that count alone would admit `cost` units; inf when there are none."""
