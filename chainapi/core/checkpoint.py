@@ -36,7 +36,8 @@ class Checkpoint:
         restarts: how often the walk began again.
         watermark: the row keys already given, where the route's order allows to keep them.
         bound: the upper end of the query's range since a restart from the watermark; None without one.
-        head: marks of the rows given of a first page that has no order: it may have grown until a resume.
+        head: marks of the rows given of the begun page of a list without order, or of a first page that grew
+            since: where they stand at a resume tells what is left.
         done: True when nothing is left.
 
     """
