@@ -278,7 +278,12 @@ class Gate:
         if when <= now:
             return self._quota.send(now, route, price)
         self._wake_at(when)
-        if self._on_wait is not None and now + WORTH_TELLING <= when < inf and when > self._told:
+        if (
+            self._on_wait is not None
+            and self._waiting
+            and now + WORTH_TELLING <= when < inf
+            and when > self._told
+        ):
             self._told = when
             self._on_wait(reason=reason, seconds=when - now, waiting=self._waiting)
         return None

@@ -234,10 +234,13 @@ async def test_cheap_requests_pass_a_dear_one_but_not_for_ever() -> None:
 
 
 async def test_waits_are_told_once() -> None:
-    """One stop is one event, however many wait for its end."""
+    """One stop is one event, however many wait for its end, and none where nobody waits."""
     events: list[dict[str, Any]] = []
     gate = await opened(on_wait=lambda **event: events.append(event))
     (await gate.acquire()).answered(429, told(0, retry_after=20))
+    with pytest.raises(QuotaWaitError):
+        await gate.acquire(max_wait=0)
+    assert events == []
     waiting = [asyncio.create_task(gate.acquire()) for _ in range(5)]
     await asyncio.sleep(1)
     assert [(event["reason"], event["seconds"]) for event in events] == [("stop", pytest.approx(20))]
