@@ -77,8 +77,7 @@ class Service:
 
     endpoint: Endpoint
     gate: Gate
-    wait_to_tell: WaitBegan | None = None
-    wait_told: WaitBegan | None = None
+    _wait: WaitBegan | None = field(default=None, init=False)  # told, and not over yet
 
     @property
     def name(self) -> str:
@@ -99,6 +98,19 @@ class Service:
     def shown(self, text: str) -> str:
         """Return a text of the service as it may be shown: short, printable, the key masked."""
         return excerpt(text, self._secret)
+
+    def wait_began(self, emit: Listener, reason: str, seconds: float) -> None:
+        """Tell that nothing leaves for `seconds`; a longer wait takes the place of one that runs."""
+        if emit:
+            self.wait_ended(emit)
+            self._wait = WaitBegan(self.name, reason, seconds)
+            emit(self._wait)
+
+    def wait_ended(self, emit: Listener) -> None:
+        """Tell that the wait is over, if one runs."""
+        if self._wait is not None:
+            wait, self._wait = self._wait, None
+            emit(WaitEnded(wait.service, wait.reason, wait.seconds))
 
     @property
     def _secret(self) -> str:
@@ -265,9 +277,7 @@ class _Call:
         emit, service = self._to.emit, self._service
         if not emit:
             return
-        if service.wait_told is not None:
-            waited, service.wait_told = service.wait_told, None
-            emit(WaitEnded(service.name, waited.reason, waited.seconds))
+        service.wait_ended(emit)
         emit(RequestSent(service.name, self._query.where, self._attempts))
 
     def _tell_received(self, sent: Sent, response: Response | None, fault: str = "") -> None:
@@ -277,9 +287,6 @@ class _Call:
         status, size = (None, 0) if response is None else (response.status, len(response.body))
         elapsed = self._clock() - sent.at
         emit(ResponseReceived(service.name, self._query.where, status, elapsed, size, fault))
-        if service.wait_to_tell is not None:
-            service.wait_told, service.wait_to_tell = service.wait_to_tell, None
-            emit(service.wait_told)
 
 
 _NO_NEWS = LimitNews()
