@@ -78,6 +78,7 @@ class Service:
     endpoint: Endpoint
     gate: Gate
     _wait: WaitBegan | None = field(default=None, init=False)  # told, and not over yet
+    _wait_until: float = field(default=0.0, init=False)
 
     @property
     def name(self) -> str:
@@ -99,12 +100,13 @@ class Service:
         """Return a text of the service as it may be shown: short, printable, the key masked."""
         return excerpt(text, self._secret)
 
-    def wait_began(self, emit: Listener, reason: str, seconds: float) -> None:
+    def wait_began(self, emit: Listener, reason: str, seconds: float, until: float) -> None:
         """Tell that nothing leaves for `seconds`; a longer wait takes the place of one that runs."""
-        if emit:
-            self.wait_ended(emit)
-            self._wait = WaitBegan(self.name, reason, seconds)
-            emit(self._wait)
+        if not emit or (self._wait is not None and until < self._wait_until + 1):
+            return
+        self.wait_ended(emit)
+        self._wait, self._wait_until = WaitBegan(self.name, reason, seconds), until
+        emit(self._wait)
 
     def wait_ended(self, emit: Listener) -> None:
         """Tell that the wait is over, if one runs."""
@@ -125,6 +127,7 @@ class Ask:
     query: Query
     page_token: str | None = None
     not_after: float = inf
+    priority: int = 0
 
 
 @define(eq=False)
@@ -199,7 +202,11 @@ class _Call:
         asked = self._clock()
         left = None if to.max_wait is None else max(0.0, to.max_wait - self._waited)
         permit = await service.gate.acquire(
-            query.route, cost=query.cost, max_wait=left, again=self._tries.attempts > 0
+            query.route,
+            cost=query.cost,
+            priority=self._ask.priority,
+            max_wait=left,
+            again=self._tries.attempts > 0,
         )
         try:
             sent = Sent(self._clock(), to.now())

@@ -32,6 +32,7 @@ class MetricsAPI(ServiceAPI):
         *,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
         **unknown: Never,
     ) -> MetricPages[MetricPoint]:
         """Walk the average transactions per second of a chain, newest first (specification, section 4).
@@ -40,12 +41,13 @@ class MetricsAPI(ServiceAPI):
             chain_id: identifier of the chain.
             resume: a checkpoint of the same query.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
+            priority: requests with a higher one pass the others in the queue for quota.
 
         Raises:
             ConfigurationError: an argument cannot be used; nothing was sent.
             CheckpointError: `resume` belongs to another query.
 
         """
-        refuse_unknown(unknown, ("prefetch", "resume"), "avg_tps")
+        refuse_unknown(unknown, ("prefetch", "priority", "resume"), "avg_tps")
         path = AVG_TPS.path.format(chain_id=path_segment("chain_id", chain_id))
-        return MetricPages(self._source(AVG_TPS, path, (), resume, prefetch))
+        return MetricPages(self._source(AVG_TPS, path, (), resume, prefetch, priority))

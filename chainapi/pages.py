@@ -351,7 +351,7 @@ class Pages(Generic[T]):
         self._unmarked |= not self._digesting and bool(rows)
         if self._marks:
             return {*stale, *self._given_before(seen, rows)}
-        return {*stale, *range(start.offset)} if start.offset else stale
+        return {*stale, *range(min(start.offset, len(rows)))} if start.offset else stale
 
     def _given_before(self, seen: Seen, rows: Sequence[Any]) -> Collection[int]:
         """Return the indices of the rows that were given before the resume, told by their marks.

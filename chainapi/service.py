@@ -61,6 +61,7 @@ class ServiceAPI:
         until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
         **params: object,
     ) -> Pages[T]: ...
 
@@ -76,6 +77,7 @@ class ServiceAPI:
         until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
         **params: object,
     ) -> Pages[dict[str, Any]]: ...
 
@@ -90,6 +92,7 @@ class ServiceAPI:
         until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
         **params: object,
     ) -> Pages[Any]:
         """Walk any list route (specification, section 4).
@@ -104,6 +107,7 @@ class ServiceAPI:
             until: name of the query parameter that bounds that number from above; a restart begins there.
             resume: a checkpoint of the same query.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
+            priority: requests with a higher one pass the others in the queue for quota.
             params: query parameters, named as on the wire; None is left out, a list is joined with commas.
 
         Raises:
@@ -114,10 +118,14 @@ class ServiceAPI:
         if until is not None and newest_first is None:
             raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
         route = Route(checked_path(path), items, model, newest_first, until=until)
-        return Pages(self._source(route, route.path, self._params(page_size, params), resume, prefetch))
+        return Pages(
+            self._source(route, route.path, self._params(page_size, params), resume, prefetch, priority)
+        )
 
-    async def get(self, path: str, *, model: Any = None, **params: object) -> Any:
+    async def get(self, path: str, *, model: Any = None, priority: int = 0, **params: object) -> Any:
         """Return one resource, as plain JSON values or as `model`.
+
+        Requests with a higher `priority` pass the others in the queue for quota.
 
         Raises:
             ConfigurationError: an argument cannot be used; nothing was sent.
@@ -126,7 +134,9 @@ class ServiceAPI:
         """
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        resource, _ = await self._session.call(Ask(service, query), lambda body: decode_resource(body, model))
+        resource, _ = await self._session.call(
+            Ask(service, query, priority=_priority(priority)), lambda body: decode_resource(body, model)
+        )
         return resource
 
     def _service(self) -> Service:
@@ -148,7 +158,9 @@ class ServiceAPI:
         params: tuple[tuple[str, str], ...],
         resume: Checkpoint | None,
         prefetch: int,
+        priority: int,
     ) -> Source:
+        _priority(priority)
         if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
             raise ConfigurationError(f"prefetch={prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}")
         session, service = self._session, self._service()
@@ -161,7 +173,7 @@ class ServiceAPI:
             page_token: str | None, bound: int | None, not_after: float
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            return session.call(Ask(service, asked, page_token, not_after), decoder.decode)
+            return session.call(Ask(service, asked, page_token, not_after, priority), decoder.decode)
 
         return Source(
             service=self._name,
@@ -176,6 +188,12 @@ class ServiceAPI:
             prefetch=prefetch,
             bounded=route.until is not None and route.newest_first is not None,
         )
+
+
+def _priority(priority: object) -> int:
+    if type(priority) is not int:
+        raise ConfigurationError(f"priority={priority!r} must be a whole number")
+    return priority
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:

@@ -262,7 +262,8 @@ def _service(
 ) -> Service:
     def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
         # In a moment of its own: an observer that raises must not come between the gate and its queue.
-        asyncio.get_running_loop().call_soon(service.wait_began, emit, reason, seconds)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
 
     gate = Gate(rate=rate, max_in_flight=flying, limits=limits, ask=ask, on_wait=on_wait, now=now)
     service = Service(endpoint, gate)
