@@ -313,13 +313,15 @@ async def test_restarts_from_the_watermark_are_progress() -> None:
     assert pages.restarts == 4
 
 
-async def test_a_row_without_a_key_loses_no_page() -> None:
+@pytest.mark.parametrize("prefetch", [0, 2])
+async def test_a_row_without_a_key_loses_no_page(prefetch: int) -> None:
     """After a page whose key could not be read, iterating again asks for that page again."""
     service = Movable(list(range(12, 0, -1)))
     async with moving(service) as session:
-        pages = session.metrics.list("/v2/rows", newest_first="n", prefetch=1)
-        rows = await pages.collect(limit=4)
+        pages = session.metrics.list("/v2/rows", newest_first="n", prefetch=prefetch)
+        rows = list(await anext(pages))
         service.odd = True
+        await asyncio.sleep(1)
         with pytest.raises(DecodeError) as caught:
             await pages.collect()
         service.odd = False
