@@ -87,7 +87,8 @@ class PageReceived:
 class Restarted:
     """A walk begins again at the first page, because its page token is no longer valid.
 
-    `exact` is False where rows given before a resume cannot be told by now, and may be given again.
+    `exact` is False where rows given before a resume, or as pages, cannot be told by now and may come again;
+    then it may also tell of a restart before the resume, which `restarts` counts already.
     """
 
     service: str
