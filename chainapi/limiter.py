@@ -73,6 +73,8 @@ class _Waiter:
     price: float
     future: asyncio.Future[None]
     flight: Flight | None = None
+    deadline: float = inf  # on the loop's clock; its turn may not come later
+    max_wait: float = inf
     queued: bool = False
     passed: float = 0.0
 
@@ -157,6 +159,7 @@ class Gate:
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
         self._told = -inf
+        self._judged = -inf  # the opening time that the waiters were judged by
 
     async def acquire(
         self,
@@ -218,6 +221,9 @@ class Gate:
             if seconds > max_wait:
                 raise self._too_long(seconds, max_wait)
         waiter = _Waiter(next(self._numbers), rank, route, cost, price, loop.create_future())
+        if max_wait is not None:
+            waiter.deadline, waiter.max_wait = loop.time() + max_wait, max_wait
+            self._judged = -inf  # it may not be there when the others are judged
         self._add(waiter)
         self._pump()
         return waiter
@@ -298,9 +304,30 @@ class Gate:
             if flight is None:
                 if cost > self._cheapest and self._rate is None:
                     self._let_pass(now, waiter, cost)
+                self._judge(now)
                 return
             self._grant(waiter, flight)
         self._wake_at(inf)
+
+    def _judge(self, now: float) -> None:
+        """Fail at once those whose turn, as it is foreseen now, comes later than they may wait."""
+        opens = now if self._timer is None else self._timer.when()
+        if opens < self._judged + 1:
+            return
+        self._judged = opens
+        units, ahead = 0.0, 0
+        for lane in self._lanes.values():
+            for waiter in tuple(lane.waiters):
+                if not waiter.queued or waiter.future.done():
+                    continue
+                seconds = (
+                    self._quota.forecast(now, waiter.price, units, ahead) if waiter.deadline < inf else 0
+                )
+                if now + seconds > waiter.deadline:
+                    self._remove(waiter)
+                    waiter.future.set_exception(self._too_long(seconds, waiter.max_wait))
+                else:
+                    units, ahead = units + waiter.price, ahead + 1
 
     def _first(self) -> _Waiter | None:
         for lane in self._lanes.values():

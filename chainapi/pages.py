@@ -315,7 +315,7 @@ class Pages(Generic[T]):
         # Before anything changes: a row without a key is an error after which the page is asked for again.
         stale = self._find_stale(decoded.rows, start)
         self._walk.received(token, rows=decoded.rows, body=decoded.digest)
-        self._start, self._rows, self._stale, self._offset = start, decoded.rows, stale, 0
+        self._start, self._rows, self._stale, self._offset = start, tuple(decoded.rows), stale, 0
         page = self._page = self._make_page(decoded)
         if source.emit:
             source.emit(PageReceived(source.service, source.where, self._walk.depth, len(decoded.rows)))
@@ -394,7 +394,7 @@ class Pages(Generic[T]):
             offset=offset,
             rows=start.rows + given,
             watermark=seen.watermark(self._rows, offset),
-            head=tuple(dict.fromkeys((*start.head, *seen.marks(self._rows[:offset])))),
+            head=tuple(dict.fromkeys((*start.head, *seen.marks_given(offset)))),
         )
 
     def _restarted(self, reason: str) -> None:

@@ -213,6 +213,8 @@ def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint
 def _seen(route: Route, start: Checkpoint) -> Seen:
     if route.newest_first is None:
         return Digests()
+    if start.rows and start.watermark is None:
+        raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
     return Ordered(_key(route), start.watermark)
 
 

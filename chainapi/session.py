@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -31,6 +30,7 @@ R = TypeVar("R")
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
 DEFAULT_MAX_IN_FLIGHT = 100
+_LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
 
 
 class Session:
@@ -90,9 +90,11 @@ class Session:
         refuse_unknown(unknown, _ARGUMENTS, "Session")
         self._lifetime = _lifetime(page_token_lifetime)
         self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
-        self.now = now
-        self.emit = Listener(on_event)
+        self.now = _callable("now", now)
+        self.emit = Listener(None if on_event is None else _callable("on_event", on_event))
         self._owns_transport = transport is None
+        if transport is not None:
+            _callable("transport.send", getattr(transport, "send", None))
         self._dispatcher = Dispatcher(
             transport=AiohttpTransport() if transport is None else transport,
             policy=RetryPolicy(_whole("max_attempts", max_attempts)),
@@ -102,6 +104,10 @@ class Session:
             now=now,
             emit=self.emit,
         )
+        if rate is not None and not isinstance(rate, Limit):
+            raise ConfigurationError(f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0)")
+        if type(ask) is not bool:
+            raise ConfigurationError(f"ask={ask!r} must be True or False")
         flying = DEFAULT_MAX_IN_FLIGHT if max_in_flight is None else _whole("max_in_flight", max_in_flight)
         known = _limits(limits)
         try:
@@ -290,9 +296,16 @@ def _whole(name: str, value: object) -> int:
 
 def _seconds(name: str, value: object, *, zero: bool = False) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value < math.inf) or (value == 0 and not zero):  # type: ignore[operator]
-        raise ConfigurationError(f"{name}={value!r} must be a finite number of seconds above 0")
+    if not number or not (0 <= value <= _LONGEST) or (value == 0 and not zero):  # type: ignore[operator]
+        least = "0 or more" if zero else "above 0"
+        raise ConfigurationError(f"{name}={str(value)[:40]} must be a finite number of seconds, {least}")
     return float(value)  # type: ignore[arg-type]
+
+
+def _callable(name: str, value: Any) -> Any:
+    if not callable(value):
+        raise ConfigurationError(f"{name}={value!r} must be callable")
+    return value
 
 
 def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:

@@ -17,7 +17,7 @@ from chainapi.cli import app
 from chainapi.core.paging import TRANSITIONS, State
 
 DOCS = Path(__file__).parent
-MARKED = re.compile(r"(<!-- begin (\w+) ?(.*?) -->).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- begin (\w+)(?: ([^\n>]+?))? -->).*?(<!-- end -->)", re.DOTALL)
 
 
 def help_text(command: str) -> str:
@@ -45,7 +45,8 @@ def generated(text: str) -> str:
     """Return a page with its generated parts made anew."""
 
     def part(match: re.Match[str]) -> str:
-        return f"{match[1]}\n\n{PARTS[match[2]](match[3])}\n\n{match[4]}"
+        made = PARTS[match[2]](match[3] or "")
+        return f"{match[1]}\n\n{made}\n\n{match[4]}"
 
     return MARKED.sub(part, text)
 

@@ -88,6 +88,22 @@ def test_generated_parts_are_up_to_date() -> None:
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
+def test_code_fences_close() -> None:
+    """Each code block of the docs that begins also ends, and the states are drawn once."""
+    for page in PAGES:
+        assert page.read_text("utf-8").count("```") % 2 == 0, page.name
+    assert (ROOT / "docs" / "pages.md").read_text("utf-8").count("stateDiagram-v2") == 1
+
+
+def test_layout_page_names_each_module() -> None:
+    """The page on the layout names every module of the package."""
+    text = (ROOT / "docs" / "layout.md").read_text("utf-8")
+    package = ROOT / "chainapi"
+    modules = {path.name for path in package.rglob("*.py") if path.parent in (package, package / "core")}
+    missing = {name for name in modules if not name.startswith("_") and name not in text}
+    assert missing == set()
+
+
 def test_links_lead_somewhere() -> None:
     """Each relative link of the docs names a file that exists."""
     for page in PAGES:

@@ -196,6 +196,36 @@ async def test_checkpoint_of_another_day() -> None:
         assert late.restarts == 0
 
 
+async def test_rows_and_pages_that_the_reader_changes() -> None:
+    """What a reader does to its rows and pages changes nothing about the stream and its checkpoints."""
+    simulator = Simulator(rows=60)
+    async with simulated(simulator) as session:
+        pages = session.data.list(BLOCKS, page_size=10)
+        numbers = []
+        async for row in pages.items():
+            numbers.append(row["blockNumber"])
+            row["seen"] = True
+            if len(numbers) == 15:
+                break
+        rest = session.data.list(BLOCKS, page_size=10, resume=pages.checkpoint)
+        count = 0
+        async for page in rest:
+            count += 1
+            numbers += [row["blockNumber"] for row in page]
+            page.items.append({})
+    assert count == 5
+    assert len(numbers) == len(set(numbers)) == 60
+
+
+async def test_order_named_only_at_the_resume() -> None:
+    """A checkpoint taken without an order is refused where one is named: it cannot tell what was given."""
+    async with simulated(Simulator(rows=60)) as session:
+        pages = session.data.list(BLOCKS, page_size=10)
+        await pages.collect(limit=15)
+        with pytest.raises(CheckpointError, match="newest_first"):
+            session.data.list(BLOCKS, page_size=10, newest_first="blockNumber", resume=pages.checkpoint)
+
+
 @pytest.mark.parametrize("head", ["x", ["x"], [1], {"a": 1}, ["0" * 15], ["g" * 16]])
 def test_damaged_head(head: object) -> None:
     """A checkpoint whose marks are damaged is refused."""

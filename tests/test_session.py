@@ -555,6 +555,18 @@ async def test_max_wait() -> None:
     assert len(transport.requests) == 1
 
 
+async def test_max_wait_of_those_who_wait_already() -> None:
+    """Callers that queued before the limit was known fail as soon as it is, not when their time is over."""
+    simulator = Simulator(limit=5, window=60.0, latency=0.05)
+    async with simulated(simulator, max_wait=20.0, ask=False) as session:
+        calls = (session.data.get("/v1/chains/43114") for _ in range(12))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert asyncio.get_running_loop().time() < 1
+    refused = [outcome for outcome in outcomes if isinstance(outcome, QuotaWaitError)]
+    assert len(refused) == 7
+    assert all(20 < error.retry_after <= 120 for error in refused)
+
+
 async def test_endless_refusals() -> None:
     """A service that refuses for ever ends in RateLimitedError with the last retry-after."""
     transport = scripted(lambda _: reply({}, 429, retry_after="0"))
@@ -752,6 +764,12 @@ async def test_bad_page_size(page_size: Any) -> None:
         ({"page_token_lifetime": timedelta(0)}, "page_token_lifetime"),
         ({"page_token_lifetime": 24}, "page_token_lifetime"),
         ({"limits": {"other": []}}, "limits"),
+        ({"rate": 5}, "rate"),
+        ({"ask": "no"}, "ask"),
+        ({"now": 5}, "now"),
+        ({"on_event": 5}, "on_event"),
+        ({"transport": 5}, "transport"),
+        ({"timeout": 10**400}, "timeout"),
         ({"limits": {"data": 3}}, "limits"),
         ({"api_key": "a\nb"}, "api_key"),
         ({"api_key": ""}, "api_key"),
@@ -806,3 +824,12 @@ def test_usable_before_a_loop_runs() -> None:
     pages = session.metrics.avg_tps(43114)
     with pytest.raises(ConfigurationError, match="another event loop"):
         asyncio.run(read())
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "a", True, None])
+def test_bad_limit(value: Any) -> None:
+    """A Limit that is no finite amount above 0 in a finite time above 0 is refused."""
+    with pytest.raises(ConfigurationError, match="amount"):
+        Limit(value)
+    with pytest.raises(ConfigurationError, match="per"):
+        Limit(1, per=value)

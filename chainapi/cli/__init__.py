@@ -6,6 +6,7 @@ Data goes to standard output, everything else to standard error. `run` returns t
 from __future__ import annotations
 
 import asyncio
+import inspect
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, suppress
@@ -22,6 +23,7 @@ from chainapi.core.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.models.metrics import MetricPoint
 from chainapi.pages import Pages
+from chainapi.service import ServiceAPI
 from chainapi.session import DEFAULT_TIMEOUT, Session
 
 __all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "WRONG_USAGE", "app", "run"]
@@ -352,7 +354,7 @@ def _params(texts: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-_OPTIONS = frozenset({"self", "path", "items", "model", "page_size", "resume"})
+_OPTIONS = frozenset(inspect.signature(ServiceAPI.list).parameters)
 
 
 def _given(connection: Connection) -> dict[str, object]:

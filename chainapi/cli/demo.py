@@ -147,11 +147,14 @@ async def _walk(show: Show, session: Session) -> tuple[Series, Blocks]:
 
     streams: list[Pages[Any]] = [session.metrics.avg_tps(chain) for chain in CHAINS]
     streams += [session.data.list(f"/v1/chains/{chain}/blocks", page_size=100) for chain in CHAINS]
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(collect(where, stream))
-            for where, stream in zip(show.walks, streams, strict=True)
-        ]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(collect(where, stream))
+                for where, stream in zip(show.walks, streams, strict=True)
+            ]
+    except ExceptionGroup as errors:  # one says enough: all walks share the same service and screen
+        raise errors.exceptions[0] from None
     rows = [task.result() for task in tasks]
     return dict(zip(CHAINS, rows, strict=False)), dict(zip(CHAINS, rows[len(CHAINS) :], strict=True))
 

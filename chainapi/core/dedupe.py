@@ -54,6 +54,10 @@ class Seen(Protocol):
         """Return what tells each of these rows again, where a watermark does not."""
         ...
 
+    def marks_given(self, given: int) -> tuple[str, ...]:
+        """Return the marks of the first `given` rows of the page taken last, as they came."""
+        ...
+
     def marked(self, rows: Sequence[Any], marks: Collection[str]) -> set[int]:
         """Return the indices of the rows that have one of these marks."""
         ...
@@ -100,6 +104,10 @@ class Ordered:
         """Return nothing: the watermark tells."""
         return ()
 
+    def marks_given(self, given: int) -> tuple[str, ...]:
+        """Return nothing: the watermark tells."""
+        return ()
+
     def marked(self, rows: Sequence[Any], marks: Collection[str]) -> set[int]:
         """Return nothing: the watermark tells."""
         return set()
@@ -142,17 +150,16 @@ class Digests:
 
     def __init__(self) -> None:
         self._known = DigestSet()
+        # Of the page taken last: its reader may change the rows that it was given.
+        self._page: list[bytes] = []
 
     def restart(self) -> None:
         """Begin another pass; the digests stay."""
 
     def stale(self, rows: Sequence[Any]) -> Collection[int]:
         """Return the indices of the rows whose like was given before."""
-        stale: set[int] = set()
-        for index, row in enumerate(rows):
-            if not self._known.add(_digest(row)):
-                stale.add(index)
-        return stale
+        self._page = [_digest(row) for row in rows]
+        return {index for index, digest in enumerate(self._page) if not self._known.add(digest)}
 
     def watermark(self, rows: Sequence[Any], given: int) -> Watermark | None:
         """Return None: without an order there is no span."""
@@ -161,6 +168,10 @@ class Digests:
     def marks(self, rows: Sequence[Any]) -> tuple[str, ...]:
         """Return half of each digest, in hexadecimal: enough to tell the rows of one page apart."""
         return tuple(_digest(row)[:8].hex() for row in rows)
+
+    def marks_given(self, given: int) -> tuple[str, ...]:
+        """Return the marks of the first `given` rows of the page taken last, as they came."""
+        return tuple(digest[:8].hex() for digest in self._page[:given])
 
     def marked(self, rows: Sequence[Any], marks: Collection[str]) -> set[int]:
         """Return the indices of the rows that have one of these marks."""

@@ -16,12 +16,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from attrs import define, field, frozen
+from attrs import Attribute, define, field, frozen
 
 from chainapi.core.allowance import Allowance, Kind
 from chainapi.core.costs import Costs
 from chainapi.core.headers import LimitNews
 from chainapi.core.hidden import Hidden
+from chainapi.errors import ConfigurationError
 
 __all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot"]
 
@@ -30,12 +31,23 @@ LONGEST_BACKOFF = 60.0
 MOST_POLICIES = 8
 
 
+def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < inf:  # type: ignore[operator]
+        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
+
+
 @frozen
 class Limit:
-    """`amount` units (requests, where a service does not weigh them) in any `per` seconds."""
+    """`amount` units (requests, where a service does not weigh them) in any `per` seconds, 60 by default.
 
-    amount: float
-    per: float = 60.0
+    Raises:
+        ConfigurationError: one of them is no finite number above 0.
+
+    """
+
+    amount: float = field(validator=_above_zero)
+    per: float = field(default=60.0, validator=_above_zero)
 
 
 @frozen
