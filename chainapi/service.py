@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from chainapi.calls import Ask, Sent, Service
+from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.query import Query, checked_page_size, checked_path, query_params
@@ -132,6 +134,7 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
+        _refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
         resource, _ = await self._session.call(
@@ -147,6 +150,7 @@ class ServiceAPI:
 
     @staticmethod
     def _params(page_size: int | None, params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+        _refuse_misspelt(params, "list")
         size = checked_page_size(page_size)
         first = () if size is None else (("pageSize", str(size)),)
         return first + query_params(params)
@@ -188,6 +192,17 @@ class ServiceAPI:
             prefetch=prefetch,
             bounded=route.until is not None and route.newest_first is not None,
         )
+
+
+def _refuse_misspelt(params: Mapping[str, object], what: str) -> None:
+    """Refuse what was meant for an argument: query parameters of the services have no underscore."""
+    for name in params:
+        if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
+            refuse_unknown([name], _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS, what)
+
+
+_GET_ARGUMENTS = ("path", "model", "priority")
+_LIST_ARGUMENTS = (*_GET_ARGUMENTS, "items", "page_size", "newest_first", "until", "resume", "prefetch")
 
 
 def _priority(priority: object) -> int:

@@ -795,6 +795,22 @@ async def test_unknown_keyword() -> None:
             session.data.chains(limit=3)  # type: ignore[arg-type]
 
 
+async def test_misspelt_keyword() -> None:
+    """A keyword of list() or get() that was meant for an argument is not sent as a query parameter."""
+    async with session_of(scripted(lambda _: reply({"rows": []}))) as session:
+        for misspelt in ("itmes", "pagesize", "page_sze", "page_token", "resum"):
+            options: dict[str, Any] = {misspelt: "x"}
+            with pytest.raises(ConfigurationError, match=misspelt):
+                session.data.list("/v1/blocks", **options)
+        with pytest.raises(ConfigurationError, match="page_size"):
+            await session.data.get("/v1/blocks", page_size=5)
+        with pytest.raises(ConfigurationError, match="resume"):
+            await session.data.get("/v1/blocks", resume="x")
+        assert (
+            await session.data.list("/v1/blocks", startTimestamp=1, status="x", feature="y").collect() == []
+        )
+
+
 async def test_missing_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service without address or key raises an error that names the variable; the other works."""
     for name in ("METRICS_BASE_URL", "DATA_BASE_URL", "API_KEY"):
