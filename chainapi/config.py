@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
@@ -118,7 +117,9 @@ def refuse_unknown(unknown: Iterable[str], known: Iterable[str], what: str) -> N
     """
     names = list(known)
     for name in unknown:
-        close = difflib.get_close_matches(name, names, n=1)
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(sorted(names))}"
         raise ConfigurationError(f"{what} got an unknown argument {name!r}{hint}")
 

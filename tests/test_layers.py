@@ -37,10 +37,10 @@ CLOCKS = frozenset(
 # is an edge: it stands on top, and nobody imports it but edges.
 LAYERS = (
     ("_version", "errors"),
-    ("core", "models", "routes", "config"),
+    ("core", "models", "routes", "parameters", "config"),
     ("limiter", "transport", "observe"),
     ("calls",),
-    ("session", "pages", "prefetch", "service", "metrics", "data"),
+    ("session", "pages", "prefetch", "service", "methods", "groups", "metrics", "data", "catalogue"),
     ("__init__",),
 )
 EDGES = frozenset(

@@ -138,10 +138,11 @@ def _watermark_of(spans: Spans) -> Watermark:
 
 
 class Digests:
-    """Rows in any order: each is known by a digest of what it holds."""
+    """Rows in any order: each is known by a digest of its key, or else of all that it holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[Any], Any] | None = None) -> None:
         self._known = DigestSet()
+        self._key = key
 
     def restart(self) -> None:
         """Begin another pass; the digests stay."""
@@ -150,7 +151,7 @@ class Digests:
         """Return the indices of the rows whose like was given before."""
         stale: set[int] = set()
         for index, row in enumerate(rows):
-            if not self._known.add(_digest(row)):
+            if not self._known.add(self._digest(row)):
                 stale.add(index)
         return stale
 
@@ -160,12 +161,20 @@ class Digests:
 
     def marks(self, rows: Sequence[Any]) -> tuple[str, ...]:
         """Return half of each digest, in hexadecimal: enough to tell the rows of one page apart."""
-        return tuple(_digest(row)[:8].hex() for row in rows)
+        return tuple(self._digest(row)[:8].hex() for row in rows)
 
     def marked(self, rows: Sequence[Any], marks: Collection[str]) -> set[int]:
         """Return the indices of the rows that have one of these marks."""
         known = set(marks)
         return {index for index, mark in enumerate(self.marks(rows)) if mark in known}
+
+    def _digest(self, row: Any) -> bytes:
+        if self._key is None:
+            return _digest(row)
+        try:
+            return _digest(self._key(row))
+        except AttributeError:  # a row of a kind that nobody knows yet
+            return _digest(row)
 
 
 def _digest(row: object) -> bytes:

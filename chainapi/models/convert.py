@@ -22,6 +22,7 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 
 if TYPE_CHECKING:
     import cattrs
@@ -44,12 +45,6 @@ class RowType:
     finish: Callable[[list[Any]], list[Any]] | None = None
 
 
-def wire_name(name: str) -> str:
-    """Return the name on the wire of a field: `block_number` is `blockNumber`."""
-    head, *rest = name.split("_")
-    return head + "".join(part[:1].upper() + part[1:] for part in rest) if head else name
-
-
 def row_type(model: Any) -> RowType:
     """Return how to make rows of `model`; None stands for plain JSON values.
 
@@ -69,6 +64,8 @@ def _row_type(model: Any) -> RowType:
         return RowType(Any)
     if model in _AS_ON_THE_WIRE:
         return RowType(model)
+    if tags := tags_of(model):
+        return RowType(msgspec.Raw, _Union(tags))
     try:
         wire = _wire_type(model)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
@@ -86,6 +83,57 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
         rows, types.GenericAlias(list, (model,)), from_attributes=True, strict=False
     )
     return made
+
+
+class _Union:
+    """Makes rows of several kinds: a look at what tells them apart, then each as one of its own kind."""
+
+    def __init__(self, tags: Sequence[Tag]) -> None:
+        self._tags = tags
+        heads = dict.fromkeys(tag.path[0] for tag in tags)
+        # A field that only has to be there is passed over, not read.
+        read = {tag.path[0] for tag in tags if tag.value is not None or len(tag.path) > 1}
+        fields = [
+            (f"f{number}", Any if head in read else msgspec.Raw, msgspec.field(name=head, default=None))
+            for number, head in enumerate(heads)
+        ]
+        self._heads = {head: f"f{number}" for number, head in enumerate(heads)}
+        self._look: msgspec.json.Decoder[Any] = msgspec.json.Decoder(msgspec.defstruct("Look", fields))
+        self._kinds: dict[type, tuple[msgspec.json.Decoder[Any], RowType]] = {}
+
+    def __call__(self, rows: list[Any]) -> list[Any]:
+        """Make the rows; the path of what is wrong with one has its number."""
+        made: list[Any] = []
+        for number, raw in enumerate(rows):
+            try:
+                made.append(self._make(raw))
+            except msgspec.ValidationError as error:
+                reason, at, place = str(error).partition(" - at `$")
+                path = f"$[{number}]{place.removeprefix('[0]') if at else '`'}"
+                raise msgspec.ValidationError(f"{reason} - at `{path}") from None
+        return made
+
+    def _make(self, raw: Any) -> Any:
+        look = self._look.decode(raw)
+        for tag in self._tags:
+            if self._fits(tag, look):
+                decoder, kind = self._kind(tag.kind)
+                row = decoder.decode(raw)
+                return row if kind.finish is None else kind.finish([row])[0]
+        return Unknown(_PLAIN.decode(raw))
+
+    def _fits(self, tag: Tag, look: Any) -> bool:
+        head = getattr(look, self._heads[tag.path[0]])
+        return tag.fits({tag.path[0]: None if head == b"null" else head})
+
+    def _kind(self, kind: type) -> tuple[msgspec.json.Decoder[Any], RowType]:
+        if kind not in self._kinds:
+            made = row_type(kind)
+            self._kinds[kind] = msgspec.json.Decoder(made.wire), made
+        return self._kinds[kind]
+
+
+_PLAIN: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 def _struct_of(model: type, within: tuple[type, ...]) -> Any:

@@ -12,7 +12,8 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS, row_type, wire_name
+from chainapi.models.convert import DIGITS, RowType, row_type
+from chainapi.models.unions import wire_name
 
 __all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
 
@@ -29,6 +30,7 @@ class DecodedPage:
     next_page_token: str | None
     digest: int
     others: tuple[Any, ...] = ()
+    body: bytes = b""
 
 
 class PageDecoder:
@@ -46,8 +48,7 @@ class PageDecoder:
         self, model: Any = None, items: str | None = None, others: Sequence[tuple[str, Any]] = ()
     ) -> None:
         self._rows = row_type(model)
-        self._others = [name for name, _ in others]
-        self._other_types = dict(others)
+        self._others = {name: row_type(kind) for name, kind in others}
         self.items = items
         try:
             self._decoder = None if items is None else self._for(items)
@@ -59,8 +60,8 @@ class PageDecoder:
             ("rows", list[self._rows.wire] | None, msgspec.field(name=items)),  # type: ignore[name-defined]
             ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
         ]
-        for name, kind in self._other_types.items():
-            fields.append((name, kind | None, msgspec.field(name=wire_name(name), default=None)))
+        for name, kind in self._others.items():
+            fields.append((name, kind.wire | None, msgspec.field(name=wire_name(name), default=None)))
         return msgspec.json.Decoder(msgspec.defstruct("Body", fields))
 
     def decode(self, body: bytes) -> DecodedPage:
@@ -81,11 +82,18 @@ class PageDecoder:
         rows = page.rows or []
         if rows and self._rows.finish is not None:
             rows = _finished(self._rows.finish, rows, f"$.{self.items}")
-        others = tuple(getattr(page, name) for name in self._others)
+        others = tuple(self._other(name, kind, page) for name, kind in self._others.items())
         token = page.next_page_token or None
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
-        return DecodedPage(rows, token, hash(body), others)
+        return DecodedPage(rows, token, hash(body), others, body)
+
+    @staticmethod
+    def _other(name: str, kind: RowType, page: Any) -> Any:
+        value = getattr(page, name)
+        if value is None or kind.finish is None:
+            return value
+        return _finished(kind.finish, [value], f"$.{wire_name(name)}", single=True)[0]
 
 
 def decode_resource(body: bytes, model: Any = None) -> Any:
@@ -97,10 +105,12 @@ def decode_resource(body: bytes, model: Any = None) -> Any:
     """
     rows = row_type(model)
     value = _guarded(msgspec.json.Decoder(rows.wire), body)
-    return value if rows.finish is None else _finished(rows.finish, [value], "$")[0]
+    return value if rows.finish is None else _finished(rows.finish, [value], "$", single=True)[0]
 
 
-def _finished(finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: str) -> list[Any]:
+def _finished(
+    finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: str, *, single: bool = False
+) -> list[Any]:
     """Make the objects; what is wrong with one is told with its JSON path below `place`."""
     try:
         return finish(rows)
@@ -111,7 +121,7 @@ def _finished(finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: 
     except DecodeError as error:
         reason, path = error.reason, error.path
     path = path.removeprefix("$")
-    raise DecodeError(reason, path=place + (path.removeprefix("[0]") if place == "$" else path))
+    raise DecodeError(reason, path=place + (path.removeprefix("[0]") if single else path))
 
 
 def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
