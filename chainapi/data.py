@@ -20,7 +20,6 @@ from chainapi.service import ServiceAPI
 if TYPE_CHECKING:
     from chainapi.models import AggregatedSignatures, AvaxSupply, ChainInfo, HealthCheck, Operation
     from chainapi.models.enums import ChainFeature, Network
-    from chainapi.session import Session
 
 __all__ = ["DataAPI"]
 
@@ -39,15 +38,13 @@ class DataAPI(ServiceAPI):
 
     """
 
-    def __init__(self, session: Session, name: str) -> None:
-        super().__init__(session, name)
-        self.evm = EVM(self)
-        self.nfts = NFTs(self)
-        self.primary_network = PrimaryNetwork(self)
-        self.icm = ICM(self)
-        self.teleporter = Teleporter(self)
-        self.usage = Usage(self)
-        self.webhooks = Webhooks(self)
+    evm: EVM
+    nfts: NFTs
+    primary_network: PrimaryNetwork
+    icm: ICM
+    teleporter: Teleporter
+    usage: Usage
+    webhooks: Webhooks
 
     # The routes that are in no group.
 

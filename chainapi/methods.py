@@ -24,7 +24,7 @@ from chainapi.routes import Route
 if TYPE_CHECKING:
     from chainapi.service import ServiceAPI
 
-__all__ = ["Declared", "Group", "declared_in", "gets", "lists"]
+__all__ = ["Declared", "Group", "declared_in", "gets", "groups_of", "lists"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,7 +62,6 @@ class Declared:
         self._route = route
         self.function = function
         self.single = single
-        self._declared = inspect.signature(function)
 
     def __repr__(self) -> str:
         return f"<{self.function.__qualname__}: {self._route.path}>"
@@ -82,6 +81,10 @@ class Declared:
     def page_size(self) -> Parameter | None:
         """The parameter that says how many rows a page has at most."""
         return next((one for one in self.parameters if one.wire == "pageSize"), None)
+
+    @cached_property
+    def _declared(self) -> inspect.Signature:
+        return inspect.signature(self.function)
 
     @cached_property
     def _read(self) -> _Signature:
@@ -186,6 +189,12 @@ def gets(route: Route) -> Callable[[F], F]:
 def declared_in(kind: type) -> dict[str, Declared]:
     """Return the routes that a class declares, by the names of their methods."""
     return {name: value.declared for name, value in vars(kind).items() if hasattr(value, "declared")}
+
+
+def groups_of(kind: type) -> dict[str, type[Group]]:
+    """Return the groups that a service declares, by the names of its attributes."""
+    hints = typing.get_type_hints(kind)
+    return {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Group)}
 
 
 def _api(place: Any) -> ServiceAPI:

@@ -20,7 +20,6 @@ from chainapi.service import ServiceAPI
 
 if TYPE_CHECKING:
     from chainapi.models import HealthCheck, MetricPoint
-    from chainapi.session import Session
 
 __all__ = ["MetricsAPI"]
 
@@ -37,13 +36,11 @@ class MetricsAPI(ServiceAPI):
 
     """
 
-    def __init__(self, session: Session, name: str) -> None:
-        super().__init__(session, name)
-        self.chains = MetricChains(self)
-        self.icm = MetricICM(self)
-        self.networks = MetricNetworks(self)
-        self.l1_validators = MetricL1Validators(self)
-        self.subnets = MetricSubnets(self)
+    chains: MetricChains
+    icm: MetricICM
+    networks: MetricNetworks
+    l1_validators: MetricL1Validators
+    subnets: MetricSubnets
 
     @lists(
         Route(

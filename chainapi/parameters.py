@@ -162,9 +162,7 @@ class Parameter:
 
     def _seconds(self, value: datetime) -> int:
         if value.tzinfo is None:
-            raise ConfigurationError(
-                f"{self.name} is a datetime without a time zone"
-            )
+            raise ConfigurationError(f"{self.name} is a datetime without a time zone")
         return int(value.timestamp())
 
 
@@ -209,7 +207,7 @@ class _Annotation:
 def wire_parameters(
     parameters: Sequence[Parameter], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-    """Return the given values that go into the path, by their names in Python, and those of the query as sent.
+    """Return the values for the path, by the names of parameters in Python, and those of the query as sent.
 
     Raises:
         ConfigurationError: a value cannot be sent.

@@ -197,7 +197,7 @@ def _wire_union(arguments: tuple[Any, ...], within: tuple[type, ...]) -> Any:
     """Let whole numbers of a union come as strings, unless strings mean something else in it."""
     wires = tuple(argument if argument is int else _wire_type(argument, within) for argument in arguments)
     plain: Any = typing.Union[wires]  # noqa: UP007 - made at run time
-    if int not in arguments:
+    if int not in arguments or str in arguments:  # a text that is no number would be refused
         return plain
     lenient: Any = plain | _WHOLE
     try:

@@ -296,8 +296,8 @@ def sentence(name: str) -> str:
     if name in DOCSTRINGS:
         return DOCSTRINGS[name]
     spaced = snake(name).replace("_", " ")
-    for chain in ("p", "x", "c"):
-        spaced = spaced.replace(f"{chain} chain ", f"{chain.upper()}-Chain ")
+    for letter in ("p", "x", "c"):
+        spaced = spaced.replace(f"{letter} chain ", f"{letter.upper()}-Chain ")
     words = spaced.split()
     upper = {"evm", "icm", "utxo", "api", "rpc", "nft", "l1", "bls", "asset"} - {"asset"}
     words = [word.upper() if word in upper else word for word in words]
