@@ -88,8 +88,8 @@ class MetricChains(Group):
             key=("address",),
             weight="large",
             others=(
-                ("nft_collection_name", "list[str]"),
-                ("nft_symbol", "list[str]"),
+                ("nft_collection_name", "list[str] | str"),
+                ("nft_symbol", "list[str] | str"),
                 ("total_holders", "int"),
                 ("total_tokens", "int"),
             ),

@@ -230,6 +230,7 @@ ValidatorActivitySubEvent: TypeAlias = Literal[
 ]
 VmName: TypeAlias = Literal["EVM", "BITCOIN", "ETHEREUM"]
 WebhookStatus: TypeAlias = Literal["active", "inactive"]
+XChainFormat: TypeAlias = Literal["non-linear", "linear"]
 XChainId: TypeAlias = Literal[
     "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
     "2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm",

@@ -309,7 +309,7 @@ class XChainNonLinearTransaction:
     """An X-Chain non linear transaction."""
 
     tx_hash: str
-    chain_format: Literal["non-linear"]
+    chain_format: Annotated[str, enums.XChainFormat]
     timestamp: int
     tx_type: Annotated[str, enums.XChainTransactionType]
     memo: str
@@ -330,7 +330,7 @@ class XChainLinearTransaction:
     """An X-Chain linear transaction."""
 
     tx_hash: str
-    chain_format: Literal["linear"]
+    chain_format: Annotated[str, enums.XChainFormat]
     timestamp: int
     tx_type: Annotated[str, enums.XChainTransactionType]
     memo: str
@@ -870,29 +870,29 @@ class L1Validator:
 
 
 PrimaryNetworkTransaction: TypeAlias = (
-    XChainLinearTransaction
+    PChainTransaction
     | XChainNonLinearTransaction
     | CChainExportTransaction
     | CChainImportTransaction
-    | PChainTransaction
+    | XChainLinearTransaction
     | Unknown
 )
 tell(
     PrimaryNetworkTransaction,
     {
-        "chainFormat=linear": XChainLinearTransaction,
-        "chainFormat=non-linear": XChainNonLinearTransaction,
+        "amountStaked": PChainTransaction,
+        "vertices": XChainNonLinearTransaction,
         "evmInputs": CChainExportTransaction,
         "evmOutputs": CChainImportTransaction,
-        "amountStaked": PChainTransaction,
+        "blockHeight": XChainLinearTransaction,
     },
 )
-XChainTransaction: TypeAlias = XChainLinearTransaction | XChainNonLinearTransaction | Unknown
+XChainTransaction: TypeAlias = XChainNonLinearTransaction | XChainLinearTransaction | Unknown
 tell(
     XChainTransaction,
     {
-        "chainFormat=linear": XChainLinearTransaction,
-        "chainFormat=non-linear": XChainNonLinearTransaction,
+        "vertices": XChainNonLinearTransaction,
+        "blockHeight": XChainLinearTransaction,
     },
 )
 PrimaryNetworkUtxo: TypeAlias = Utxo | PChainUtxo | Unknown

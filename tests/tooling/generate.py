@@ -472,6 +472,7 @@ class Routes:
                     else ""
                 )
                 kind = self.models.type(document, Record("", []), wire, schema, group or "chain_metrics")
+                kind = names.ENVELOPE_TYPES.get(wire, kind)
                 found[snake(wire)] = f'("{snake(wire)}", "{kind}")'
         return list(found.values())
 
