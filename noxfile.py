@@ -41,7 +41,7 @@ def tests(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Make the generated parts of the docs anew, then run every code block of README and docs."""
     session.install("-e", ".[dev]")
-    session.run("python", "docs/generate_cli.py")
+    session.run("python", "docs/generate.py")
     session.run("python", "-m", "pytest", "tests/test_docs.py", *session.posargs)
 
 
@@ -58,6 +58,13 @@ def limits(session: nox.Session) -> None:
     """Run the rate-limit laboratory: every kind of server in virtual time, targets beside figures."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "tests.limits", *session.posargs)
+
+
+@nox.session
+def compare(session: nox.Session) -> None:
+    """Compare routes and models with OpenAPI documents: `nox -s compare -- DATA.json METRICS.json`."""
+    session.install("-e", ".[dev]")
+    session.run("python", "-m", "tests.tooling.compare", "--examples", *session.posargs)
 
 
 @nox.session

@@ -77,8 +77,8 @@ class Service:
 
     endpoint: Endpoint
     gate: Gate
-    wait_to_tell: WaitBegan | None = None
-    wait_told: WaitBegan | None = None
+    _wait: WaitBegan | None = field(default=None, init=False)  # told, and not over yet
+    _wait_until: float = field(default=0.0, init=False)
 
     @property
     def name(self) -> str:
@@ -100,6 +100,20 @@ class Service:
         """Return a text of the service as it may be shown: short, printable, the key masked."""
         return excerpt(text, self._secret)
 
+    def wait_began(self, emit: Listener, reason: str, seconds: float, until: float) -> None:
+        """Tell that nothing leaves for `seconds`; a longer wait takes the place of one that runs."""
+        if not emit or (self._wait is not None and until < self._wait_until + 1):
+            return
+        self.wait_ended(emit)
+        self._wait, self._wait_until = WaitBegan(self.name, reason, seconds), until
+        emit(self._wait)
+
+    def wait_ended(self, emit: Listener) -> None:
+        """Tell that the wait is over, if one runs."""
+        if self._wait is not None:
+            wait, self._wait = self._wait, None
+            emit(WaitEnded(wait.service, wait.reason, wait.seconds))
+
     @property
     def _secret(self) -> str:
         return "" if self.endpoint.key is None else self.endpoint.key.reveal()
@@ -113,6 +127,7 @@ class Ask:
     query: Query
     page_token: str | None = None
     not_after: float = inf
+    priority: int = 0
 
 
 @define(eq=False)
@@ -187,7 +202,11 @@ class _Call:
         asked = self._clock()
         left = None if to.max_wait is None else max(0.0, to.max_wait - self._waited)
         permit = await service.gate.acquire(
-            query.route, cost=query.cost, max_wait=left, again=self._tries.attempts > 0
+            query.route,
+            cost=query.cost,
+            priority=self._ask.priority,
+            max_wait=left,
+            again=self._tries.attempts > 0,
         )
         try:
             sent = Sent(self._clock(), to.now())
@@ -265,9 +284,7 @@ class _Call:
         emit, service = self._to.emit, self._service
         if not emit:
             return
-        if service.wait_told is not None:
-            waited, service.wait_told = service.wait_told, None
-            emit(WaitEnded(service.name, waited.reason, waited.seconds))
+        service.wait_ended(emit)
         emit(RequestSent(service.name, self._query.where, self._attempts))
 
     def _tell_received(self, sent: Sent, response: Response | None, fault: str = "") -> None:
@@ -277,9 +294,6 @@ class _Call:
         status, size = (None, 0) if response is None else (response.status, len(response.body))
         elapsed = self._clock() - sent.at
         emit(ResponseReceived(service.name, self._query.where, status, elapsed, size, fault))
-        if service.wait_to_tell is not None:
-            service.wait_told, service.wait_to_tell = service.wait_to_tell, None
-            emit(service.wait_told)
 
 
 _NO_NEWS = LimitNews()

@@ -13,7 +13,7 @@ import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import count, islice
 from math import inf
 
 from aiolimiter import AsyncLimiter
@@ -24,6 +24,9 @@ from chainapi.core.quota import Flight, Limit, Quota, QuotaSnapshot
 from chainapi.errors import QuotaWaitError
 
 __all__ = ["Gate", "Permit"]
+
+LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
+WORTH_TELLING = 1.0  # seconds
 
 
 class Permit:
@@ -67,64 +70,50 @@ class _Waiter:
     rank: float
     route: str
     prior: float | None
+    price: float
     future: asyncio.Future[None]
     flight: Flight | None = None
-    gone: bool = False
+    queued: bool = False
+    passed: float = 0.0
 
 
 @define(eq=False)
-class _Queue:
-    """Waiters in order: by rank, then by number. Those who left are dropped when their turn comes."""
+class _Lane:
+    """Waiters of one rank in the order of their numbers; who left is skipped when its turn comes."""
 
-    lanes: dict[float, deque[_Waiter]] = field(factory=dict[float, deque[_Waiter]])
+    waiters: deque[_Waiter] = field(factory=deque[_Waiter])
     waiting: int = 0
-    gone: int = 0
-
-    def add(self, waiter: _Waiter) -> None:
-        """Put a waiter at its place, which for one that was granted before is in front."""
-        lane = self.lanes.get(waiter.rank)
-        if lane is None:
-            self.lanes[waiter.rank] = deque([waiter])
-            self.lanes = dict(sorted(self.lanes.items()))
-        elif lane and lane[-1].number > waiter.number:
-            insort(lane, waiter, key=_number)
-        else:
-            lane.append(waiter)
-        self.waiting += 1
+    units: float = 0.0
 
     def first(self) -> _Waiter | None:
         """Return the waiter whose turn it is."""
-        for lane in self.lanes.values():
-            while lane:
-                waiter = lane[0]
-                if waiter.gone:
-                    self.gone -= 1
-                elif waiter.future.done():
-                    # Cancelled, and its task did not run yet.
-                    waiter.gone = True
-                    self.waiting -= 1
-                else:
-                    return waiter
-                lane.popleft()
+        waiters = self.waiters
+        while waiters:
+            if waiters[0].queued:
+                return waiters[0]
+            waiters.popleft()
         return None
 
-    def pop(self, waiter: _Waiter) -> None:
-        """Take out the waiter that `first` returned."""
-        self.lanes[waiter.rank].popleft()
-        self.waiting -= 1
+    def add(self, waiter: _Waiter) -> None:
+        """Put a waiter at its place, which for one that was granted before is in front."""
+        waiters = self.waiters
+        if waiters and waiters[-1].number > waiter.number:
+            insort(waiters, waiter, key=_number)
+        else:
+            waiters.append(waiter)
+        waiter.queued = True
+        self.waiting += 1
+        self.units += waiter.price
 
-    def leave(self, waiter: _Waiter) -> None:
-        """Take out any waiter; sweep when the departed outnumber the living."""
-        waiter.gone = True
+    def remove(self, waiter: _Waiter) -> None:
+        """Take a waiter out; sweep when those who left outnumber those who wait."""
+        waiter.queued = False
         self.waiting -= 1
-        self.gone += 1
-        if self.gone > self.waiting + 16:
-            self.gone = 0
-            for rank, lane in list(self.lanes.items()):
-                kept = deque(one for one in lane if not one.gone)
-                self.lanes[rank] = kept
-                if not kept:
-                    del self.lanes[rank]
+        self.units -= waiter.price
+        if self.waiters[0] is waiter:
+            self.waiters.popleft()
+        elif len(self.waiters) > 2 * self.waiting + 16:
+            self.waiters = deque(one for one in self.waiters if one.queued)
 
 
 def _number(waiter: _Waiter) -> int:
@@ -140,7 +129,8 @@ class Gate:
         limits: limits of a service that does not tell them in headers.
         ask: whether one request may be risked to learn when the quota comes back.
         random: returns numbers from 0 to 1, for jitter.
-        on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when the gate closes for a known time.
+        on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when the queue begins to wait for a
+            known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
         now: the wall clock in Unix seconds, only for what is told to people.
 
     """
@@ -162,7 +152,9 @@ class Gate:
         self._random = random
         self._on_wait = on_wait
         self._now = now
-        self._queue = _Queue()
+        self._lanes: dict[float, _Lane] = {}
+        self._waiting = 0
+        self._cheapest = inf
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
         self._told = -inf
@@ -183,26 +175,29 @@ class Gate:
         refused or lost before, and puts it in front of all.
 
         Raises:
-            QuotaWaitError: at once, when its turn would come later than in `max_wait` seconds.
+            QuotaWaitError: when its turn would come later than in `max_wait` seconds. That is foreseen and
+                raised at once; where it was not foreseeable, after that time.
 
         """
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        if not self._queue.waiting and (flight := self._try(now, route, cost)) is not None:
-            return Permit(self, flight)
-        if max_wait is not None:
-            self._check_wait(now, route, cost, max_wait)
-        rank = -inf if again else -priority
-        waiter = _Waiter(next(self._numbers), rank, route, cost, loop.create_future())
-        self._queue.add(waiter)
-        self._pump()
-        while True:
-            flight = await self._turn(waiter)
-            if self._quota.holds(flight, loop.time()):
+        if not self._waiting:
+            now = loop.time()
+            flight = self._try(now, route, self._quota.costs.price(route, cost))
+            if flight is not None:
                 return Permit(self, flight)
-            waiter.flight, waiter.future = None, loop.create_future()
-            self._queue.add(waiter)
-            self.unsent(flight)
+        waiter = self._enter(loop, route, cost, -inf if again else -priority, max_wait)
+        deadline = loop.call_later(max_wait, self._late, waiter, max_wait) if max_wait is not None else None
+        try:
+            while True:
+                flight = await self._turn(waiter)
+                if self._quota.holds(flight, loop.time()):
+                    return Permit(self, flight)
+                waiter.flight, waiter.future = None, loop.create_future()
+                self._add(waiter)
+                self.unsent(flight)
+        finally:
+            if deadline is not None:
+                deadline.cancel()
 
     def price(self, route: str, prior: float | None) -> float:
         """Return what a request of `route` costs in units, as far as is known; `prior` is what is said."""
@@ -210,7 +205,40 @@ class Gate:
 
     def snapshot(self) -> QuotaSnapshot:
         """Return what is known of the quota now; inside a running loop only."""
-        return self._quota.snapshot(asyncio.get_running_loop().time(), self._queue.waiting)
+        return self._quota.snapshot(asyncio.get_running_loop().time(), self._waiting)
+
+    # --- the queue --------------------------------------------------------------------------
+
+    def _enter(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        route: str,
+        cost: float | None,
+        rank: float,
+        max_wait: float | None,
+    ) -> _Waiter:
+        price = self._quota.costs.price(route, cost)
+        if max_wait is not None:
+            seconds = self._forecast(loop.time(), price, rank)
+            if seconds > max_wait:
+                raise self._too_long(seconds, max_wait)
+        waiter = _Waiter(next(self._numbers), rank, route, cost, price, loop.create_future())
+        self._add(waiter)
+        self._pump()
+        return waiter
+
+    def _add(self, waiter: _Waiter) -> None:
+        lane = self._lanes.get(waiter.rank)
+        if lane is None:
+            lane = self._lanes[waiter.rank] = _Lane()
+            self._lanes = dict(sorted(self._lanes.items()))
+        lane.add(waiter)
+        self._waiting += 1
+        self._cheapest = min(self._cheapest, waiter.price)
+
+    def _remove(self, waiter: _Waiter) -> None:
+        self._lanes[waiter.rank].remove(waiter)
+        self._waiting -= 1
 
     async def _turn(self, waiter: _Waiter) -> Flight:
         try:
@@ -218,41 +246,97 @@ class Gate:
         except asyncio.CancelledError:
             if waiter.flight is not None:
                 self.unsent(waiter.flight)
-            elif not waiter.gone:
-                self._queue.leave(waiter)
+            elif waiter.queued:
+                self._remove(waiter)
                 self._pump()
             raise
-        assert waiter.flight is not None  # noqa: S101 - the future is resolved only with a flight
+        assert waiter.flight is not None  # noqa: S101 - a future without exception comes with a flight
         return waiter.flight
 
-    def _check_wait(self, now: float, route: str, cost: float | None, max_wait: float) -> None:
-        units = self._quota.costs.price(route, cost)
-        seconds = self._quota.forecast(now, units, float(self._queue.waiting), self._queue.waiting)
-        if seconds > max_wait:
-            raise QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=max_wait)
+    def _late(self, waiter: _Waiter, max_wait: float) -> None:
+        if waiter.queued and not waiter.future.done():
+            seconds = self._forecast(asyncio.get_running_loop().time(), waiter.price, waiter.rank)
+            self._remove(waiter)
+            waiter.future.set_exception(self._too_long(seconds, max_wait))
+            self._pump()
 
-    def _try(self, now: float, route: str, prior: float | None) -> Flight | None:
+    def _too_long(self, seconds: float, max_wait: float) -> QuotaWaitError:
+        return QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=max_wait)
+
+    def _forecast(self, now: float, price: float, rank: float) -> float:
+        """Return the seconds until a request would leave that enters the queue at `rank` now."""
+        ahead = [lane for at, lane in self._lanes.items() if at <= rank]
+        units = sum(lane.units for lane in ahead)
+        seconds = self._quota.forecast(now, price, units, sum(lane.waiting for lane in ahead))
+        if self._rate is not None and not self._rate.has_capacity(min(units + price, self._rate.max_rate)):
+            seconds = max(seconds, (units + price) * self._rate.time_period / self._rate.max_rate)
+        return seconds
+
+    # --- grants -----------------------------------------------------------------------------
+
+    def _try(self, now: float, route: str, price: float) -> Flight | None:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
-        cost = self._quota.costs.price(route, prior)
-        when = self._quota.opens_at(now, cost)
+        when = self._quota.opens_at(now, price)
+        reason = "stop" if when == self._quota.stopped_until else "quota"
         if when <= now and self._rate is not None:
-            when = now + _take(self._rate, cost)
+            when, reason = now + _take(self._rate, price), "rate"
         if when <= now:
-            return self._quota.send(now, route, cost)
+            return self._quota.send(now, route, price)
         self._wake_at(when)
+        if (
+            self._on_wait is not None
+            and self._waiting
+            and now + WORTH_TELLING <= when < inf
+            and when > self._told
+        ):
+            self._told = when
+            self._on_wait(reason=reason, seconds=when - now, waiting=self._waiting)
         return None
 
     def _pump(self) -> None:
         """Grant everybody who may leave now."""
         now = asyncio.get_running_loop().time()
-        while (waiter := self._queue.first()) is not None:
-            flight = self._try(now, waiter.route, waiter.prior)
+        price = self._quota.costs.price
+        while (waiter := self._first()) is not None:
+            cost = price(waiter.route, waiter.prior)
+            flight = self._try(now, waiter.route, cost)
             if flight is None:
+                if cost > self._cheapest and self._rate is None:
+                    self._let_pass(now, waiter, cost)
                 return
-            self._queue.pop(waiter)
-            waiter.flight = flight
-            waiter.future.set_result(None)
+            self._grant(waiter, flight)
         self._wake_at(inf)
+
+    def _first(self) -> _Waiter | None:
+        for lane in self._lanes.values():
+            while (waiter := lane.first()) is not None:
+                if not waiter.future.done():
+                    return waiter
+                # Cancelled, and its task did not run yet.
+                self._remove(waiter)
+        return None
+
+    def _let_pass(self, now: float, dear: _Waiter, cost: float) -> None:
+        """Let cheaper requests use what is too little for a dear one, as many units as it costs at most.
+
+        So nothing is left over when a window ends, and a dear request waits at most twice as long.
+        """
+        room = min(self._quota.room(now), cost - dear.passed)
+        price = self._quota.costs.price
+        for waiter in list(islice(self._lanes[dear.rank].waiters, 1, LOOK_AHEAD)):
+            units = price(waiter.route, waiter.prior)
+            if units > room or not waiter.queued or waiter.future.done():
+                continue
+            if self._quota.opens_at(now, units) > now:
+                return
+            room -= units
+            dear.passed += units
+            self._grant(waiter, self._quota.send(now, waiter.route, units))
+
+    def _grant(self, waiter: _Waiter, flight: Flight) -> None:
+        self._remove(waiter)
+        waiter.flight = flight
+        waiter.future.set_result(None)
 
     def _wake_at(self, when: float) -> None:
         if self._timer is not None:
@@ -267,23 +351,20 @@ class Gate:
         self._timer = None
         self._pump()
 
+    # --- how flights end; called by the permits ---------------------------------------------
+
     def answered(self, flight: Flight, status: int, news: LimitNews) -> None:
-        """Take in an answer; called by the permit."""
-        now = asyncio.get_running_loop().time()
-        self._quota.answered(flight, now, status, news, self._random())
-        until = self._quota.stopped_until
-        if self._on_wait is not None and until > max(now, self._told):
-            self._told = until
-            self._on_wait(reason="stop", seconds=until - now, waiting=self._queue.waiting)
+        """Take in an answer."""
+        self._quota.answered(flight, asyncio.get_running_loop().time(), status, news, self._random())
         self._pump()
 
     def lost(self, flight: Flight) -> None:
-        """Note that no answer will come; called by the permit."""
+        """Note that no answer will come."""
         self._quota.lost(flight, asyncio.get_running_loop().time())
         self._pump()
 
     def unsent(self, flight: Flight) -> None:
-        """Take a grant back; called by the permit."""
+        """Take a grant back."""
         self._quota.unsent(flight)
         self._pump()
 

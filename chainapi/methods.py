@@ -28,7 +28,7 @@ __all__ = ["Declared", "Group", "declared_in", "gets", "groups_of", "lists"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-WALK = ("resume", "prefetch")  # parameters of a walk, which are not sent
+NOT_SENT = ("resume", "prefetch", "priority")  # parameters that are for us
 
 
 class Group:
@@ -93,7 +93,7 @@ class Declared:
         parameters = [
             Parameter.read(declared, hints[name], self._route.path)
             for name, declared in self._declared.parameters.items()
-            if name not in ("self", *WALK)
+            if name not in ("self", *NOT_SENT)
         ]
         if self.single:
             return _Signature(tuple(parameters), None, gives)
@@ -153,7 +153,7 @@ class Declared:
 
 
 def lists(route: Route) -> Callable[[F], F]:
-    """Declare a method that walks a list; its signature ends with ``resume`` and ``prefetch``."""
+    """Declare a method that walks a list; its signature ends with `NOT_SENT`."""
 
     def declare(function: F) -> F:
         declared = Declared(route, function, single=False)
@@ -170,7 +170,7 @@ def lists(route: Route) -> Callable[[F], F]:
 
 
 def gets(route: Route) -> Callable[[F], F]:
-    """Declare a coroutine method that returns a single resource."""
+    """Declare a coroutine method that returns a single resource; its signature ends with ``priority``."""
 
     def declare(function: F) -> F:
         declared = Declared(route, function, single=True)

@@ -52,7 +52,7 @@ class MetricsAPI(ServiceAPI):
         )
     )
     def avg_tps(
-        self, chain_id: ChainId, *, resume: Checkpoint | None = None, prefetch: int = 0
+        self, chain_id: ChainId, *, resume: Checkpoint | None = None, prefetch: int = 0, priority: int = 0
     ) -> MetricPages[MetricPoint]:
         """Walk the average transactions per second of a chain, newest first (specification, section 4).
 
@@ -60,6 +60,7 @@ class MetricsAPI(ServiceAPI):
             chain_id: identifier of the chain.
             resume: a checkpoint of the same query.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
+            priority: requests with a higher one pass the others in the queue for quota.
 
         Raises:
             ConfigurationError: an argument cannot be used; nothing was sent.
@@ -71,11 +72,11 @@ class MetricsAPI(ServiceAPI):
     # The routes that are in no group.
 
     @gets(Route("/v2/health-check", weight="free"))
-    async def health_check(self) -> HealthCheck:
+    async def health_check(self, *, priority: int = 0) -> HealthCheck:
         """Return the health of the service."""
         ...
 
     @gets(Route("/v2/live-check", weight="free"))
-    async def live_check(self) -> HealthCheck:
+    async def live_check(self, *, priority: int = 0) -> HealthCheck:
         """Return whether the service is alive, for reads."""
         ...

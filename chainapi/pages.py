@@ -149,6 +149,8 @@ class Pages(Generic[T]):
         self._closed = False
         self._ahead: Ahead | None = None
         self._target = inf  # of rows in all, after which the reader will stop
+        self._marks: Sequence[str] = source.start.head  # of rows given before a resume, until they are met
+        self._unmarked = False  # rows were given as pages, and nothing was kept that tells them again
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._walk.state.value
@@ -233,6 +235,8 @@ class Pages(Generic[T]):
                 rows.append(row)
                 if len(rows) == limit:
                     break
+            if len(rows) != limit and not self.exhausted:
+                raise self._refusal("the stream was closed before its end")
         except ChainAPIError as error:
             error.partial = rows
             raise
@@ -265,8 +269,7 @@ class Pages(Generic[T]):
         """End the stream; nothing is asked for any more. Closing it again does nothing."""
         self._closed = True
         self._reader = None
-        if self._ahead is not None:
-            self._ahead.cancel()
+        self._drop_ahead()
 
     async def __aenter__(self) -> Self:
         return self
@@ -278,7 +281,12 @@ class Pages(Generic[T]):
 
     def _refuse_second_reader(self) -> None:
         if not self._closed:
-            raise PagingError("another reader has taken this stream over: it can be read once")
+            raise self._refusal("another reader has taken this stream over: it can be read once")
+
+    def _refusal(self, message: str) -> PagingError:
+        error = PagingError(message)
+        error.checkpoint = self.checkpoint
+        return error
 
     def _unread(self) -> Iterator[tuple[int, Any]]:
         rows = self._rows[self._offset :] if self._offset else self._rows
@@ -291,7 +299,7 @@ class Pages(Generic[T]):
         if self._failure is not None:
             raise self._failure
         if self._fetching:
-            raise PagingError("this stream is being read already: only one reader at a time")
+            raise self._refusal("this stream is being read already: only one reader at a time")
         self._fetching = True
         try:
             return await self._fetch()
@@ -299,6 +307,7 @@ class Pages(Generic[T]):
             error.checkpoint = self.checkpoint
             if isinstance(error, PagingError) and self._walk.state is State.FAILED:
                 self._failure = error
+                self._drop_ahead()
             if isinstance(error, PaginationLoopError) and (source := self._source).emit:
                 source.emit(LoopFound(source.service, source.where, self._walk.depth))
             raise
@@ -312,6 +321,8 @@ class Pages(Generic[T]):
                 fetched = await ahead.take()
             else:
                 fetched = await self._ask()
+            if fetched is None or self._closed:  # by another task, meanwhile
+                return None
             if isinstance(fetched, Fetched):
                 return self._open(fetched.page, fetched.token)
             self._restart_or_raise(fetched)
@@ -343,9 +354,12 @@ class Pages(Generic[T]):
 
     def _open(self, decoded: DecodedPage, token: PageToken | None) -> Page[T]:
         source, start = self._source, self.checkpoint
+        if self._page is None and start is source.start:
+            self._tell_of_lost_digests()
+        # Before anything changes: a row without a key is an error after which the page is asked for again.
+        stale = self._find_stale(decoded.rows, start)
         self._walk.received(token, rows=decoded.rows, body=decoded.digest)
-        self._start, self._rows, self._offset = start, decoded.rows, 0
-        self._stale = self._find_stale()
+        self._start, self._rows, self._stale, self._offset = start, decoded.rows, stale, 0
         page = self._page = self._make_page(decoded)
         if source.emit:
             source.emit(PageReceived(source.service, source.where, self._walk.depth, len(decoded.rows)))
@@ -366,17 +380,32 @@ class Pages(Generic[T]):
         given = self._start.rows + len(self._rows) - len(self._stale)  # once the open page is
         self._ahead.start(self._walk.token, rows=self._target - given)
 
-    def _find_stale(self) -> Collection[int]:
-        """Return the indices of the rows of the open page that were given before."""
-        seen, start = self._source.seen, self._start
+    def _drop_ahead(self) -> None:
+        """Cancel the pages that are on their way: nobody will come to them."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead = None
+
+    def _find_stale(self, rows: Sequence[Any], start: Checkpoint) -> Collection[int]:
+        """Return the indices of the rows of a page that were given before; `start` is where it begins."""
+        seen = self._source.seen
         if not isinstance(seen, Digests):
-            return seen.stale(self._rows)
-        stale = seen.stale(self._rows) if self._digesting else ()
-        if not start.offset:
-            return stale
-        # Resumed inside this page. A token brings the same page again; a first page may have grown.
-        given = seen.marked(self._rows, start.head) if start.head else range(start.offset)
-        return {*stale, *given}
+            return seen.stale(rows)
+        stale = seen.stale(rows) if self._digesting else ()
+        self._unmarked |= not self._digesting and bool(rows)
+        if self._marks:
+            return {*stale, *self._given_before(seen, rows)}
+        return {*stale, *range(min(start.offset, len(rows)))} if start.offset else stale
+
+    def _given_before(self, seen: Seen, rows: Sequence[Any]) -> Collection[int]:
+        """Return the indices of the rows that were given before the resume, told by their marks.
+
+        They need not be those at the top of the page: rows were inserted, deleted, or moved to later pages.
+        """
+        met = seen.marked(rows, self._marks)
+        found = set(seen.marks([rows[index] for index in met]))
+        self._marks = [mark for mark in self._marks if mark not in found]
+        return met
 
     def _make_page(self, decoded: DecodedPage) -> Page[T]:
         return Page(
@@ -406,6 +435,7 @@ class Pages(Generic[T]):
             restarts=walk.restarts,
             watermark=self._source.seen.watermark(rows, len(rows)),
             bound=start.bound,
+            head=tuple(self._marks),
             done=walk.exhausted,
         )
 
@@ -418,25 +448,35 @@ class Pages(Generic[T]):
             offset=offset,
             rows=start.rows + given,
             watermark=seen.watermark(self._rows, offset),
-            head=seen.marks(self._rows[:offset]) if start.token is None else (),
+            head=tuple(dict.fromkeys((*start.head, *seen.marks(self._rows[:offset])))),
         )
 
     def _restarted(self, reason: str) -> None:
         source, restarts = self._source, self._walk.restarts
-        if self._ahead is not None:
-            self._ahead.cancel()
-            self._ahead = None
+        self._drop_ahead()
         start = self.checkpoint
-        mark = start.watermark
-        bound = mark.oldest if source.bounded and mark is not None and not mark.gaps else start.bound
+        mark, bound = start.watermark, start.bound
+        if source.bounded and mark is not None and not mark.gaps and mark.oldest != bound:
+            bound = mark.oldest
+            self._walk.moved()
         source.seen.restart()
         self._start = evolve(
             start, token=None, minted_at=None, offset=0, pages=0, restarts=restarts, bound=bound, head=()
         )
-        self._page, self._rows, self._stale, self._offset = None, (), (), 0
+        self._page, self._rows, self._stale, self._offset, self._marks = None, (), (), 0, ()
+        exact = not (isinstance(source.seen, Digests) and (source.start.rows or self._unmarked))
+        self._tell_restarted(reason, exact=exact)
+
+    def _tell_of_lost_digests(self) -> None:
+        """Tell of a resume in a second pass: rows given in the first lie ahead, their digests are gone."""
+        start = self._source.start
+        if start.restarts and start.rows and isinstance(self._source.seen, Digests):
+            self._tell_restarted("it had begun again before it was resumed", exact=False)
+
+    def _tell_restarted(self, reason: str, *, exact: bool) -> None:
+        source = self._source
         if source.emit:
-            exact = not (isinstance(source.seen, Digests) and source.start.rows)
-            source.emit(Restarted(source.service, source.where, restarts, reason, exact))
+            source.emit(Restarted(source.service, source.where, self._walk.restarts, reason, exact))
 
 
 class MetricPages(Pages[T]):

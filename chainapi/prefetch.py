@@ -61,6 +61,8 @@ class Ahead:
     def start(self, token: PageToken | None, *, rows: float) -> None:
         """Begin with the page of `token`, unless that is on its way; go on while less than `rows` came."""
         self._rows = rows
+        if self._tasks and self._token != token:
+            self.cancel()  # the page before them could not be taken, and came again
         if not self._tasks:
             self._token = token
             self._spawn(token)
@@ -71,10 +73,15 @@ class Ahead:
         """Tell whether the page of `token` is here or on its way."""
         return token is not None and bool(self._tasks) and self._token == token
 
-    async def take(self) -> Fetched | ChainAPIError:
-        """Wait for the first page, or the error in its place; a caller that is cancelled leaves it there."""
+    async def take(self) -> Fetched | ChainAPIError | None:
+        """Wait for the first page, or the error in its place; a caller that is cancelled leaves it there.
+
+        None where all pages were dropped meanwhile.
+        """
         task = self._tasks[0]
         await asyncio.wait((task,))
+        if not self._tasks:
+            return None
         self._tasks.popleft()
         outcome = task.result()
         self._token = _token_after(outcome)

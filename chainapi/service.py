@@ -13,6 +13,7 @@ from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.methods import groups_of
+from chainapi.models.convert import DIGITS
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.metrics import MetricPoint
 from chainapi.pages import Pages, Source
@@ -64,6 +65,7 @@ class ServiceAPI:
         until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
         **params: object,
     ) -> Pages[T]: ...
 
@@ -79,6 +81,7 @@ class ServiceAPI:
         until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
         **params: object,
     ) -> Pages[dict[str, Any]]: ...
 
@@ -93,6 +96,7 @@ class ServiceAPI:
         until: str | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
         **params: object,
     ) -> Pages[Any]:
         """Walk any list route (specification, section 4).
@@ -107,6 +111,7 @@ class ServiceAPI:
             until: name of the query parameter that bounds that number from above; a restart begins there.
             resume: a checkpoint of the same query.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
+            priority: requests with a higher one pass the others in the queue for quota.
             params: query parameters, named as on the wire; None is left out, a list is joined with commas.
 
         Raises:
@@ -117,10 +122,14 @@ class ServiceAPI:
         if until is not None and newest_first is None:
             raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
         route = Route(checked_path(path), items, model, newest_first, until=until)
-        return Pages(self._source(route, route.path, self._params(page_size, params), resume, prefetch))
+        return Pages(
+            self._source(route, route.path, self._params(page_size, params), resume, prefetch, priority)
+        )
 
-    async def get(self, path: str, *, model: Any = None, **params: object) -> Any:
+    async def get(self, path: str, *, model: Any = None, priority: int = 0, **params: object) -> Any:
         """Return one resource, as plain JSON values or as `model`.
+
+        Requests with a higher `priority` pass the others in the queue for quota.
 
         Raises:
             ConfigurationError: an argument cannot be used; nothing was sent.
@@ -129,7 +138,9 @@ class ServiceAPI:
         """
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        resource, _ = await self._session.call(Ask(service, query), lambda body: decode_resource(body, model))
+        resource, _ = await self._session.call(
+            Ask(service, query, priority=_priority(priority)), lambda body: decode_resource(body, model)
+        )
         return resource
 
     @property
@@ -148,7 +159,7 @@ class ServiceAPI:
         segments, params = declared.asked(given)
         route = declared.route
         path = _filled(route.path, segments)
-        source = self._source(route, path, params, given["resume"], given["prefetch"])
+        source = self._source(route, path, params, given["resume"], given["prefetch"], given["priority"])
         return declared.stream(source)
 
     async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
@@ -162,7 +173,7 @@ class ServiceAPI:
         segments, params = declared.asked(given)
         route = declared.route
         query = self._query(_filled(route.path, segments), params, route.units)
-        ask = Ask(self._service(), query)
+        ask = Ask(self._service(), query, priority=_priority(given["priority"]))
         resource, _ = await self._session.call(ask, lambda body: decode_resource(body, route.model))
         return resource
 
@@ -185,7 +196,9 @@ class ServiceAPI:
         params: tuple[tuple[str, str], ...],
         resume: Checkpoint | None,
         prefetch: int,
+        priority: int,
     ) -> Source:
+        _priority(priority)
         if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
             raise ConfigurationError(f"prefetch={prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}")
         session, service = self._session, self._service()
@@ -198,7 +211,7 @@ class ServiceAPI:
             page_token: str | None, bound: int | None, not_after: float
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            return session.call(Ask(service, asked, page_token, not_after), decoder.decode)
+            return session.call(Ask(service, asked, page_token, not_after, priority), decoder.decode)
 
         return Source(
             service=self._name,
@@ -222,6 +235,12 @@ class ServiceAPI:
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
     """Return the path with its parameters filled in; each is one segment."""
     return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
+
+
+def _priority(priority: object) -> int:
+    if type(priority) is not int:
+        raise ConfigurationError(f"priority={priority!r} must be a whole number")
+    return priority
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:
@@ -255,8 +274,11 @@ def _key(route: Route) -> Callable[[Any], int]:
 
     def key(row: Any) -> int:
         try:
-            return int(read(row))
-        except (LookupError, AttributeError, TypeError, ValueError):
-            raise DecodeError(f"no whole number as {name!r}, which newest_first= names", path="$") from None
+            value = read(row)
+        except (LookupError, AttributeError, TypeError):
+            value = None
+        if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
+            return int(value)
+        raise DecodeError(f"no whole number as {name!r}, which newest_first= names")
 
     return key

@@ -13,7 +13,7 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar
 from chainapi.calls import Ask, Dispatcher, Sent, Service
 from chainapi.config import Endpoint, Missing, Provider, Secret, refuse_unknown, resolve
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.events import Event, WaitBegan
+from chainapi.core.events import Event
 from chainapi.core.paging import Walk
 from chainapi.core.quota import Limit, QuotaSnapshot
 from chainapi.core.retry import RetryBudget, RetryPolicy
@@ -118,7 +118,13 @@ class Session:
                 endpoint
                 if isinstance(endpoint, Missing)
                 else _service(
-                    endpoint, now=now, rate=rate, flying=flying, limits=known.get(name, ()), ask=ask
+                    endpoint,
+                    now=now,
+                    rate=rate,
+                    flying=flying,
+                    limits=known.get(name, ()),
+                    ask=ask,
+                    emit=self.emit,
                 )
             )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -252,10 +258,12 @@ def _service(
     flying: int,
     limits: Sequence[Limit],
     ask: bool,
+    emit: Listener,
 ) -> Service:
     def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
-        # Told after the answer that began the wait has been taken in: an observer must not come between.
-        service.wait_to_tell = WaitBegan(endpoint.name, reason, seconds)
+        # In a moment of its own: an observer that raises must not come between the gate and its queue.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
 
     gate = Gate(rate=rate, max_in_flight=flying, limits=limits, ask=ask, on_wait=on_wait, now=now)
     service = Service(endpoint, gate)

@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.virtual_time import VirtualLoop
+
+# How fast examples are drawn says something about the machine, nothing about the code.
+settings.register_profile("chainapi", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("chainapi")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,6 +17,7 @@ from chainapi.core.dedupe import Watermark
 from chainapi.errors import CheckpointError
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
+MARKS = st.binary(min_size=8, max_size=8).map(bytes.hex)
 COUNTS = st.integers(0, 2**53 - 1)
 SECONDS = st.floats(0, 2.0**53 - 1)
 
@@ -44,6 +45,8 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         rows=draw(COUNTS),
         restarts=draw(COUNTS),
         watermark=draw(st.none() | watermarks()),
+        bound=draw(st.none() | st.integers()),
+        head=tuple(draw(st.lists(MARKS, max_size=3))),
         done=token is None and draw(st.booleans()),
     )
 
@@ -137,6 +140,15 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
         ({"watermark": [9, 5, 6, 1]}, "watermark is a list"),
         ({"watermark": [2, "1"]}, "watermark is a list"),
         ({"watermark": [2, True]}, "watermark is a list"),
+        ({"bound": ...}, "bound is missing"),
+        ({"bound": 1.5}, "bound is 1.5"),
+        ({"bound": True}, "bound is True"),
+        ({"head": None}, "head is None"),
+        ({"head": "0123456789abcdef"}, "head is '0123"),
+        ({"head": [5]}, "head is a list"),
+        ({"head": ["0123456789abcde"]}, "head is a list"),
+        ({"head": ["0123456789ABCDEF"]}, "head is a list"),
+        ({"head": ["0123456789abcdef\n"]}, "head is a list"),
         ({"chainapi_checkpoint": ...}, "no checkpoint"),
         ({"chainapi_checkpoint": None}, "format is None"),
         ({"chainapi_checkpoint": True}, "format is True"),
@@ -155,6 +167,13 @@ def test_a_newer_version_asks_for_an_upgrade() -> None:
     """A checkpoint of a later format is not guessed at."""
     with pytest.raises(CheckpointError, match=rf"format {CHECKPOINT_VERSION + 1}.*upgrade chainapi"):
         Checkpoint.loads(damaged(chainapi_checkpoint=CHECKPOINT_VERSION + 1))
+
+
+@pytest.mark.parametrize("bound", [0, -5, 1_700_000_000_000_000_000, -(2**64), None])
+def test_a_bound_is_a_key_of_any_size(bound: int | None) -> None:
+    """A restart may begin at any key: before 1970 and in nanoseconds too."""
+    checkpoint = Checkpoint("q", bound=bound)
+    assert Checkpoint.loads(checkpoint.dumps()) == checkpoint
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -349,7 +349,7 @@ def test_times_in_the_calendar(timestamp: int) -> None:
 
 @pytest.mark.parametrize("timestamp", [1_700_000_000_000, 1_515_000_000_000, -(10**12), 10**18, -(10**30)])
 def test_times_outside_the_calendar(timestamp: int) -> None:
-    """Milliseconds for seconds and the like decode; only asking for the datetime is a ValueError."""
+    """Milliseconds for seconds and the like decode; only asking for the datetime is an error."""
     point = points(b'{"results":[{"timestamp":%d,"value":1}]}' % timestamp).rows[0]
     assert point.timestamp == timestamp
     with pytest.raises(ValueError, match=f"timestamp {timestamp} is outside the years 1 to 9999"):

@@ -215,6 +215,34 @@ def test_digests_have_no_watermark() -> None:
     assert seen.watermark([1, 2], 1) is None
 
 
+def test_digests_mark_the_rows_of_a_page() -> None:
+    """Marks of 16 hexadecimal digits tell which rows of a page were given, wherever they are found again."""
+    seen = Digests()
+    marks = seen.marks(["a", {"b": 1}])
+    assert [len(mark) for mark in marks] == [16, 16]
+    assert all(int(mark, 16) >= 0 for mark in marks)
+    assert seen.marked(["new", "a", "c", {"b": 1}], marks) == {1, 3}
+    assert seen.marked(["a"], ()) == set()
+    assert not seen.stale(["a"]), "marks are no memory"
+
+
+def test_an_order_needs_no_marks() -> None:
+    """Where the watermark tells, there is nothing to mark."""
+    seen = Ordered(key)
+    assert seen.marks([3, 2, 1]) == ()
+    assert seen.marked([3, 2, 1], ["0" * 16]) == set()
+
+
+def test_a_pass_that_begins_at_the_watermark() -> None:
+    """A restart may begin at the oldest row given, or below it: nothing comes twice, and no gap is left."""
+    for first in ([7, 6, 5], [6, 5]):
+        seen = Ordered(key)
+        seen.stale([9, 8, 7])
+        seen.restart()
+        assert seen.stale(first) == ({0} if first[0] == 7 else ())
+        assert seen.watermark(first, len(first)) == Watermark(9, 5)
+
+
 class Colour(enum.Enum):
     """An enumeration in a row."""
 

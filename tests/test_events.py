@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi import Session
+from chainapi import Limit, Session
 from chainapi.core import events
 from chainapi.core.events import (
     Event,
@@ -82,8 +82,40 @@ async def test_waits_are_told() -> None:
     assert began
     assert len(began) == len(ended)
     for (start, first), (end, last) in zip(began, ended, strict=True):
-        assert first.service == last.service == "data"
-        assert end - start >= first.seconds - 1e-6
+        assert (first.service, first.reason) == (last.service, last.reason)
+        # A wait for quota may end earlier: one request asks whether it is right.
+        assert first.reason == "quota" or end - start >= first.seconds - 1e-6
+    assert "stop" in {event.reason for _, event in began}
+
+
+async def test_wait_for_quota_is_told() -> None:
+    """Waits for a quota that is used up, and for the user's own rate, are told by their reason."""
+    heard: list[Event] = []
+    simulator = Simulator(limit=5, window=30.0, latency=0.05)
+    async with simulated(simulator, on_event=heard.append, rate=Limit(1, per=3.0)) as session:
+        await asyncio.gather(*(session.metrics.avg_tps(43114).collect(limit=1) for _ in range(3)))
+    assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"rate"}
+    heard.clear()
+    async with simulated(simulator, on_event=heard.append, ask=False) as session:
+        await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(12)))
+    assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"quota"}
+
+
+async def test_observer_that_raises() -> None:
+    """An observer that raises at a wait reaches the loop's handler; the requests are served all the same."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: complaints.append(context["exception"])
+    )
+
+    def observe(event: Event) -> None:
+        if type(event) is WaitBegan:
+            raise LookupError(event)
+
+    simulator = Simulator(limit=5, window=30.0, latency=0.05)
+    async with simulated(simulator, on_event=observe) as session:
+        await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(12)))
+    assert {type(complaint) for complaint in complaints} == {LookupError}
 
 
 async def test_faults_restarts_and_loops_are_told() -> None:

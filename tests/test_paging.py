@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Literal
 
 import pytest
@@ -279,6 +280,19 @@ def test_a_walk_is_resumed_where_it_stood() -> None:
     assert done.exhausted
     begun = resumed(Checkpoint("q"))
     assert (begun.state, begun.token, begun.proven) == (State.FIRST, None, False)
+
+
+def test_when_tokens_die() -> None:
+    """A token dies one lifetime after it was minted; where there is none, or its age is unknown, never."""
+    walk = with_token()
+    assert walk.next_token(walk.token_dies_at - 1e-3, 0.0) == "t"
+    assert walk.token_dies_at == pytest.approx(DAY)
+    assert walk.next_token(walk.token_dies_at, 0.0) is None
+    assert walk.token_dies_at == inf
+    read_back = resumed(READ_BACK)
+    assert read_back.token_dies_at == inf
+    read_back.next_token(50.0, 1_000.0 + 60.0)
+    assert read_back.token_dies_at == pytest.approx(50.0 + DAY - 60.0)
 
 
 # Refusals and restarts.

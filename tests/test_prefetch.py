@@ -10,7 +10,13 @@ import pytest
 
 from chainapi import MetricPoint, Session
 from chainapi.core.wire import Request, Response
-from chainapi.errors import ConfigurationError, ServerError, SessionClosedError
+from chainapi.errors import (
+    ConfigurationError,
+    PaginationLoopError,
+    PagingError,
+    ServerError,
+    SessionClosedError,
+)
 from chainapi.pages import MetricPages
 from chainapi.simulator import Fault, Simulator
 
@@ -236,3 +242,59 @@ def test_dropped_after_the_loop() -> None:
     asyncio.run(read())
     kept.clear()
     gc.collect()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+async def test_closed_by_another_task(prefetch: int) -> None:
+    """A stream closed while its reader waits for a page ends there, and `collect` raises what it had."""
+    simulator = Simulator(points=300, latency=10.0)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=prefetch)
+        task = asyncio.ensure_future(pages.collect())
+        await asyncio.sleep(15)
+        await pages.aclose()
+        with pytest.raises(PagingError, match="closed") as caught:
+            await task
+        assert caught.value.partial is not None
+        assert len(caught.value.partial) == 100
+        assert caught.value.checkpoint == pages.checkpoint
+        assert [page async for page in pages] == []
+        assert not pages.exhausted
+        rest = await session.metrics.avg_tps(43114, resume=pages.checkpoint).collect()
+        assert len(rest) == 200
+
+
+async def test_nothing_on_its_way_after_a_loop() -> None:
+    """A walk that fails for good cancels the pages that it was fetching ahead."""
+
+    class Circle:
+        sent = 0
+
+        async def send(self, request: Request) -> Response:
+            self.sent += 1
+            await asyncio.sleep(10)
+            return Response(200, {}, b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}')
+
+        async def aclose(self) -> None:
+            """Do nothing."""
+
+    async with Session(metrics_base_url="https://metrics.test", transport=Circle()) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=3)
+        await anext(pages)
+        await asyncio.sleep(25)
+        with pytest.raises(PaginationLoopError):
+            await anext(pages)
+        await settle()
+        assert session.quota["metrics"].in_flight == 0
+
+
+async def test_second_reader_gets_a_checkpoint() -> None:
+    """A reader whose stream was taken over is told where it stood."""
+    async with simulated(Simulator(points=300)) as session:
+        pages = session.metrics.avg_tps(43114)
+        first, second = pages.items(), pages.items()
+        await anext(first)
+        await anext(second)
+        with pytest.raises(PagingError, match="another reader") as caught:
+            await anext(first)
+    assert caught.value.checkpoint == pages.checkpoint

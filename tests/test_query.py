@@ -77,6 +77,17 @@ def test_a_plain_query() -> None:
     assert repr(query) == "Query(path='/v1/chains', params=(), route='', cost=None)"
 
 
+@pytest.mark.parametrize("bound", [0, -5, 10**30])
+def test_a_bound_replaces_the_end_of_the_range(bound: int) -> None:
+    """The upper end of a range is moved in the place of the one that was asked for; the rest stays."""
+    query = Query("/v1/points", (("end", "9"), ("start", "1")), "metrics:/v1/points", 2.0)
+    bounded = query.bounded("end", bound)
+    assert bounded == Query("/v1/points", (("start", "1"), ("end", str(bound))), query.route, query.cost)
+    assert arrived(bounded.url(BASE, "t"))[1] == [("start", "1"), ("end", str(bound)), ("pageToken", "t")]
+    assert Query("/v1/points").bounded("end", bound).params == (("end", str(bound)),)
+    assert query.bounded(None, bound) is query
+
+
 # Paths.
 
 

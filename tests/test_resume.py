@@ -203,3 +203,126 @@ def test_damaged_head(head: object) -> None:
     fields["head"] = head
     with pytest.raises(CheckpointError, match="head"):
         Checkpoint.loads(json.dumps(fields))
+
+
+@define
+class Movable:
+    """Rows in descending order, pages anchored at rows; rows come, go, and tokens die when told."""
+
+    rows: list[int]
+    size: int = 4
+    dead: bool = False
+    odd: bool = False
+
+    async def send(self, request: Request) -> Response:
+        """Give a page of the rows below the one that the token names."""
+        query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
+        if "pageToken" in query and self.dead:
+            self.dead = False
+            return Response(400, {}, b'{"message": "expired"}')
+        below = int(query.get("pageToken", 1_000))
+        left = [row for row in self.rows if row < below and row <= int(query.get("end", 1_000))]
+        page = left[: self.size]
+        body: dict[str, object] = {"rows": [{"n": "odd" if self.odd else row} for row in page]}
+        if len(left) > self.size:
+            body["nextPageToken"] = str(page[-1])
+        return Response(200, {}, json.dumps(body).encode())
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def moving(service: Movable, **options: Any) -> Session:
+    """Return a session that reaches `service`."""
+    return Session(metrics_base_url="https://metrics.test", transport=service, **options)
+
+
+async def test_resume_in_a_page_that_lost_rows() -> None:
+    """Rows deleted from the begun page of a list without order do not make a resume skip others."""
+    service = Movable(list(range(12, 0, -1)))
+    async with moving(service) as session:
+        pages = session.metrics.list("/v2/rows")
+        numbers = [row["n"] for row in await pages.collect(limit=6)]
+        text = pages.checkpoint.dumps()
+        service.rows.remove(8)
+        service.rows.remove(6)
+        rest = session.metrics.list("/v2/rows", resume=Checkpoint.loads(text))
+        numbers += [row["n"] for row in await rest.collect()]
+    assert numbers == [12, 11, 10, 9, 8, 7, 5, 4, 3, 2, 1]
+
+
+async def test_first_page_that_grew_by_more_than_a_page() -> None:
+    """Rows given of a first page are known on later pages too, also over two resumes."""
+    service = Movable(list(range(12, 0, -1)))
+    async with moving(service) as session:
+        numbers = []
+        resume: Checkpoint | None = None
+        for limit in (3, 2, 4, 99):
+            pages = session.metrics.list("/v2/rows", resume=resume)
+            async for row in pages.items():
+                numbers.append(row["n"])
+                limit -= 1
+                if not limit:
+                    break
+            resume = Checkpoint.loads(pages.checkpoint.dumps())
+            if len(numbers) == 3:
+                service.rows[:0] = range(18, 12, -1)
+    assert numbers == [12, 11, 10, 18, 17, 16, 15, 14, 13, *range(9, 0, -1)]
+
+
+async def test_inexact_restart_after_pages() -> None:
+    """Without an order, rows read as pages cannot be told again by `items()`: the event says so."""
+    service = Movable(list(range(12, 0, -1)))
+    heard: list[Event] = []
+    async with moving(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v2/rows")
+        await anext(pages)
+        service.dead = True
+        assert len(await pages.collect()) == 12
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
+
+
+async def test_resume_in_a_second_pass() -> None:
+    """Without an order, a resume after a restart tells that rows may come again."""
+    service = Movable(list(range(12, 0, -1)))
+    heard: list[Event] = []
+    async with moving(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v2/rows")
+        await pages.collect(limit=8)
+        service.dead = True
+        await pages.collect(limit=1)
+        assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+        await session.metrics.list("/v2/rows", resume=pages.checkpoint).collect()
+    assert [(event.exact, event.restarts) for event in heard if isinstance(event, Restarted)] == [
+        (True, 1),
+        (False, 1),
+    ]
+
+
+async def test_restarts_from_the_watermark_are_progress() -> None:
+    """A restart from the watermark need not get as many pages far as the pass before; it must get on."""
+    service = Movable(list(range(40, 0, -1)))
+    async with moving(service) as session:
+        pages = session.metrics.list("/v2/rows", newest_first="n", until="end")
+        rows = await pages.collect(limit=20)
+        for _ in range(4):
+            service.dead = True
+            rows += await pages.collect(limit=4)
+        rows += await pages.collect()
+    assert [row["n"] for row in rows] == list(range(40, 0, -1))
+    assert pages.restarts == 4
+
+
+async def test_a_row_without_a_key_loses_no_page() -> None:
+    """After a page whose key could not be read, iterating again asks for that page again."""
+    service = Movable(list(range(12, 0, -1)))
+    async with moving(service) as session:
+        pages = session.metrics.list("/v2/rows", newest_first="n", prefetch=1)
+        rows = await pages.collect(limit=4)
+        service.odd = True
+        with pytest.raises(DecodeError) as caught:
+            await pages.collect()
+        service.odd = False
+        assert caught.value.checkpoint == pages.checkpoint
+        rows += await pages.collect()
+    assert [row["n"] for row in rows] == list(range(12, 0, -1))

@@ -577,6 +577,27 @@ async def test_rate() -> None:
     assert sum(isinstance(event, PageReceived) for event in events) == 10
 
 
+async def test_priority() -> None:
+    """When quota is short, requests of a higher priority leave before others that came earlier."""
+    simulator = Simulator(limit=10, window=60.0, latency=0.05)
+    async with simulated(simulator) as session:
+        order: list[str] = []
+
+        async def read(name: str, priority: int) -> None:
+            await session.data.list("/v1/chains/43114/blocks", priority=priority).collect(limit=1)
+            order.append(name)
+
+        background = [asyncio.ensure_future(read("background", 0)) for _ in range(30)]
+        await asyncio.sleep(5)
+        urgent = [asyncio.ensure_future(read("urgent", 1)) for _ in range(5)]
+        await asyncio.gather(*background, *urgent)
+    assert order[:10] == ["background"] * 10
+    assert order[10:20].count("urgent") == 5  # in the next window, and not behind the 20 that came before
+    for priority in (1.5, True, None):
+        with pytest.raises(ConfigurationError, match="priority"):
+            session.metrics.avg_tps(43114, priority=priority)  # type: ignore[arg-type]
+
+
 async def test_quota_snapshot() -> None:
     """session.quota tells what the headers said about each service."""
     async with simulated(Simulator(limit=30)) as session:

@@ -49,7 +49,7 @@ app = App(
 
 Hidden = Annotated[Terminal, Parameter(parse=False)]
 Rows = Annotated[int, Parameter(validator=Number(gte=1))]
-Flag = Annotated[bool, Parameter(negative=())]
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Amount = Annotated[int, Parameter(validator=Number(gte=0))]
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Many = Annotated[list[str] | None, Parameter(negative=())]
@@ -118,7 +118,7 @@ def _dispatch(
     return code or 0
 
 
-@app.command
+@app.command(usage="Usage: chainapi tps [OPTIONS] CHAIN...")
 async def tps(
     chains: list[str],
     /,
@@ -173,9 +173,9 @@ async def tps(
 def _line(chain: str, point: MetricPoint) -> dict[str, object]:
     try:
         time = point.time.isoformat()
-    except OverflowError:
+    except (ValueError, OverflowError):  # no date
         time = None
-    name = int(chain) if chain.isdecimal() else chain
+    name = int(chain) if chain.isdecimal() and str(int(chain)) == chain else chain
     return {"chain": name, "timestamp": point.timestamp, "time": time, "value": point.value}
 
 
@@ -298,7 +298,9 @@ async def simulate(
 
 @app.command
 async def demo(*, terminal: Hidden) -> None:
-    """Walk both services, simulated on this machine, through limits that are too low; takes some seconds.
+    """Walk both services, simulated on this machine, through limits that are too low.
+
+    It takes about ten seconds and needs no network and no key.
 
     Args:
         terminal: Where the command writes.

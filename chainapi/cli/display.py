@@ -271,7 +271,7 @@ def _moment(timestamp: int) -> str:
     """Return the time as a person reads it: midnight is left out."""
     try:
         return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")
-    except OverflowError:
+    except (ValueError, OverflowError):  # no date
         return str(timestamp)
 
 

@@ -29,6 +29,7 @@ PATIENCE = 0.02  # of a window: the question waits this long at most for a unit 
 CUSHION = 0.005  # of the limit: a predicted drip is used when it is this much more than needed
 LARGEST_RESERVE = 0.01  # of the limit
 UNTOLD_WINDOW = 60.0  # seconds, where nothing better is known
+SLOWEST = 64.0  # times as slow as promised
 EPSILON = 1e-6
 
 
@@ -83,11 +84,16 @@ class Allowance:
 
     # --- what may be sent -----------------------------------------------------------------
 
+    def room(self, held: float) -> float:
+        """Return the units beside the `held` ones that an answer reported, or that counting allows."""
+        if self.told:
+            return self.remaining - self.reserve - held
+        return self.remaining + self.returned - held
+
     def backed(self, cost: float, held: float) -> bool:
-        """Tell whether what an answer reported covers `cost` units beside the `held` ones."""
-        if not self.told:
-            return self.remaining + self.returned - held >= min(cost, self.limit) - EPSILON
-        return self.remaining - self.reserve - held >= min(cost, self.limit - self.reserve) - EPSILON
+        """Tell whether `cost` units are there; a request dearer than the whole limit needs all of it."""
+        whole = self.limit - self.reserve if self.told else self.limit
+        return self.room(held) >= min(cost, whole) - EPSILON
 
     def collect(self, now: float) -> None:
         """Count what came back by `now`."""
@@ -116,7 +122,7 @@ class Allowance:
                 missing -= one.cost
                 if missing <= EPSILON:
                     return one.back
-        return self.believed_at + (self.window or UNTOLD_WINDOW)
+        return self._spent[-1].back if self._spent else self.believed_at + (self.window or UNTOLD_WINDOW)
 
     def _reset(self) -> float:
         return self.reset_at if self.reset_at > self.believed_at else inf
@@ -132,11 +138,16 @@ class Allowance:
         """Return when a question is due that would tell more than waiting until `opens`; inf for never."""
         if self.asked or not self.named or self.kind is Kind.DRIP or self._reset() < inf:
             return inf
-        heard = max(self.believed_at, self._spent[-1].back - self.window if self._spent and self.window else -inf)
+        heard = max(
+            self.believed_at, self._spent[-1].back - self.window if self._spent and self.window else -inf
+        )
         if not self.window:
             return heard
-        asks = heard + min(2.0 * self.window / self.limit, PATIENCE * self.window)
-        return asks if opens - heard > FAR * self.window else inf
+        if opens - heard <= FAR * self.window:
+            return inf
+        if not self.told:
+            return heard
+        return heard + min(2.0 * self.window / self.limit, PATIENCE * self.window)
 
     # --- what the answers say ---------------------------------------------------------------
 
@@ -194,6 +205,7 @@ class Allowance:
     def restart(self) -> None:
         """Begin to count anew: what was spent is back, all at once."""
         self.remaining, self.returned, self._outstanding = self.limit, 0.0, 0.0
+        self.asked = False
         self._spent.clear()
 
     # --- how units come back ----------------------------------------------------------------
@@ -222,7 +234,7 @@ class Allowance:
         if found >= self.ceiling or gain >= drip:
             self.slowness = max(1.0, self.slowness * 0.8)
         elif drip >= 3.0:
-            self.slowness += 0.2 * (min(drip / max(gain, 1.0), 4.0) - self.slowness)
+            self.slowness += 0.2 * (min(drip / (max(gain, 0.0) + 0.5), SLOWEST) - self.slowness)
 
     def _judged_window(self, now: float) -> None:
         first = self._spent[0].back if self._spent else now
@@ -230,8 +242,8 @@ class Allowance:
             self.tick = now
         self.kind = Kind.WINDOW
 
-    def refused(self, now: float, stop: float, *, backed: bool) -> None:
-        """Learn from a refusal whose wait ends at `stop`; `backed` when there should have been room."""
+    def refused(self, now: float, stop: float, cost: float, *, backed: bool) -> None:
+        """Learn from a refusal of `cost` units with a wait until `stop`; `backed` if there seemed room."""
         self.asked = True
         self.tick = inf
         if self._epoch is not None and (self.window is None or self._guessed_window):
@@ -239,9 +251,12 @@ class Allowance:
             self._guessed_window = True
         self._epoch = None
         if self.kind is Kind.DRIP and self.window:
-            self.slowness = self.slowness / 0.8
-            if self.slowness > 3.0 or stop - now > FAR * self.window + 2.0:
-                self.kind, self.slowness = Kind.LOG, 1.0
+            # The refusal tells how long what was missing takes at most.
+            took = (stop - self.believed_at) * self.limit / self.window / max(1.0, cost)
+            slower = self.slowness * 1.25
+            self.slowness = min(slower if backed else max(slower, took), SLOWEST)
+            if stop - now > FAR * self.window + 2.0:
+                self.kind = Kind.LOG
         if backed:
             self.reserve = min(self.reserve + 1.0, floor(LARGEST_RESERVE * self.limit))
 

@@ -36,7 +36,8 @@ class Checkpoint:
         restarts: how often the walk began again.
         watermark: the row keys already given, where the route's order allows to keep them.
         bound: the upper end of the query's range since a restart from the watermark; None without one.
-        head: marks of the rows given of a first page that has no order: it may have grown until a resume.
+        head: marks of the rows given of the begun page of a list without order, or of a first page that grew
+            since: where they stand at a resume tells what is left.
         done: True when nothing is left.
 
     """
@@ -116,7 +117,9 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     for name, types in expected.items():
         value = fields.get(name, _MISSING)
         wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
-        if wrong or (isinstance(value, int | float) and not 0 <= value < _TOO_LARGE):
+        # A bound is a row key: of either sign and any size, as the keys of the watermark are.
+        counted = isinstance(value, int | float) and name != "bound"
+        if wrong or (counted and not 0 <= value < _TOO_LARGE):
             raise CheckpointError(f"the checkpoint is damaged: {name} is {_shown(value)}")
         checked[name] = value
     _check_token(checked)

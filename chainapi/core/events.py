@@ -54,7 +54,10 @@ class RetryScheduled:
 
 @frozen
 class WaitBegan:
-    """Nothing is sent to a service for `seconds`, because of `reason` (such as "429")."""
+    """Nothing is sent to a service for `seconds`, a second or more.
+
+    The `reason` is "stop" after a 429, "quota" when it is used up, "rate" for the user's own ceiling.
+    """
 
     service: str
     reason: str

@@ -19,29 +19,14 @@ from chainapi.core.allowance import Allowance
 
 __all__ = ["Hidden"]
 
-SLOW_START = 17.0  # requests in flight before a limit is known
-AFTERWARDS = 32.0  # and then: there may be more limits than that
+SLOW_START = 18.0  # requests in flight before a limit is known
+AFTERWARDS = 24.0  # and then: there may be more limits than that
+FEW = 6.0  # while a limit that was just found is not proven
+PROVEN = 64  # requests
 TRIES = (0.5, 3.0)  # seconds after the refusal
 SOON = 4.5  # seconds: what is back by then drips
-LATER = (7, 11, 15, 20, 25, 30, 36, 42, 48, 54, 60, 90)  # seconds after the refusal
-USUAL = (
-    10,
-    15,
-    20,
-    30,
-    60,
-    120,
-    180,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    21600,
-    43200,
-    86400,
-)  # ... the opening
+LATER = (9, 13, 16, 19, 22, 25, 28, 31, 34, 38, 42, 47, 52, 57, 90)  # seconds after the refusal
+USUAL = (10, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)  # ... after the opening
 MARGIN = 0.05  # below the measured rate, at first
 GROWTH = 0.05  # a second, at first
 MOST_ENTRIES = 1024
@@ -53,7 +38,6 @@ class Hidden:
 
     most: float = 1.0
     rate: float | None = None
-    _refused_once: bool = False
     _knows: bool = False
     _doubt: float = 1.0
     _rated_at: float = 0.0
@@ -87,14 +71,15 @@ class Hidden:
         """Note a refusal."""
         if self._refused is not None:
             return
-        self._refused, self._waited, self._refused_once = now, False, True
+        self._refused, self._waited = now, False
+        self.most = min(self.most, SLOW_START)
         if self._last_refused is not None and now > self._last_refused:
             measured = self._since_refused / (now - self._last_refused)
             too_fast = measured if self.rate is None else max(measured, self._pace(now))
             if too_fast < 1.1 * measured:
                 too_fast = measured
             self.rate = (measured + too_fast) / 2.0 * (1.0 - MARGIN * self._doubt)
-            self._doubt = max(0.04, self._doubt * 0.7)
+            self._doubt = max(0.04, self._doubt * 0.6)
 
     def tries_at(self, now: float, opens: float) -> float:
         """Return when to try again after a refusal at `now`; known limits, if any, open at `opens`."""
@@ -130,10 +115,12 @@ class Hidden:
         if self._last_refused is not None and self.rate is None:
             # Only two at once find out how fast it drips: most of more would be refused.
             self.most = 2.0
-        elif self.most < (AFTERWARDS if self._knows else SLOW_START):
-            self.most += 0.25 if self._refused_once else 1.0
+        elif not self._knows:
+            self.most += 1.0 if self.most < SLOW_START else 1.0 / 512.0
+        elif len(self._history) < PROVEN:
+            self.most = min(self.most + 1.0, FEW)
         else:
-            self.most += 1.0 / 512.0
+            self.most = min(self.most + 0.5, AFTERWARDS)
 
     def _back(self, sent: float, now: float, cost: float, refused: float) -> Allowance | None:
         """Learn from the first request that passes after refusals."""

@@ -230,6 +230,10 @@ class Walk:
         self._expire(f"the service refused the page token with status {status}")
         return True
 
+    def moved(self) -> None:
+        """Note that the restart begins where the pass before it ended: its first page is progress already."""
+        self.reached = 0
+
     def received(self, token: PageToken | None, *, rows: Sequence[object], body: int) -> None:
         """Take in a page: its `token` to the next one, its rows and a hash of its body.
 

@@ -18,7 +18,7 @@ from math import inf
 
 from attrs import define, field, frozen
 
-from chainapi.core.allowance import Allowance
+from chainapi.core.allowance import Allowance, Kind
 from chainapi.core.costs import Costs
 from chainapi.core.headers import LimitNews
 from chainapi.core.hidden import Hidden
@@ -116,7 +116,6 @@ class Quota:
         if now < self.stopped_until:
             return self.stopped_until
         self._guessing, self._asking = False, None
-        held = self._held + self._lost_units
         opens = now
         if self._hidden is not None and not self._canary_due:
             opens = self._hidden.opens_at(now, self.in_flight)
@@ -125,9 +124,13 @@ class Quota:
             if one.named and self._canary_due:
                 continue
             one.collect(now)
+            held = self._held + self._lost_units if one.named else self._held
             if one.backed(cost, held):
                 continue
             at = one.opens_at(now, cost, held)
+            if at <= now and not one.named:
+                # A limit that is kept by counting is no guess: an answer has to come first.
+                at = inf
             if at >= opens:
                 opens, scarce = at, one
         if scarce is None or opens == inf:
@@ -146,24 +149,25 @@ class Quota:
             if asks > now:
                 return min(opens, asks)
             self._asking = scarce
-        if self.in_flight and self._guesses >= self._most_guesses:
+        if self.in_flight and (self._guesses >= self._most_guesses or not self.ask):
             return inf
         self._guessing = True
         return now
 
-    def covers(self, now: float, cost: float) -> bool:
-        """Tell whether a request may go before a dearer one that has to wait."""
-        if self.in_flight >= self.max_in_flight or self._canary is not None or self._canary_due:
-            return False
+    def room(self, now: float) -> float:
+        """Return the units that may go before a dearer request that has to wait for more.
+
+        None in a pause; and none where units drip, for there they are not lost but only delay it.
+        """
+        if self.opens_at(now, 0.0) > now or self._canary_due or self._guessing:
+            return 0.0
+        if any(one.kind is Kind.DRIP for one in self._allowances):
+            return 0.0
         held = self._held + self._lost_units
-        return (
-            now >= self.stopped_until
-            and (self._hidden is None or self._hidden.opens_at(now, self.in_flight) <= now)
-            and all(one.backed(cost, held) for one in self._allowances)
-        )
+        return min((one.room(held) for one in self._allowances), default=inf)
 
     def send(self, now: float, route: str, cost: float) -> Flight:
-        """Count one request out, for which `opens_at` or `covers` has just said that it may go."""
+        """Count one request out, for which `opens_at` or `room` has just said that it may go."""
         guess = self._guessing
         canary = self._canary_due or (guess and not self.in_flight and self._most_guesses == 1)
         flight = Flight(route, cost, now, self._stops, canary, guess)
@@ -225,30 +229,39 @@ class Quota:
         self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, *, refused: bool
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
-        cost = 0.0 if refused else flight.cost
         for one in self._allowances:
-            if one.only_on_refusal and refused:
-                if one is told:
-                    one.restart()
-            elif one is told and news.remaining is not None:
-                one.believe(flight.sent, now, news.remaining, cost, judge=flight.canary and not refused)
-                one.reset_at = now + news.reset if news.reset is not None and not refused else inf
-                one.prune(next(iter(self._flights)).sent if self._flights else now)
-                if not refused:
-                    self.costs.sample(
-                        one, flight.route, news.remaining, flight.sent, now, fresh=flight.canary
-                    )
+            if one is told and news.remaining is not None and not (refused and one.only_on_refusal):
+                self._believe(one, flight, now, news, news.remaining, refused=refused)
             elif not refused:
-                if flight.canary and one.named and not one.backed(cost, 0.0):
+                if flight.canary and one.named and not one.backed(flight.cost, 0.0):
                     # Counting said that nothing was left, and yet it passed: a new window has begun.
                     one.restart()
-                one.spend(flight.sent, now, cost)
+                one.spend(flight.sent, now, flight.cost)
+            elif one is told and one.only_on_refusal:
+                one.restart()
         if self._hidden is not None and not refused:
-            learned = self._hidden.passed(flight.sent, now, cost)
+            learned = self._hidden.passed(flight.sent, now, flight.cost)
             if learned is not None:
                 self._learn(learned)
         while self._lost and self._lost[0][0] <= flight.sent:
             self._lost_units -= self._lost.popleft()[1]
+
+    def _believe(
+        self,
+        one: Allowance,
+        flight: Flight,
+        now: float,
+        news: LimitNews,
+        remaining: float,
+        *,
+        refused: bool,
+    ) -> None:
+        cost = 0.0 if refused else flight.cost
+        one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
+        one.reset_at = now + news.reset if news.reset is not None and not refused else inf
+        one.prune(next(iter(self._flights)).sent if self._flights else now)
+        if not refused:
+            self.costs.sample(one, flight.route, remaining, flight.sent, now, fresh=flight.canary)
 
     def _land(self, flight: Flight) -> None:
         del self._flights[flight]
@@ -281,7 +294,8 @@ class Quota:
         self._canary_due = True
         self._most_guesses = 1
         if told is not None:
-            told.refused(now, self.stopped_until, backed=not flight.guess and not flight.canary)
+            backed = not flight.guess and not flight.canary
+            told.refused(now, self.stopped_until, flight.cost, backed=backed)
 
     def _known_opening(self, now: float, cost: float) -> float:
         """Return when the limits that count alone would admit `cost` units; inf when there are none."""

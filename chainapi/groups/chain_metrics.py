@@ -41,13 +41,18 @@ class MetricChains(Group):
 
     @lists(Route("/v2/chains", "chains", weight="free"))
     def list(
-        self, *, network: Network | None = None, resume: Checkpoint | None = None, prefetch: int = 0
+        self,
+        *,
+        network: Network | None = None,
+        resume: Checkpoint | None = None,
+        prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[MetricsChain]:
         """Walk the chains that have metrics."""
         ...
 
     @gets(Route("/v2/chains/{chainId}", weight="free"))
-    async def get(self, chain_id: ChainId) -> MetricsChain:
+    async def get(self, chain_id: ChainId, *, priority: int = 0) -> MetricsChain:
         """Return a chain that has metrics."""
         ...
 
@@ -72,12 +77,15 @@ class MetricChains(Group):
         page_size: PageSize2160 | None = 2160,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a chain, newest first."""
         ...
 
     @gets(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
-    async def rolling(self, chain_id: ChainId, metric: ChainRollingWindowMetric) -> RollingWindowMetrics:
+    async def rolling(
+        self, chain_id: ChainId, metric: ChainRollingWindowMetric, *, priority: int = 0
+    ) -> RollingWindowMetrics:
         """Return a metric of a chain over windows that end now."""
         ...
 
@@ -103,6 +111,7 @@ class MetricChains(Group):
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[RankedAddress]:
         """Walk the holders of a collection."""
         ...
@@ -121,6 +130,7 @@ class MetricChains(Group):
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[RankedAddress]:
         """Walk the addresses that held more of a token than `threshold`."""
         ...
@@ -133,6 +143,7 @@ class MetricChains(Group):
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[RankedAddress]:
         """Walk the addresses that bridged more BTC.b than `threshold`."""
         ...
@@ -155,6 +166,7 @@ class MetricICM(Group):
         page_size: PageSize2160 | None = 2160,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[IcmPoint]:
         """Walk counts of messages over time."""
         ...
@@ -167,6 +179,7 @@ class MetricICM(Group):
         dest_blockchain_id: str | None = None,
         group_by: IcmGroupBy | None = None,
         network: Network | None = None,
+        priority: int = 0,
     ) -> IcmSummary:
         """Return counts of messages over windows that end now."""
         ...
@@ -196,6 +209,7 @@ class MetricNetworks(Group):
         page_size: PageSize2160 | None = 2160,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of staking, newest first."""
         ...
@@ -213,6 +227,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of all validators."""
         ...
@@ -227,6 +242,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a validation."""
         ...
@@ -241,6 +257,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a node."""
         ...
@@ -255,6 +272,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a subnet."""
         ...
@@ -274,6 +292,7 @@ class MetricSubnets(Group):
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[RankedAddresses]:
         """Walk the addresses that ran validators of a subnet."""
         ...

@@ -46,6 +46,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains."""
         ...
@@ -59,12 +60,13 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains."""
         ...
 
     @gets(Route("/v1/address/{address}/chains"))
-    async def address_chains(self, address: str) -> AddressChains:
+    async def address_chains(self, address: str, *, priority: int = 0) -> AddressChains:
         """Return the chains that an address is active on."""
         ...
 
@@ -84,12 +86,13 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[EvmBlock]:
         """Walk the blocks of a chain, newest first."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
-    async def block(self, chain_id: ChainId, block_id: int | str) -> EvmBlock:
+    async def block(self, chain_id: ChainId, block_id: int | str, *, priority: int = 0) -> EvmBlock:
         """Return a block, by its number or its hash."""
         ...
 
@@ -109,6 +112,7 @@ class EVM(Group):
         page_size: Annotated[int, Bounds(0, 100)] | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[NativeTransaction]:
         """Walk the transactions of a block."""
         ...
@@ -122,12 +126,13 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of a chain."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
-    async def transaction(self, chain_id: ChainId, tx_hash: str) -> EvmTransaction:
+    async def transaction(self, chain_id: ChainId, tx_hash: str, *, priority: int = 0) -> EvmTransaction:
         """Return a transaction with all its transfers."""
         ...
 
@@ -139,6 +144,7 @@ class EVM(Group):
         *,
         block_number: int | None = None,
         currency: Currency | None = None,
+        priority: int = 0,
     ) -> NativeBalance:
         """Return the balance of an address in the chain's own token."""
         ...
@@ -163,6 +169,7 @@ class EVM(Group):
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Erc20TokenBalance]:
         """Walk the ERC-20 balances of an address."""
         ...
@@ -184,6 +191,7 @@ class EVM(Group):
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Erc721TokenBalance]:
         """Walk the ERC-721 tokens of an address."""
         ...
@@ -206,6 +214,7 @@ class EVM(Group):
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Erc1155TokenBalance]:
         """Walk the ERC-1155 balances of an address."""
         ...
@@ -226,13 +235,14 @@ class EVM(Group):
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[CollectibleBalance]:
         """Walk the ERC-721 and ERC-1155 balances of an address."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", weight="medium"))
     async def deployment(
-        self, chain_id: ChainId, address: str, *, currency: Currency | None = None
+        self, chain_id: ChainId, address: str, *, currency: Currency | None = None, priority: int = 0
     ) -> EvmTransaction:
         """Return the transaction that deployed a contract."""
         ...
@@ -246,17 +256,18 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Contract]:
         """Walk the contracts that an address deployed."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/addresses/{address}"))
-    async def contract(self, chain_id: ChainId, address: str) -> Contract:
+    async def contract(self, chain_id: ChainId, address: str, *, priority: int = 0) -> Contract:
         """Return what is known of a contract."""
         ...
 
     @gets(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
-    async def chains_of_address(self, address: str) -> AddressChains:
+    async def chains_of_address(self, address: str, *, priority: int = 0) -> AddressChains:
         """Return the chains of an address; deprecated."""
         ...
 
@@ -271,6 +282,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains; deprecated."""
         ...
@@ -283,6 +295,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains; deprecated."""
         ...
@@ -298,6 +311,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Transfer]:
         """Walk the transfers of a token's contract."""
         ...
@@ -314,6 +328,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[AddressTransaction]:
         """Walk the transactions of an address, with their transfers."""
         ...
@@ -331,6 +346,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[AddressTransactionV2]:
         """Walk the transactions of an address, with the reputation of tokens."""
         ...
@@ -353,6 +369,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[NativeTransaction]:
         """Walk the native transactions of an address."""
         ...
@@ -372,6 +389,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Erc20Transfer]:
         """Walk the ERC-20 transfers of an address."""
         ...
@@ -393,6 +411,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Erc721Transfer]:
         """Walk the ERC-721 transfers of an address."""
         ...
@@ -414,6 +433,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Erc1155Transfer]:
         """Walk the ERC-1155 transfers of an address."""
         ...
@@ -435,6 +455,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[InternalTransaction]:
         """Walk the internal transactions of an address."""
         ...

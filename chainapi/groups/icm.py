@@ -21,7 +21,7 @@ class Teleporter(Group):
     """Messages between chains, by their former name; use `icm`."""
 
     @gets(Route("/v1/teleporter/messages/{messageId}", weight="medium", deprecated=True))
-    async def message(self, message_id: str) -> TeleporterMessage:
+    async def message(self, message_id: str, *, priority: int = 0) -> TeleporterMessage:
         """Return a message; deprecated."""
         ...
 
@@ -40,6 +40,7 @@ class Teleporter(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[TeleporterMessage]:
         """Walk the messages, newest first; deprecated."""
         ...
@@ -61,6 +62,7 @@ class Teleporter(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[TeleporterMessage]:
         """Walk the messages of an address, newest first; deprecated."""
         ...
@@ -70,7 +72,7 @@ class ICM(Group):
     """Messages between chains."""
 
     @gets(Route("/v1/icm/messages/{messageId}", weight="medium"))
-    async def message(self, message_id: str) -> IcmMessage:
+    async def message(self, message_id: str, *, priority: int = 0) -> IcmMessage:
         """Return a message."""
         ...
 
@@ -87,6 +89,7 @@ class ICM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[IcmMessage]:
         """Walk the messages, newest first."""
         ...
@@ -100,6 +103,7 @@ class ICM(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[IcmMessage]:
         """Walk the messages of an address, newest first."""
         ...

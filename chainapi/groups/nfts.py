@@ -35,11 +35,14 @@ class NFTs(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[NftToken]:
         """Walk the tokens of a collection."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", weight="medium"))
-    async def token(self, chain_id: ChainId, address: str, token_id: int | str) -> NftToken:
+    async def token(
+        self, chain_id: ChainId, address: str, token_id: int | str, *, priority: int = 0
+    ) -> NftToken:
         """Return a token of a collection."""
         ...

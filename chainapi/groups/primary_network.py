@@ -53,13 +53,13 @@ class PrimaryNetwork(Group):
     """The P-, X- and C-Chain, their validators, subnets and blockchains."""
 
     @gets(Route("/v1/networks/{network}", weight="xl"))
-    async def details(self, network: Network) -> NetworkDetails:
+    async def details(self, network: Network, *, priority: int = 0) -> NetworkDetails:
         """Return totals of validators and delegators."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/transactions/{txHash}", weight="medium"))
     async def transaction(
-        self, network: Network, blockchain_id: BlockchainId, tx_hash: str
+        self, network: Network, blockchain_id: BlockchainId, tx_hash: str, *, priority: int = 0
     ) -> PrimaryNetworkTransaction:
         """Return a transaction."""
         ...
@@ -87,6 +87,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[PrimaryNetworkTransaction]:
         """Walk the latest transactions, of some addresses or of all."""
         ...
@@ -113,6 +114,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[PChainTransaction]:
         """Walk the active staking transactions of some addresses."""
         ...
@@ -128,6 +130,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[PendingReward]:
         """Walk the rewards to come."""
         ...
@@ -144,6 +147,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[HistoricalReward]:
         """Walk the rewards paid."""
         ...
@@ -171,6 +175,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[PrimaryNetworkUtxo]:
         """Walk the UTXOs of some addresses."""
         ...
@@ -181,7 +186,12 @@ class PrimaryNetwork(Group):
         )
     )
     async def last_activity(
-        self, network: Network, blockchain_id: BlockchainId, *, addresses: Texts | None = None
+        self,
+        network: Network,
+        blockchain_id: BlockchainId,
+        *,
+        addresses: Texts | None = None,
+        priority: int = 0,
     ) -> LastActivity:
         """Return when some addresses were last active."""
         ...
@@ -194,13 +204,14 @@ class PrimaryNetwork(Group):
         *,
         block_timestamp: Timestamp | None = None,
         addresses: Texts | None = None,
+        priority: int = 0,
     ) -> PrimaryNetworkBalances:
         """Return the balances of some addresses."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/blocks/{blockId}", weight="xl"))
     async def block(
-        self, network: Network, blockchain_id: BlockchainId, block_id: int | str
+        self, network: Network, blockchain_id: BlockchainId, block_id: int | str, *, priority: int = 0
     ) -> PrimaryNetworkBlock:
         """Return a block, by its height or its hash."""
         ...
@@ -224,6 +235,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks."""
         ...
@@ -248,6 +260,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks that a node proposed."""
         ...
@@ -269,12 +282,15 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[XChainVertex]:
         """Walk the latest vertices of the X-Chain."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", weight="medium"))
-    async def vertex(self, network: Network, blockchain_id: XChainId, vertex_hash: str) -> XChainVertex:
+    async def vertex(
+        self, network: Network, blockchain_id: XChainId, vertex_hash: str, *, priority: int = 0
+    ) -> XChainVertex:
         """Return a vertex of the X-Chain."""
         ...
 
@@ -297,12 +313,15 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[XChainVertex]:
         """Walk the vertices of the X-Chain at a height."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
-    async def asset(self, network: Network, blockchain_id: XChainId, asset_id: str) -> XChainAsset:
+    async def asset(
+        self, network: Network, blockchain_id: XChainId, asset_id: str, *, priority: int = 0
+    ) -> XChainAsset:
         """Return an asset of the X-Chain."""
         ...
 
@@ -327,13 +346,20 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[XChainTransaction]:
         """Walk the transactions of an asset of the X-Chain."""
         ...
 
     @lists(Route("/v1/networks/{network}/addresses:listChainIds", "addresses", key=("address",), weight="xl"))
     def chain_ids(
-        self, network: Network, *, addresses: Texts, resume: Checkpoint | None = None, prefetch: int = 0
+        self,
+        network: Network,
+        *,
+        addresses: Texts,
+        resume: Checkpoint | None = None,
+        prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[AddressChainIds]:
         """Walk some addresses, with the chains that each is active on."""
         ...
@@ -349,12 +375,13 @@ class PrimaryNetwork(Group):
         page_size: PageSize10000 | None = 10000,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Blockchain]:
         """Walk the blockchains."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
-    async def blockchain(self, network: Network, blockchain_id: str) -> Blockchain:
+    async def blockchain(self, network: Network, blockchain_id: str, *, priority: int = 0) -> Blockchain:
         """Return a blockchain."""
         ...
 
@@ -367,12 +394,13 @@ class PrimaryNetwork(Group):
         page_size: PageSize10000 | None = 10000,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Subnet]:
         """Walk the subnets."""
         ...
 
     @gets(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
-    async def subnet(self, network: Network, subnet_id: str) -> Subnet:
+    async def subnet(self, network: Network, subnet_id: str, *, priority: int = 0) -> Subnet:
         """Return a subnet."""
         ...
 
@@ -397,6 +425,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Validator]:
         """Walk the validators."""
         ...
@@ -414,6 +443,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Validator]:
         """Walk the validation periods of a node."""
         ...
@@ -430,6 +460,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Delegator]:
         """Walk the delegators."""
         ...
@@ -454,6 +485,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[L1Validator]:
         """Walk the validators of L1s."""
         ...

@@ -42,6 +42,7 @@ class Usage(Group):
         request_type: RequestType | None = None,
         api_key_id: str | None = None,
         request_path: str | None = None,
+        priority: int = 0,
     ) -> UsageMetrics:
         """Return how the Data API was used, by intervals."""
         ...
@@ -61,6 +62,7 @@ class Usage(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[ApiLog]:
         """Walk the log of requests to the Data API."""
         ...
@@ -77,6 +79,7 @@ class Usage(Group):
         response_code: int | None = None,
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
+        priority: int = 0,
     ) -> SubnetRpcUsage:
         """Return how the RPC of subnets was used."""
         ...
@@ -93,6 +96,7 @@ class Usage(Group):
         response_code: int | None = None,
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
+        priority: int = 0,
     ) -> SubnetRpcUsage:
         """Return how the RPC of subnets was used; deprecated."""
         ...
@@ -112,6 +116,7 @@ class Usage(Group):
         continent: str | None = None,
         user_agent: str | None = None,
         rpc_method: str | None = None,
+        priority: int = 0,
     ) -> PrimaryNetworkRpcUsage:
         """Return how the RPC of the Primary Network was used."""
         ...

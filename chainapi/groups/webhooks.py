@@ -28,12 +28,13 @@ class Webhooks(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[Webhook]:
         """Walk the webhooks."""
         ...
 
     @gets(Route("/v1/webhooks/{id}", weight="small"))
-    async def get(self, webhook_id: Annotated[str, Wire("id")]) -> Webhook:
+    async def get(self, webhook_id: Annotated[str, Wire("id")], *, priority: int = 0) -> Webhook:
         """Return a webhook."""
         ...
 
@@ -49,11 +50,12 @@ class Webhooks(Group):
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
         prefetch: int = 0,
+        priority: int = 0,
     ) -> Pages[str]:
         """Walk the addresses that a webhook watches."""
         ...
 
     @gets(Route("/v1/webhooks:getSharedSecret", weight="small"))
-    async def shared_secret(self) -> SharedSecret:
+    async def shared_secret(self, *, priority: int = 0) -> SharedSecret:
         """Return the secret that signs the webhooks' calls."""
         ...

@@ -8,8 +8,8 @@
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-``world`` decides every answer and knows neither clock nor loop, ``rows`` computes what the lists hold,
-``server`` and ``memory`` are the two ways in.
+``settings`` are the knobs, ``world`` decides every answer and knows neither clock nor loop, ``rows`` computes
+what the lists hold, ``stats`` is what is counted, ``server`` and ``memory`` are the two ways in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Self
 from attrs import define, field
 
 from chainapi.simulator.memory import MemoryTransport
-from chainapi.simulator.world import Fault, Settings, Stats, Tally, World
+from chainapi.simulator.settings import Fault, Settings
+from chainapi.simulator.stats import Stats, Tally
+from chainapi.simulator.world import World
 
 if TYPE_CHECKING:
     from chainapi.simulator.server import Server

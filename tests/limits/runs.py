@@ -46,8 +46,8 @@ class Asked(Protocol):
 class Case:
     """A job: `costs` of its requests in order, `concurrency` callers, and the server it meets.
 
-    `trip` gives the seconds of one round trip; `hidden` takes the headers away, `limits` are told to the
-    gate. `server` builds a new server, the same each time.
+    `server` builds a new server, the same each time. `tail` makes some round trips much longer than others;
+    `hidden` takes the headers away; `limits` are told to the gate.
     """
 
     name: str
@@ -60,12 +60,10 @@ class Case:
     limits: tuple[Limit, ...] = ()
     start: float = 0.0
 
-    def trips(self) -> Callable[[], float]:
-        """Return a source of round trips: 50 ms, or lognormal with a median of 80 ms."""
-        if not self.tail:
-            return lambda: 0.05
+    def trips(self) -> list[float]:
+        """Return the round trip of each request: 50 ms, or lognormal with a median of 80 ms."""
         rng = random.Random(self.seed)
-        return lambda: rng.lognormvariate(-2.5257, 0.5)
+        return [rng.lognormvariate(-2.5257, 0.5) if self.tail else 0.05 for _ in self.costs]
 
 
 @define
@@ -84,13 +82,13 @@ class Run:
 
 def knowing(case: Case) -> Run:
     """Send every request so that it arrives at the earliest moment at which it is admitted."""
-    server, trip = case.server(), case.trips()
+    server, trips = case.server(), case.trips()
     slots = [case.start] * min(case.concurrency, len(case.costs))
     heapify(slots)
     run = Run()
     last = case.start
     for number, cost in enumerate(case.costs):
-        half = trip() / 2
+        half = trips[number] / 2
         arrival = server.earliest(max(last, heappop(slots) + half), cost)
         server.take(arrival, cost)
         last = arrival
@@ -104,7 +102,7 @@ class _Wire:
     """Carries requests to the server and back, and watches what is sent during a stop."""
 
     def __init__(self, case: Case, run: Run) -> None:
-        self.server, self.trip, self.hidden, self.run = case.server(), case.trips(), case.hidden, run
+        self.server, self.trips, self.hidden, self.run = case.server(), case.trips(), case.hidden, run
         self.until = -inf
 
     async def send(self, number: int, cost: float) -> Trial:
@@ -113,7 +111,7 @@ class _Wire:
         self.run.sent.append((loop.time(), number))
         if loop.time() < self.until - EPSILON:
             self.run.in_stops += 1
-        half = self.trip() / 2
+        half = self.trips[number] / 2
         await asyncio.sleep(half)
         trial = self.server.ask(loop.time(), cost)
         await asyncio.sleep(half)

@@ -1,8 +1,8 @@
 """Compare the records of routes and models with documents: `python -m tests.tooling.compare DATA METRICS`.
 
 Every difference is a line: of paths, parameters, bounds, values, what is required, weights, list fields,
-fields and their types. Those with a reason in `EXPLAINED` or in the tables of `names` are only counted, unless
-`--all` is given; any other makes the command fail. With `--examples` the examples are decoded as well.
+fields and their types. Those with a reason in `EXPLAINED` or in the tables of `names` are only counted,
+unless `--all` is given; any other makes the command fail. With `--examples` the examples are decoded as well.
 """
 
 from __future__ import annotations
@@ -306,13 +306,14 @@ class _Examples:
         name = kind["type"] if isinstance(kind["type"], str) else kind["type"][0]
         if name == "array":
             return [self.of(variant, wire) for variant in self.document.variants(kind["items"])]
-        texts = {"number": 12, "integer": 12, "boolean": True, "object": {}}
-        return texts.get(name, "12" if wire in names.WHOLE_STRINGS | names.DECIMALS | {"chainId"} else "text")
+        made_up = {"number": 12, "integer": 12, "boolean": True, "object": {}}
+        in_digits = wire in names.WHOLE_STRINGS | names.DECIMALS | {"chainId"}
+        return made_up.get(name, "12" if in_digits else "text")
 
 
 def examples(document: Document) -> Iterator[tuple[str, str | None]]:
-    """Yield each route with what is wrong with an answer made of the document's examples, None for nothing."""
-    by_path = {(name.partition(".")[0], one.route.path): (name, one) for name, one in ROUTES.items()}
+    """Yield each route with what is wrong with an answer made of the examples, None for nothing."""
+    by_path = {(name.split(".")[0], one.route.path): (name, one) for name, one in ROUTES.items()}
     for operation in document.operations():
         name, declared = by_path[document.name, operation.path]
         route = declared.route

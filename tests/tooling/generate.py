@@ -486,8 +486,7 @@ class Routes:
         size = given.pop("pageSize", None)
         given.pop("pageToken", None)
         rest = sorted(given.values(), key=lambda parameter: not parameter.get("required"))
-        if rest or items:
-            yield "*"
+        yield "*"
         for parameter in rest:
             yield self.parameter(document, parameter)
         if size is not None:
@@ -499,6 +498,7 @@ class Routes:
         if items:
             yield "resume: Checkpoint | None = None"
             yield "prefetch: int = 0"
+        yield "priority: int = 0"
 
     def parameter(self, document: Document, parameter: Schema) -> str:
         """Return one parameter as Python writes it."""

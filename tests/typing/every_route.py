@@ -68,40 +68,47 @@ from chainapi.pages import MetricPages, Pages
 
 async def call_every_route(session: Session) -> None:
     """Call every route; lists send nothing before they are read."""
-    assert_type(await session.data.health_check(), HealthCheck)
-    assert_type(await session.data.live_check(), HealthCheck)
+    assert_type(await session.data.health_check(priority=1), HealthCheck)
+    assert_type(await session.data.live_check(priority=1), HealthCheck)
     assert_type(
-        session.data.chains(network="mainnet", feature="nftIndexing", resume=None, prefetch=2),
+        session.data.chains(network="mainnet", feature="nftIndexing", resume=None, prefetch=2, priority=1),
         Pages[ChainInfo],
     )
-    assert_type(await session.data.chain(7), ChainInfo)
-    assert_type(await session.data.avax_supply(), AvaxSupply)
-    assert_type(await session.data.operation("operation_id-49"), Operation)
-    assert_type(await session.data.aggregated_signatures("mainnet", "tx_hash-49"), AggregatedSignatures)
+    assert_type(await session.data.chain(7, priority=1), ChainInfo)
+    assert_type(await session.data.avax_supply(priority=1), AvaxSupply)
+    assert_type(await session.data.operation("operation_id-49", priority=1), Operation)
     assert_type(
-        session.data.evm.blocks_of_all_chains(network="mainnet", page_size=100, resume=None, prefetch=2),
+        await session.data.aggregated_signatures("mainnet", "tx_hash-49", priority=1), AggregatedSignatures
+    )
+    assert_type(
+        session.data.evm.blocks_of_all_chains(
+            network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
+        ),
         Pages[EvmBlock],
     )
     assert_type(
         session.data.evm.transactions_of_all_chains(
-            network="mainnet", status="failed", page_size=100, resume=None, prefetch=2
+            network="mainnet", status="failed", page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.address_chains("address-49"), AddressChains)
-    assert_type(session.data.evm.blocks(7, page_size=100, resume=None, prefetch=2), Pages[EvmBlock])
-    assert_type(await session.data.evm.block(7, 7), EvmBlock)
+    assert_type(await session.data.evm.address_chains("address-49", priority=1), AddressChains)
     assert_type(
-        session.data.evm.block_transactions(7, 7, page_size=100, resume=None, prefetch=2),
+        session.data.evm.blocks(7, page_size=100, resume=None, prefetch=2, priority=1), Pages[EvmBlock]
+    )
+    assert_type(await session.data.evm.block(7, 7, priority=1), EvmBlock)
+    assert_type(
+        session.data.evm.block_transactions(7, 7, page_size=100, resume=None, prefetch=2, priority=1),
         Pages[NativeTransaction],
     )
     assert_type(
-        session.data.evm.transactions(7, status="failed", page_size=100, resume=None, prefetch=2),
+        session.data.evm.transactions(7, status="failed", page_size=100, resume=None, prefetch=2, priority=1),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.transaction(7, "tx_hash-49"), EvmTransaction)
+    assert_type(await session.data.evm.transaction(7, "tx_hash-49", priority=1), EvmTransaction)
     assert_type(
-        await session.data.evm.native_balance(7, "address-49", block_number=7, currency="usd"), NativeBalance
+        await session.data.evm.native_balance(7, "address-49", block_number=7, currency="usd", priority=1),
+        NativeBalance,
     )
     assert_type(
         session.data.evm.erc20_balances(
@@ -114,12 +121,19 @@ async def call_every_route(session: Session) -> None:
             page_size=500,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[Erc20TokenBalance],
     )
     assert_type(
         session.data.evm.erc721_balances(
-            7, "address-49", contract_address="contract_address-97", page_size=500, resume=None, prefetch=2
+            7,
+            "address-49",
+            contract_address="contract_address-97",
+            page_size=500,
+            resume=None,
+            prefetch=2,
+            priority=1,
         ),
         Pages[Erc721TokenBalance],
     )
@@ -132,34 +146,46 @@ async def call_every_route(session: Session) -> None:
             page_size=500,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[Erc1155TokenBalance],
     )
     assert_type(
         session.data.evm.collectible_balances(
-            7, "address-49", contract_address="contract_address-97", page_size=500, resume=None, prefetch=2
+            7,
+            "address-49",
+            contract_address="contract_address-97",
+            page_size=500,
+            resume=None,
+            prefetch=2,
+            priority=1,
         ),
         Pages[CollectibleBalance],
     )
-    assert_type(await session.data.evm.deployment(7, "address-49", currency="usd"), EvmTransaction)
     assert_type(
-        session.data.evm.deployments(7, "address-49", page_size=100, resume=None, prefetch=2), Pages[Contract]
+        await session.data.evm.deployment(7, "address-49", currency="usd", priority=1), EvmTransaction
     )
-    assert_type(await session.data.evm.contract(7, "address-49"), Contract)
-    assert_type(await session.data.evm.chains_of_address("address-49"), AddressChains)
+    assert_type(
+        session.data.evm.deployments(7, "address-49", page_size=100, resume=None, prefetch=2, priority=1),
+        Pages[Contract],
+    )
+    assert_type(await session.data.evm.contract(7, "address-49", priority=1), Contract)
+    assert_type(await session.data.evm.chains_of_address("address-49", priority=1), AddressChains)
     assert_type(
         session.data.evm.all_latest_transactions(
-            network="mainnet", status="failed", page_size=100, resume=None, prefetch=2
+            network="mainnet", status="failed", page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[NativeTransaction],
     )
     assert_type(
-        session.data.evm.all_latest_blocks(network="mainnet", page_size=100, resume=None, prefetch=2),
+        session.data.evm.all_latest_blocks(
+            network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
+        ),
         Pages[EvmBlock],
     )
     assert_type(
         session.data.evm.transfers(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2
+            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[Transfer],
     )
@@ -173,6 +199,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[AddressTransaction],
     )
@@ -187,47 +214,49 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[AddressTransactionV2],
     )
     assert_type(
         session.data.evm.native_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2
+            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[NativeTransaction],
     )
     assert_type(
         session.data.evm.erc20_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2
+            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[Erc20Transfer],
     )
     assert_type(
         session.data.evm.erc721_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2
+            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[Erc721Transfer],
     )
     assert_type(
         session.data.evm.erc1155_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2
+            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[Erc1155Transfer],
     )
     assert_type(
         session.data.evm.internal_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2
+            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[InternalTransaction],
     )
     assert_type(
-        session.data.nfts.tokens(7, "address-49", page_size=100, resume=None, prefetch=2), Pages[NftToken]
+        session.data.nfts.tokens(7, "address-49", page_size=100, resume=None, prefetch=2, priority=1),
+        Pages[NftToken],
     )
-    assert_type(await session.data.nfts.token(7, "address-49", 7), NftToken)
-    assert_type(await session.data.primary_network.details("mainnet"), NetworkDetails)
+    assert_type(await session.data.nfts.token(7, "address-49", 7, priority=1), NftToken)
+    assert_type(await session.data.primary_network.details("mainnet", priority=1), NetworkDetails)
     assert_type(
         await session.data.primary_network.transaction(
-            "mainnet", "11111111111111111111111111111111LpoYY", "tx_hash-49"
+            "mainnet", "11111111111111111111111111111111LpoYY", "tx_hash-49", priority=1
         ),
         PrimaryNetworkTransaction,
     )
@@ -244,6 +273,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[PrimaryNetworkTransaction],
     )
@@ -259,6 +289,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[PChainTransaction],
     )
@@ -271,6 +302,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[PendingReward],
     )
@@ -284,6 +316,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[HistoricalReward],
     )
@@ -300,12 +333,13 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[PrimaryNetworkUtxo],
     )
     assert_type(
         await session.data.primary_network.last_activity(
-            "mainnet", "11111111111111111111111111111111LpoYY", addresses=["first", "second"]
+            "mainnet", "11111111111111111111111111111111LpoYY", addresses=["first", "second"], priority=1
         ),
         LastActivity,
     )
@@ -315,11 +349,14 @@ async def call_every_route(session: Session) -> None:
             "11111111111111111111111111111111LpoYY",
             block_timestamp=0,
             addresses=["first", "second"],
+            priority=1,
         ),
         PrimaryNetworkBalances,
     )
     assert_type(
-        await session.data.primary_network.block("mainnet", "11111111111111111111111111111111LpoYY", 7),
+        await session.data.primary_network.block(
+            "mainnet", "11111111111111111111111111111111LpoYY", 7, priority=1
+        ),
         PrimaryNetworkBlock,
     )
     assert_type(
@@ -331,6 +368,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[PrimaryNetworkBlock],
     )
@@ -344,6 +382,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[PrimaryNetworkBlock],
     )
@@ -354,12 +393,13 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[XChainVertex],
     )
     assert_type(
         await session.data.primary_network.vertex(
-            "mainnet", "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM", "vertex_hash-49"
+            "mainnet", "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM", "vertex_hash-49", priority=1
         ),
         XChainVertex,
     )
@@ -372,12 +412,13 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[XChainVertex],
     )
     assert_type(
         await session.data.primary_network.asset(
-            "mainnet", "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM", "asset_id-49"
+            "mainnet", "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM", "asset_id-49", priority=1
         ),
         XChainAsset,
     )
@@ -392,29 +433,32 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[XChainTransaction],
     )
     assert_type(
         session.data.primary_network.chain_ids(
-            "mainnet", addresses=["first", "second"], resume=None, prefetch=2
+            "mainnet", addresses=["first", "second"], resume=None, prefetch=2, priority=1
         ),
         Pages[AddressChainIds],
     )
     assert_type(
         session.data.primary_network.blockchains(
-            "mainnet", sort_order="asc", page_size=10000, resume=None, prefetch=2
+            "mainnet", sort_order="asc", page_size=10000, resume=None, prefetch=2, priority=1
         ),
         Pages[Blockchain],
     )
-    assert_type(await session.data.primary_network.blockchain("mainnet", "blockchain_id-49"), Blockchain)
+    assert_type(
+        await session.data.primary_network.blockchain("mainnet", "blockchain_id-49", priority=1), Blockchain
+    )
     assert_type(
         session.data.primary_network.subnets(
-            "mainnet", sort_order="asc", page_size=10000, resume=None, prefetch=2
+            "mainnet", sort_order="asc", page_size=10000, resume=None, prefetch=2, priority=1
         ),
         Pages[Subnet],
     )
-    assert_type(await session.data.primary_network.subnet("mainnet", "subnet_id-49"), Subnet)
+    assert_type(await session.data.primary_network.subnet("mainnet", "subnet_id-49", priority=1), Subnet)
     assert_type(
         session.data.primary_network.validators(
             "mainnet",
@@ -434,6 +478,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[Validator],
     )
@@ -446,6 +491,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[Validator],
     )
@@ -459,6 +505,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[Delegator],
     )
@@ -472,10 +519,11 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[L1Validator],
     )
-    assert_type(await session.data.icm.message("message_id-49"), IcmMessage)
+    assert_type(await session.data.icm.message("message_id-49", priority=1), IcmMessage)
     assert_type(
         session.data.icm.messages(
             source_blockchain_id="source_blockchain_id-49",
@@ -487,16 +535,17 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[IcmMessage],
     )
     assert_type(
         session.data.icm.address_messages(
-            "address-49", network="mainnet", page_size=100, resume=None, prefetch=2
+            "address-49", network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[IcmMessage],
     )
-    assert_type(await session.data.teleporter.message("message_id-49"), TeleporterMessage)
+    assert_type(await session.data.teleporter.message("message_id-49", priority=1), TeleporterMessage)
     assert_type(
         session.data.teleporter.messages(
             source_blockchain_id="source_blockchain_id-49",
@@ -508,12 +557,13 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[TeleporterMessage],
     )
     assert_type(
         session.data.teleporter.address_messages(
-            "address-49", network="mainnet", page_size=100, resume=None, prefetch=2
+            "address-49", network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
         ),
         Pages[TeleporterMessage],
     )
@@ -529,6 +579,7 @@ async def call_every_route(session: Session) -> None:
             request_type="data",
             api_key_id="api_key_id-97",
             request_path="request_path-53",
+            priority=1,
         ),
         UsageMetrics,
     )
@@ -545,6 +596,7 @@ async def call_every_route(session: Session) -> None:
             page_size=100,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[ApiLog],
     )
@@ -558,6 +610,7 @@ async def call_every_route(session: Session) -> None:
             response_code=7,
             rpc_method="rpc_method-49",
             rl_bypass_api_token="rl_bypass_api_token-97",
+            priority=1,
         ),
         SubnetRpcUsage,
     )
@@ -571,6 +624,7 @@ async def call_every_route(session: Session) -> None:
             response_code=7,
             rpc_method="rpc_method-49",
             rl_bypass_api_token="rl_bypass_api_token-97",
+            priority=1,
         ),
         SubnetRpcUsage,
     )
@@ -587,22 +641,28 @@ async def call_every_route(session: Session) -> None:
             continent="continent-53",
             user_agent="user_agent-5",
             rpc_method="rpc_method-33",
+            priority=1,
         ),
         PrimaryNetworkRpcUsage,
     )
     assert_type(
-        session.data.webhooks.list(status="active", page_size=100, resume=None, prefetch=2), Pages[Webhook]
+        session.data.webhooks.list(status="active", page_size=100, resume=None, prefetch=2, priority=1),
+        Pages[Webhook],
     )
-    assert_type(await session.data.webhooks.get("webhook_id-49"), Webhook)
+    assert_type(await session.data.webhooks.get("webhook_id-49", priority=1), Webhook)
     assert_type(
-        session.data.webhooks.addresses("webhook_id-49", page_size=100, resume=None, prefetch=2), Pages[str]
+        session.data.webhooks.addresses("webhook_id-49", page_size=100, resume=None, prefetch=2, priority=1),
+        Pages[str],
     )
-    assert_type(await session.data.webhooks.shared_secret(), SharedSecret)
-    assert_type(session.metrics.avg_tps(7, resume=None, prefetch=2), MetricPages[MetricPoint])
-    assert_type(await session.metrics.health_check(), HealthCheck)
-    assert_type(await session.metrics.live_check(), HealthCheck)
-    assert_type(session.metrics.chains.list(network="mainnet", resume=None, prefetch=2), Pages[MetricsChain])
-    assert_type(await session.metrics.chains.get(7), MetricsChain)
+    assert_type(await session.data.webhooks.shared_secret(priority=1), SharedSecret)
+    assert_type(session.metrics.avg_tps(7, resume=None, prefetch=2, priority=1), MetricPages[MetricPoint])
+    assert_type(await session.metrics.health_check(priority=1), HealthCheck)
+    assert_type(await session.metrics.live_check(priority=1), HealthCheck)
+    assert_type(
+        session.metrics.chains.list(network="mainnet", resume=None, prefetch=2, priority=1),
+        Pages[MetricsChain],
+    )
+    assert_type(await session.metrics.chains.get(7, priority=1), MetricsChain)
     assert_type(
         session.metrics.chains.metric(
             7,
@@ -613,12 +673,15 @@ async def call_every_route(session: Session) -> None:
             page_size=2160,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[MetricPoint],
     )
-    assert_type(await session.metrics.chains.rolling(7, "gasUsed"), RollingWindowMetrics)
+    assert_type(await session.metrics.chains.rolling(7, "gasUsed", priority=1), RollingWindowMetrics)
     assert_type(
-        session.metrics.chains.nft_holders(7, "address-49", page_size=5000, resume=None, prefetch=2),
+        session.metrics.chains.nft_holders(
+            7, "address-49", page_size=5000, resume=None, prefetch=2, priority=1
+        ),
         Pages[RankedAddress],
     )
     assert_type(
@@ -631,11 +694,14 @@ async def call_every_route(session: Session) -> None:
             page_size=5000,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[RankedAddress],
     )
     assert_type(
-        session.metrics.chains.btcb_bridgers(threshold=7, page_size=5000, resume=None, prefetch=2),
+        session.metrics.chains.btcb_bridgers(
+            threshold=7, page_size=5000, resume=None, prefetch=2, priority=1
+        ),
         Pages[RankedAddress],
     )
     assert_type(
@@ -650,6 +716,7 @@ async def call_every_route(session: Session) -> None:
             page_size=2160,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[IcmPoint],
     )
@@ -659,6 +726,7 @@ async def call_every_route(session: Session) -> None:
             dest_blockchain_id="dest_blockchain_id-97",
             group_by="srcBlockchainId",
             network="mainnet",
+            priority=1,
         ),
         IcmSummary,
     )
@@ -672,12 +740,18 @@ async def call_every_route(session: Session) -> None:
             page_size=2160,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[MetricPoint],
     )
     assert_type(
         session.metrics.l1_validators.metric(
-            "totalCumulativeFeesDaily", start_timestamp=0, end_timestamp=0, resume=None, prefetch=2
+            "totalCumulativeFeesDaily",
+            start_timestamp=0,
+            end_timestamp=0,
+            resume=None,
+            prefetch=2,
+            priority=1,
         ),
         Pages[MetricPoint],
     )
@@ -689,6 +763,7 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[MetricPoint],
     )
@@ -700,6 +775,7 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[MetricPoint],
     )
@@ -711,6 +787,7 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[MetricPoint],
     )
@@ -723,6 +800,7 @@ async def call_every_route(session: Session) -> None:
             page_size=5000,
             resume=None,
             prefetch=2,
+            priority=1,
         ),
         Pages[RankedAddresses],
     )

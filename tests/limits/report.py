@@ -1,0 +1,382 @@
+"""The table of targets, each with the figure that was measured beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+
+from attrs import evolve, field, frozen
+
+from chainapi.core.quota import Limit
+from chainapi.limiter import Gate
+from tests.limits import runs
+from tests.limits.runs import Asked, Case, Run
+from tests.limits.servers import (
+    Bucket,
+    Clocked,
+    Counters,
+    Crowded,
+    FromFirst,
+    Gcra,
+    Penal,
+    Server,
+    SlidingLog,
+    Stacked,
+)
+from tests.virtual_time import VirtualLoop
+
+__all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
+
+LIMIT, WINDOW = 1000.0, 60.0
+DAY = 86400.0
+ONE = [1.0] * 3000
+
+Build = Callable[[], Server]
+
+KINDS: dict[str, Build] = {
+    "window from the first request": lambda: FromFirst(LIMIT, WINDOW),
+    "window on the clock": lambda: Clocked(LIMIT, WINDOW, phase=23.0),
+    "sliding log": lambda: SlidingLog(LIMIT, WINDOW),
+    "sliding counters": lambda: Counters(LIMIT, WINDOW, phase=23.0),
+    "token bucket": lambda: Bucket(LIMIT, WINDOW),
+    "GCRA, burst of 10": lambda: Gcra(LIMIT, WINDOW, size=10.0),
+    "minute and day": lambda: Stacked(
+        LIMIT, WINDOW, first=FromFirst(LIMIT, WINDOW), second=FromFirst(2500.0, DAY)
+    ),
+    "penalty": lambda: Penal(LIMIT, WINDOW),
+}
+BY_CLOCK = "sliding counters"
+# What the documentation of such a service would say.
+DOCUMENTED: dict[str, tuple[Limit, ...]] = {
+    "GCRA, burst of 10": (Limit(10, 0.6),),
+    "minute and day": (Limit(LIMIT, WINDOW), Limit(2500, DAY)),
+}
+
+
+@frozen
+class Row:
+    """One target: what it is about, what is wanted, what was measured, and whether that will do."""
+
+    what: str
+    target: str
+    figure: str
+    met: bool
+
+
+@frozen
+class Cell:
+    """One run beside that of the all-knowing client."""
+
+    case: Case
+    known: Run
+    run: Run = field(repr=False)
+
+    @property
+    def goodput(self) -> float:
+        """Return the all-knowing client's time as a share of the time taken, in per cent."""
+        return 100.0 * self.known.seconds / self.run.seconds
+
+
+def cells(
+    quick: bool, kinds: Iterable[str], change: Callable[[Case], Case] = lambda case: case, *, ask: bool = True
+) -> list[Cell]:
+    """Run every kind of server with every concurrency and both kinds of round trips."""
+    found = []
+    for name in kinds:
+        for concurrency in (1, 16, 4096) if quick else (1, 16, 256, 4096):
+            for tail in (False, True):
+                case = change(Case(name, KINDS[name], ONE, concurrency, tail=tail))
+                known = runs.knowing(case)
+                found.append(Cell(case, known, runs.gate(case, ask=ask, limit=runs.GIVE_UP * known.seconds)))
+    return found
+
+
+def crowded(case: Case) -> Case:
+    """Let others use a fifth of the limit; a round number of windows would be a matter of luck."""
+    server = case.server
+
+    def build() -> Asked:
+        inner = server()
+        assert isinstance(inner, Server)
+        return Crowded(inner, 0.2, random.Random(5))
+
+    return evolve(case, server=build, costs=ONE[:2900])
+
+
+def mixed(case: Case) -> Case:
+    """Let the requests cost 1, 10 or 100 units."""
+    rng = random.Random(4)
+    build: Build = KINDS[case.name]
+    if case.name.startswith("GCRA"):
+        # A request that is dearer than the burst would never pass.
+        build = lambda: Gcra(LIMIT, WINDOW, size=300.0)  # noqa: E731
+    return evolve(case, server=build, costs=[rng.choice([1.0, 10.0, 100.0]) for _ in range(120)])
+
+
+def random_case(seed: int) -> Case:
+    """Return a job against a server of random kind, size and age."""
+    rng = random.Random(seed)
+    limit = float(round(10.0 ** rng.uniform(2.3, 4.0)))
+    window = rng.choice([60.0, 300.0, 3600.0, DAY])
+    phase, burst = rng.uniform(0.0, window), max(3.0, limit * rng.uniform(0.02, 0.3))
+    kinds: list[Build] = [
+        lambda: FromFirst(limit, window),
+        lambda: Clocked(limit, window, phase=phase),
+        lambda: SlidingLog(limit, window),
+        lambda: Counters(limit, window, phase=phase),
+        lambda: Bucket(limit, window),
+        lambda: Gcra(limit, window, size=burst),
+        lambda: Stacked(
+            limit,
+            window,
+            first=FromFirst(limit, window),
+            second=Clocked(2.2 * limit, 24 * window, phase=phase),
+        ),
+        lambda: Penal(limit, window),
+    ]
+    return Case(
+        f"random {seed}",
+        rng.choice(kinds),
+        [1.0] * int(min(3000.0, 3.0 * limit) * rng.uniform(0.8, 1.2)),
+        rng.choice([1, 4, 16, 64, 256]),
+        tail=rng.random() < 0.5,
+        seed=seed,
+        start=rng.uniform(0.0, 1e6),
+    )
+
+
+def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
+    """Let many wait and a third of them be cancelled at any time.
+
+    Return how many of the others never passed, how many overtook, and what the gate still thinks is out.
+    """
+    rng = random.Random(seed)
+    server = FromFirst(LIMIT, WINDOW)
+    passed: list[int] = []
+    loop = VirtualLoop()
+
+    async def call(gate: Gate, number: int) -> None:
+        permit = await gate.acquire("/")
+        try:
+            passed.append(number)
+            await asyncio.sleep(0.025)
+            trial = server.ask(loop.time(), 1.0)
+            await asyncio.sleep(0.025)
+            permit.answered(trial.status, trial.news)
+        finally:
+            permit.lost()
+
+    async def run() -> tuple[int, int, int]:
+        gate = Gate(max_in_flight=64, random=rng.random)
+        tasks = [loop.create_task(call(gate, number)) for number in range(waiters)]
+        doomed = rng.sample(range(waiters), waiters // 3)
+        for number in doomed:
+            loop.call_later(rng.uniform(0.0, 500.0), tasks[number].cancel)
+        await asyncio.wait(tasks, timeout=1e5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        stuck = len(set(range(waiters)) - set(doomed) - set(passed))
+        overtook = sum(one > two for one, two in pairwise(passed))
+        rest = gate.snapshot()
+        return stuck, overtook, rest.waiting + rest.in_flight
+
+    try:
+        return loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.2f} / {min(values):.2f} %"
+
+
+def _with_headers(quick: bool) -> list[Row]:
+    named = cells(quick, KINDS)
+    shy = cells(quick, [name for name in KINDS if name != "GCRA, burst of 10"], ask=False)
+    good = [cell.goodput for cell in named]
+    refusals = max(cell.run.refusals / (2 if cell.case.name == "minute and day" else 1) for cell in named)
+    shyly = [cell.run.refusals for cell in shy]
+    in_stops = sum(cell.run.in_stops for cell in named + shy)
+    blocks = sum(cell.run.blocks for cell in named + shy)
+    return [
+        Row(
+            "goodput with headers, median / worst",
+            ">= 99.5 / 98.5 %",
+            _spread(good),
+            median(good) >= 99.5 and min(good) >= 98.5,
+        ),
+        Row("429s a job and policy, with headers", "<= 1", f"{refusals:g}", refusals <= 1),
+        Row("429s a job with `ask=False`", "0", f"{max(shyly)}", max(shyly) == 0),
+        Row("sent between a 429 and the end of its wait", "0", str(in_stops), in_stops == 0),
+        Row("blocks by a penalty server", "0", str(blocks), blocks == 0),
+    ]
+
+
+def _others(quick: bool) -> list[Row]:
+    found = cells(quick, KINDS, crowded)
+    good = [cell.goodput for cell in found]
+    refusals = max(cell.run.refusals for cell in found)
+    return [
+        Row(
+            "others taking 20 % of the key: goodput, 429s",
+            ">= 99 / 98 %, <= 5",
+            f"{_spread(good)}, {refusals}",
+            median(good) >= 99 and min(good) >= 98 and refusals <= 5,
+        )
+    ]
+
+
+def _hidden(quick: bool) -> list[Row]:
+    # Who blocks whom it never told to wait cannot be met at all.
+    kinds = [name for name in KINDS if name != "penalty"]
+    hidden = cells(quick, kinds, lambda case: evolve(case, hidden=True))
+    good = [cell.goodput for cell in hidden]
+    refusals = max(cell.run.refusals / (2 if cell.case.name == "minute and day" else 1) for cell in hidden)
+
+    def documented(case: Case) -> Case:
+        limits = DOCUMENTED.get(case.name, (Limit(LIMIT, WINDOW),))
+        return evolve(case, hidden=True, limits=limits)
+
+    told = cells(quick, [name for name in KINDS if name != BY_CLOCK], documented)
+    worst = max(cell.run.refusals for cell in told)
+    return [
+        Row(
+            "hidden limits: goodput, 429s a policy",
+            ">= 97 / 93 %, <= 40",
+            f"{_spread(good)}, {refusals:g}",
+            median(good) >= 97 and min(good) >= 93 and refusals <= 40,
+        ),
+        Row("hidden, but told by `limits=`: 429s", "0", str(worst), worst == 0),
+    ]
+
+
+def _random(quick: bool) -> list[Row]:
+    # Headers give whole seconds, rounded up, so the first wait is up to one longer than it need be.
+    rounding = 1.0
+    lost, refusals, in_stops, hung = [], [], 0, 0
+    for seed in range(150 if quick else 2000):
+        case = random_case(seed)
+        known = runs.knowing(case)
+        run = runs.gate(case, limit=max(3600.0, runs.GIVE_UP * known.seconds))
+        window = case.server().ask(case.start, 1.0).news.policies[0].window or WINDOW
+        lost.append(100.0 * max(0.0, run.seconds - known.seconds - rounding) / max(known.seconds, window))
+        refusals.append(run.refusals)
+        in_stops += run.in_stops
+        hung += run.gave_up
+    lost.sort()
+    high = lost[int(0.99 * len(lost))]
+    return [
+        Row(f"{len(lost)} random servers: lost budget, p99", "<= 0.5 %", f"{high:.2f} %", high <= 0.5),
+        Row(
+            "... 429s a job, sent in stops, hangs",
+            "<= 5, 0, 0",
+            f"{max(refusals)}, {in_stops}, {hung}",
+            max(refusals) <= 5 and not in_stops and not hung,
+        ),
+    ]
+
+
+def _small(quick: bool) -> list[Row]:
+    extra = []
+    for name, build in KINDS.items():
+        if name.startswith("GCRA"):
+            continue
+        for concurrency in (16, 4096) if quick else (1, 16, 256, 4096):
+            case = Case(name, build, ONE[:200], concurrency)
+            extra.append((runs.gate(case).seconds - runs.knowing(case).seconds) / 0.05)
+    worst = max(extra)
+    return [
+        Row("a job that fits: round trips more than the all-knowing", "<= 2", f"{worst:.2f}", worst <= 2.001)
+    ]
+
+
+def _weighted(quick: bool) -> list[Row]:
+    mix = cells(quick, [name for name in KINDS if name != "minute and day"], mixed)
+    good = [cell.goodput for cell in mix]
+    late = []
+    for cell in mix:
+        due = {number: when for when, number in cell.known.passed}
+        late.append(max(when - due[number] for when, number in cell.run.passed) / WINDOW)
+    return [
+        Row(
+            "costs of 1, 10 and 100: goodput, median / worst",
+            ">= 99 %",
+            _spread(good),
+            min(good) >= 99.0,
+        ),
+        Row("... windows later than its place in the queue", "<= 2", f"{max(late):.2f}", max(late) <= 2),
+    ]
+
+
+def _waiters(_quick: bool) -> list[Row]:
+    stuck, overtook, rest = crowd(1)
+    return [
+        Row(
+            "10,000 waiters, random cancellations: lost or stuck, out of order",
+            "0, 0",
+            f"{stuck + rest}, {overtook}",
+            stuck == rest == overtook == 0,
+        )
+    ]
+
+
+TARGETS: dict[str, Callable[[bool], list[Row]]] = {
+    "with headers": _with_headers,
+    "others on the key": _others,
+    "hidden limits": _hidden,
+    "random servers": _random,
+    "small jobs": _small,
+    "weighted requests": _weighted,
+    "many waiters": _waiters,
+}
+
+
+def measure(quick: bool) -> list[Row]:
+    """Measure everything; `quick` leaves out a concurrency and most of the random servers."""
+    return [row for rows in TARGETS.values() for row in rows(quick)]
+
+
+def strategies(quick: bool) -> str:
+    """Return a table of the plain strategies beside the gate, against servers with headers."""
+    lines = [
+        "| strategy | goodput, median / worst | 429s, median / worst | sent in stops | blocked or gave up |",
+        "|---|---|---|---|---|",
+    ]
+    names = {
+        "blind": "exponential retry of each request",
+        "honest": "retry of each, honouring `retry-after`",
+        "bucket": "`AsyncLimiter(limit, window)` and that retry",
+        "gate": "**the gate**",
+    }
+    for strategy, name in names.items():
+        found = []
+        for kind, build in list(KINDS.items())[: 3 if quick else None]:
+            for concurrency in (64,) if quick else (1, 16, 256, 4096):
+                case = Case(kind, build, ONE, concurrency)
+                known = runs.knowing(case)
+                limit = 10.0 * known.seconds
+                run = (
+                    runs.gate(case, limit=limit) if strategy == "gate" else runs.plain(case, strategy, limit)
+                )
+                found.append(Cell(case, known, run))
+        refusals = [cell.run.refusals for cell in found]
+        lines.append(
+            f"| {name} | {_spread([cell.goodput for cell in found])} "
+            f"| {median(refusals):,.0f} / {max(refusals):,} "
+            f"| {sum(cell.run.in_stops for cell in found):,} "
+            f"| {sum(cell.run.gave_up or cell.run.blocks > 0 for cell in found)} |"
+        )
+    return "\n".join(lines)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the targets as a Markdown table."""
+    lines = ["| what | target | measured | met |", "|---|---|---|---|"]
+    lines += [
+        f"| {one.what} | {one.target} | {one.figure} | {'yes' if one.met else '**no**'} |" for one in rows
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,30 @@
+"""The targets, as assertions; virtual time makes the figures exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.limits.report import TARGETS, strategies, table
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_are_met(name: str) -> None:
+    """Every row of this part of the table of targets is met."""
+    rows = TARGETS[name](True)
+    assert rows
+    assert [row for row in rows if not row.met] == []
+
+
+def test_usual_strategies_are_worse() -> None:
+    """The lab tells bad from good: the usual strategies meet many refusals, the gate few."""
+    lines = [line.split("|") for line in strategies(quick=True).splitlines()[2:]]
+    worst = [int(cells[3].split("/")[1].replace(",", "")) for cells in lines]
+    assert worst[-1] <= 2
+    assert min(worst[:-1]) > 100
+
+
+def test_table_marks_what_is_not_met() -> None:
+    """A target that is missed stands out in the table."""
+    row = TARGETS["small jobs"](True)[0]
+    assert "| yes |" in table([row])
+    assert "**no**" in table([type(row)(row.what, row.target, row.figure, met=False)])

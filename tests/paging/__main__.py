@@ -1,0 +1,50 @@
+"""The soak: `python -m tests.paging --examples 100000` runs the machine over and over, on all processors.
+
+Each round is 2,000 examples of a seed of its own; a failure is printed with the seed and the smallest
+example that was found, and ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from tests.paging.kill import walk_and_kill
+from tests.paging.runs import EXAMPLES, check
+
+
+def _round(seed: int, examples: int) -> int:
+    check(examples, seed=seed)
+    return examples
+
+
+def main() -> None:
+    """Run as many examples as are asked for, then the long walk through kills."""
+    parser = argparse.ArgumentParser(prog="python -m tests.paging", description=__doc__)
+    parser.add_argument("--examples", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=None, help="of the first round; else drawn from the time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    chosen = parser.parse_args()
+    seed = int(time.time()) if chosen.seed is None else chosen.seed
+    print(f"first seed: {seed}", flush=True)
+    began = time.monotonic()
+    rounds = [min(EXAMPLES, chosen.examples - at) for at in range(0, chosen.examples, EXAMPLES)]
+    done = 0
+    with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=5) as pool:
+        running = {pool.submit(_round, seed + index, size): index for index, size in enumerate(rounds)}
+        for future in as_completed(running):
+            if (error := future.exception()) is not None:
+                pool.shutdown(cancel_futures=True)
+                print(f"seed {seed + running[future]} fails:", file=sys.stderr)
+                raise error
+            done += future.result()
+            print(f"{done:>7} examples, {time.monotonic() - began:.0f} s", flush=True)
+    killed = walk_and_kill(pages=10_000, kills=50, seed=seed)
+    print(f"10,000 pages, {killed.kills} kills, {killed.rows} rows, each once: {killed.seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""How the machine is run: the settings of CI, of the hunt for mutants, and of the long soak."""
+
+from __future__ import annotations
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.paging.machine import PagingMachine
+
+__all__ = ["EXAMPLES", "check"]
+
+EXAMPLES = 2_000  # of CI
+STEPS = 12  # rules of one example
+
+
+def check(examples: int = EXAMPLES, *, seed: int = 0, shrink: bool = True) -> None:
+    """Run the machine, with the same examples for the same seed. Raises what the machine finds."""
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        phases=phases,
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+    machine = hypothesis.seed(seed)(type("Seeded", (PagingMachine,), {}))
+    run_state_machine_as_test(machine, settings=chosen)
