@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
 import inspect
 import json
@@ -400,6 +401,34 @@ async def test_weights_are_what_requests_are_thought_to_cost() -> None:
         for _ in range(10):
             await anext(stream)
         assert session.data.quota.remaining == 0
+
+
+@pytest.mark.parametrize("limit", [5, 30, 150])
+async def test_a_service_that_counts_requests(limit: int) -> None:
+    """Where the service counts requests, not units, a weight above its limit holds nothing up."""
+    loop = asyncio.get_running_loop()
+    opened, used = loop.time(), 0
+
+    def answer(request: Request) -> Response:
+        nonlocal opened, used
+        if loop.time() >= opened + 60:
+            opened, used = loop.time(), 0
+        used += 1
+        told = {"ratelimit_policy": f"{limit};w=60", "ratelimit_limit": str(limit)}
+        if used > limit:
+            wait = str(int(opened + 60 - loop.time()) + 1)
+            return reply({}, status=429, ratelimit_remaining="0", retry_after=wait, **told)
+        token = (
+            {} if len(transport.requests) >= 3 * limit else {"nextPageToken": str(len(transport.requests))}
+        )
+        return reply({"utxos": [], **token}, ratelimit_remaining=str(limit - used), **told)
+
+    transport = scripted(answer)
+    async with session_of(transport) as session:
+        began = loop.time()
+        await session.data.primary_network.utxos("fuji", "p-chain", addresses="a").collect()
+    assert len(transport.requests) <= 3 * limit + 1
+    assert loop.time() - began <= 4 * 60
 
 
 def test_estimates() -> None:
