@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+import chainapi
 from chainapi import Limit, Provider, Session
 from chainapi.catalogue import ROUTES
 from chainapi.core.estimate import estimate
@@ -414,7 +415,7 @@ async def test_a_service_that_counts_requests(limit: int) -> None:
         if loop.time() >= opened + 60:
             opened, used = loop.time(), 0
         used += 1
-        told = {"ratelimit_policy": f"{limit};w=60", "ratelimit_limit": str(limit)}
+        told: dict[str, Any] = {"ratelimit_policy": f"{limit};w=60", "ratelimit_limit": str(limit)}
         if used > limit:
             wait = str(int(opened + 60 - loop.time()) + 1)
             return reply({}, status=429, ratelimit_remaining="0", retry_after=wait, **told)
@@ -488,6 +489,15 @@ def test_the_public_deployment_is_one_value() -> None:
     shown = repr(session)
     assert str(public.metrics_base_url) in shown
     assert str(public.data_base_url) in shown
+
+
+def test_the_names_of_the_package_are_found_on_first_use() -> None:
+    """Each public name is there though the package loads it late, and no other is."""
+    for name in chainapi.__all__:
+        assert getattr(chainapi, name) is getattr(chainapi, name)
+    assert set(dir(chainapi)) == set(chainapi.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Sesion'"):
+        _ = chainapi.Sesion
 
 
 def test_nothing_of_the_models_is_loaded_by_the_import() -> None:
