@@ -39,10 +39,12 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Make the generated parts of the docs anew, then run every code block of README and docs."""
+    """Make the generated parts of the docs anew, then run every code block; `-- --full` measures as well."""
     session.install("-e", ".[dev]")
     session.run("python", "docs/generate.py")
-    session.run("python", "-m", "pytest", "tests/test_docs.py", *session.posargs)
+    if "--full" in session.posargs:  # minutes: the tables of the page on rate limits
+        session.run("python", "docs/rate_limits.py", "--full")
+    session.run("python", "-m", "pytest", "tests/test_docs.py")
 
 
 @nox.session
@@ -65,6 +67,13 @@ def compare(session: nox.Session) -> None:
     """Compare routes and models with OpenAPI documents: `nox -s compare -- DATA.json METRICS.json`."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "tests.tooling.compare", "--examples", *session.posargs)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Let the random reader walk 100,000 times: `nox -s soak -- --examples 100000 --seed 1`."""
+    session.install("-e", ".[dev]")
+    session.run("python", "-m", "tests.paging", *session.posargs)
 
 
 @nox.session

@@ -16,11 +16,6 @@ from tests.paging.kill import walk_and_kill
 from tests.paging.runs import EXAMPLES, check
 
 
-def _round(seed: int, examples: int) -> int:
-    check(examples, seed=seed)
-    return examples
-
-
 def main() -> None:
     """Run as many examples as are asked for, then the long walk through kills."""
     parser = argparse.ArgumentParser(prog="python -m tests.paging", description=__doc__)
@@ -33,14 +28,14 @@ def main() -> None:
     began = time.monotonic()
     rounds = [min(EXAMPLES, chosen.examples - at) for at in range(0, chosen.examples, EXAMPLES)]
     done = 0
-    with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=5) as pool:
-        running = {pool.submit(_round, seed + index, size): index for index, size in enumerate(rounds)}
+    with ProcessPoolExecutor(chosen.jobs) as pool:
+        running = {pool.submit(check, size, seed=seed + index): index for index, size in enumerate(rounds)}
         for future in as_completed(running):
             if (error := future.exception()) is not None:
                 pool.shutdown(cancel_futures=True)
                 print(f"seed {seed + running[future]} fails:", file=sys.stderr)
                 raise error
-            done += future.result()
+            done += rounds[running[future]]
             print(f"{done:>7} examples, {time.monotonic() - began:.0f} s", flush=True)
     killed = walk_and_kill(pages=10_000, kills=50, seed=seed)
     print(f"10,000 pages, {killed.kills} kills, {killed.rows} rows, each once: {killed.seconds:.0f} s")

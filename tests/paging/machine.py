@@ -96,11 +96,16 @@ faults = st.sampled_from(
         Fault(429, retry_after=90_000.0),
         Fault(500),
         Fault(503, retry_after=5.0),
+        Fault(503, retry_after=90_000.0),
         Fault(broken="cut"),
         Fault(broken="garbled"),
         Fault(broken="stall"),
     ]
 )
+
+
+How = Literal["pages", "rows", "collect"]
+readers: st.SearchStrategy[How] = st.sampled_from(["pages", "rows", "collect"])
 
 
 def _sound(drawn: Manners) -> Manners:
@@ -194,8 +199,8 @@ class PagingMachine(RuleBasedStateMachine):
         if "refused" in event.reason:
             assert service.refused, "a restart without a refusal"
         elif not service.wall_went_back and self.wall == EPOCH:
-            oldest = min((token.asked for token in service.tokens.values()), default=now)
-            assert now - oldest >= LIFETIME - 1e-3, "a restart although no token is old"
+            assert service.oldest is not None
+            assert now - service.oldest >= LIFETIME - 1e-3, "a restart although no token is old"
 
     # What the reader does
 
@@ -215,18 +220,19 @@ class PagingMachine(RuleBasedStateMachine):
         self._run(lambda: self._collect(limit))
 
     @precondition(lambda self: not self.fragile)
-    @rule(delay=st.sampled_from([0.0, 0.5, 1.0, 1.5, 3.0, 30.0, 100_000.0]), pages=st.booleans())
-    def cancelled(self, delay: float, pages: bool) -> None:
+    @rule(delay=st.sampled_from([0.0, 0.5, 1.0, 1.5, 3.0, 30.0, 100_000.0]), how=readers)
+    def cancelled(self, delay: float, how: How) -> None:
         """Cancel the reader at any time."""
-        self._run(lambda: self._stopped(delay, pages, None))
+        if how != "collect":  # whose rows would be lost with it
+            self._run(lambda: self._stopped(delay, how, None))
 
     @precondition(lambda self: not self.fragile)
-    @rule(delay=st.sampled_from([0.0, 0.5, 1.5, 30.0]), pages=st.booleans(), session=st.booleans())
-    def closed_meanwhile(self, delay: float, pages: bool, session: bool) -> None:
+    @rule(delay=st.sampled_from([0.0, 0.5, 1.5, 3.0, 30.0]), how=readers, session=st.booleans())
+    def closed_meanwhile(self, delay: float, how: How, session: bool) -> None:
         """Close the stream or its session while it is read; go on from where it stood."""
         end = self.sessions[-1].aclose if session else self.pages.aclose
-        self._run(lambda: self._stopped(delay, pages, end))
         self.closed = True
+        self._run(lambda: self._stopped(delay, how, end))
         self._resume(Saved(self.pages.checkpoint, self.walked), 0, "restart")
 
     @precondition(lambda self: not self.fragile)
@@ -255,6 +261,13 @@ class PagingMachine(RuleBasedStateMachine):
         for row in [row for row in reversed(self.walked.given) if row in self.service.rows][:shrunk]:
             self.service.delete(self.service.rows.index(row))
         self._resume(self.saved[-1 - back % len(self.saved)], prefetch, on_expired)
+
+    @precondition(lambda self: not self.fragile)
+    @rule(count=st.integers(1, 6), grown=st.sampled_from([0, 0, 1, 6]), shrunk=st.sampled_from([0, 1, 1, 2]))
+    def interrupted(self, count: int, grown: int, shrunk: int) -> None:
+        """Read some rows, and go on with the next one on another day, when the list has changed."""
+        self._run(lambda: self._rows(count))
+        self.resume(back=0, prefetch=0, on_expired="restart", close=True, grown=grown, shrunk=shrunk)
 
     def _resume(self, saved: Saved, prefetch: int, on_expired: Literal["restart", "raise"]) -> None:
         checkpoint = Checkpoint.loads(saved.checkpoint.dumps())
@@ -390,9 +403,16 @@ class PagingMachine(RuleBasedStateMachine):
             case _:
                 raise error
 
-    async def _stopped(self, delay: float, pages: bool, end: Callable[[], Awaitable[None]] | None) -> None:
+    async def _stopped(self, delay: float, how: How, end: Callable[[], Awaitable[None]] | None) -> None:
         """Read on, and be cancelled, or closed, after `delay` seconds."""
-        task = asyncio.ensure_future(self._pages(99) if pages else self._rows(99))
+        match how:
+            case "pages":
+                reading = self._pages(99)
+            case "rows":
+                reading = self._rows(99)
+            case "collect":
+                reading = self._collect(None)
+        task = asyncio.ensure_future(reading)
         await asyncio.sleep(delay)
         if end is None:
             task.cancel()
@@ -420,7 +440,7 @@ class PagingMachine(RuleBasedStateMachine):
         if serial is not None:
             whole = self.service.bodies[serial]
             assert serial > self.serial, "a page was given twice"
-            assert rows == (whole if page.checkpoint.offset else whole[len(whole) - len(rows) :])
+            assert rows in (whole, [row for row in whole if row not in walked.given]), "not the page sent"
             self.serial = serial
         ranks = [rank(self.manners.kind, row) for row in rows]
         assert ranks == sorted(ranks, reverse=True), "a page out of order"

@@ -111,6 +111,7 @@ class Service:
     refused: int = 0  # requests with a dead token
     wall_went_back: bool = False  # the client may take a token of a checkpoint for younger than it is
     scrolled: int | None = None
+    oldest: float | None = None  # when the request was sent that brought the first token
 
     def insert(self, count: int) -> None:
         """Add rows: at the head, or anywhere where there is no order."""
@@ -187,6 +188,7 @@ class Service:
     ) -> str:
         """Give out the token to the page after `page`."""
         manners = self.manners
+        self.oldest = asked if self.oldest is None else self.oldest
         trail = () if token is None else token.trail
         if manners.cycle is not None and len(trail) == manners.cycle[0]:
             name = trail[manners.cycle[1] % len(trail)]
