@@ -63,6 +63,13 @@ def limits(session: nox.Session) -> None:
 
 
 @nox.session
+def compare(session: nox.Session) -> None:
+    """Compare routes and models with OpenAPI documents: `nox -s compare -- DATA.json METRICS.json`."""
+    session.install("-e", ".[dev]")
+    session.run("python", "-m", "tests.tooling.compare", "--examples", *session.posargs)
+
+
+@nox.session
 def soak(session: nox.Session) -> None:
     """Let the random reader walk 100,000 times: `nox -s soak -- --examples 100000 --seed 1`."""
     session.install("-e", ".[dev]")

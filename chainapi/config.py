@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 from urllib.parse import quote, urlsplit
 
 from attrs import frozen
@@ -23,12 +22,23 @@ MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers
 class Provider:
     """A deployment of the two services: base addresses, and the header that carries the API key.
 
-    The header's default is the specification's (section 5).
+    ``Provider()`` is the specification's: its header (section 5), and addresses that you give. ``PUBLIC`` is
+    the public deployment. Any other is one value:
+    ``Provider("https://metrics.example.com", "https://data.example.com", "x-api-key")``.
     """
+
+    PUBLIC: ClassVar[Provider]
 
     metrics_base_url: str | None = None
     data_base_url: str | None = None
     api_key_header: str = "x-data-api-key"
+
+
+Provider.PUBLIC = Provider(
+    metrics_base_url="https://metrics.avax.network",
+    data_base_url="https://data-api.avax.network",
+    api_key_header="x-glacier-api-key",
+)
 
 
 class Secret:
@@ -118,7 +128,9 @@ def refuse_unknown(unknown: Iterable[str], known: Iterable[str], what: str) -> N
     """
     names = list(known)
     for name in unknown:
-        close = difflib.get_close_matches(name, names, n=1)
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(sorted(names))}"
         raise ConfigurationError(f"{what} got an unknown argument {name!r}{hint}")
 

@@ -2,35 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Any, Never
+from typing import TYPE_CHECKING
 
-from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint
+from chainapi.groups.evm import EVM
+from chainapi.groups.icm import ICM, Teleporter
+from chainapi.groups.nfts import NFTs
+from chainapi.groups.primary_network import PrimaryNetwork
+from chainapi.groups.usage import Usage
+from chainapi.groups.webhooks import Webhooks
+from chainapi.methods import gets, lists
 from chainapi.pages import Pages
+from chainapi.parameters import ChainId
 from chainapi.routes import Route
 from chainapi.service import ServiceAPI
 
-__all__ = ["DataAPI"]
+if TYPE_CHECKING:
+    from chainapi.models import AggregatedSignatures, AvaxSupply, ChainInfo, HealthCheck, Operation
+    from chainapi.models.enums import ChainFeature, Network
 
-CHAINS = Route("/v1/chains")
+__all__ = ["DataAPI"]
 
 
 class DataAPI(ServiceAPI):
-    """The Data API: blocks, transactions, UTXOs and chains, with an API key."""
+    """The Data API: blocks, transactions, UTXOs and chains, with an API key.
 
+    Attributes:
+        evm: blocks, transactions, balances and contracts of EVM chains.
+        nfts: tokens of ERC-721 and ERC-1155 collections.
+        primary_network: the P-, X- and C-Chain, their validators, subnets and blockchains.
+        icm: messages between chains.
+        teleporter: the same by their former name; deprecated.
+        usage: what an organisation's own requests used.
+        webhooks: the webhooks of the account, to read.
+
+    """
+
+    evm: EVM
+    nfts: NFTs
+    primary_network: PrimaryNetwork
+    icm: ICM
+    teleporter: Teleporter
+    usage: Usage
+    webhooks: Webhooks
+
+    # The routes that are in no group.
+
+    @gets(Route("/v1/health-check"))
+    async def health_check(self, *, priority: int = 0) -> HealthCheck:
+        """Return the health of the service."""
+        ...
+
+    @gets(Route("/v1/live-check"))
+    async def live_check(self, *, priority: int = 0) -> HealthCheck:
+        """Return whether the service is alive, for reads."""
+        ...
+
+    @lists(Route("/v1/chains", weight="free"))
     def chains(
-        self, *, resume: Checkpoint | None = None, prefetch: int = 0, priority: int = 0, **unknown: Never
-    ) -> Pages[dict[str, Any]]:
-        """Walk the chains that the service knows (specification, section 4).
+        self,
+        *,
+        network: Network | None = None,
+        feature: ChainFeature | None = None,
+        resume: Checkpoint | None = None,
+        prefetch: int = 0,
+        priority: int = 0,
+    ) -> Pages[ChainInfo]:
+        """Walk the chains that the service knows (specification, section 4)."""
+        ...
 
-        Args:
-            resume: a checkpoint of the same query.
-            prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
-            priority: requests with a higher one pass the others in the queue for quota.
+    @gets(Route("/v1/chains/{chainId}", weight="free"))
+    async def chain(self, chain_id: ChainId, *, priority: int = 0) -> ChainInfo:
+        """Return what is known of a chain."""
+        ...
 
-        Raises:
-            CheckpointError: `resume` belongs to another query.
+    @gets(Route("/v1/avax/supply", weight="free"))
+    async def avax_supply(self, *, priority: int = 0) -> AvaxSupply:
+        """Return the supply of AVAX, in whole AVAX."""
+        ...
 
-        """
-        refuse_unknown(unknown, ("prefetch", "priority", "resume"), "chains")
-        return Pages(self._source(CHAINS, CHAINS.path, (), resume, prefetch, priority))
+    @gets(Route("/v1/operations/{operationId}", weight="small"))
+    async def operation(self, operation_id: str, *, priority: int = 0) -> Operation:
+        """Return the state of a long-running operation."""
+        ...
+
+    @gets(Route("/v1/signatureAggregator/{network}/aggregateSignatures/{txHash}", weight="medium"))
+    async def aggregated_signatures(
+        self, network: Network, tx_hash: str, *, priority: int = 0
+    ) -> AggregatedSignatures:
+        """Return the signatures gathered for a message of the P-Chain."""
+        ...

@@ -149,7 +149,8 @@ class Gate:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._rate = AsyncLimiter(rate.amount, rate.per) if rate is not None else None
-        self._quota = Quota(max_in_flight, tuple(limits), ask)
+        self.limits = tuple(limits)
+        self._quota = Quota(max_in_flight, self.limits, ask)
         self._random = random
         self._on_wait = on_wait
         self._now = now
@@ -200,6 +201,10 @@ class Gate:
         finally:
             if deadline is not None:
                 deadline.cancel()
+
+    def price(self, route: str, prior: float | None) -> float:
+        """Return what a request of `route` costs in units, as far as is known; `prior` is what is said."""
+        return self._quota.costs.price(route, prior)
 
     def snapshot(self) -> QuotaSnapshot:
         """Return what is known of the quota now; inside a running loop only."""

@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Never
+from typing import TYPE_CHECKING
 
-from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.query import path_segment
-from chainapi.models.metrics import MetricPoint
+from chainapi.groups.chain_metrics import (
+    MetricChains,
+    MetricICM,
+    MetricL1Validators,
+    MetricNetworks,
+    MetricSubnets,
+)
+from chainapi.methods import gets, lists
 from chainapi.pages import MetricPages
+from chainapi.parameters import ChainId
 from chainapi.routes import Route
 from chainapi.service import ServiceAPI
 
-__all__ = ["MetricsAPI"]
+if TYPE_CHECKING:
+    from chainapi.models import HealthCheck, MetricPoint
 
-AVG_TPS = Route(
-    "/v1/avg_tps/{chain_id}",
-    items="results",
-    model=MetricPoint,
-    newest_first="timestamp",
-    others=(("status", int), ("last_run", int)),
-)
+__all__ = ["MetricsAPI"]
 
 
 class MetricsAPI(ServiceAPI):
-    """The Metrics API: time series per chain, without an API key."""
+    """The Metrics API: time series per chain, without an API key.
 
+    Attributes:
+        chains: metrics of EVM chains.
+        icm: counts of messages between chains.
+        networks: metrics of staking.
+        l1_validators: fees of validators of L1s.
+        subnets: validators of subnets.
+
+    """
+
+    chains: MetricChains
+    icm: MetricICM
+    networks: MetricNetworks
+    l1_validators: MetricL1Validators
+    subnets: MetricSubnets
+
+    @lists(
+        Route(
+            "/v1/avg_tps/{chainId}",
+            "results",
+            key=("timestamp",),
+            newest_first="timestamp",
+            others=(("status", "int"), ("last_run", "int")),
+        )
+    )
     def avg_tps(
-        self,
-        chain_id: int | str,
-        *,
-        resume: Checkpoint | None = None,
-        prefetch: int = 0,
-        priority: int = 0,
-        **unknown: Never,
+        self, chain_id: ChainId, *, resume: Checkpoint | None = None, prefetch: int = 0, priority: int = 0
     ) -> MetricPages[MetricPoint]:
         """Walk the average transactions per second of a chain, newest first (specification, section 4).
 
@@ -48,6 +67,16 @@ class MetricsAPI(ServiceAPI):
             CheckpointError: `resume` belongs to another query.
 
         """
-        refuse_unknown(unknown, ("prefetch", "priority", "resume"), "avg_tps")
-        path = AVG_TPS.path.format(chain_id=path_segment("chain_id", chain_id))
-        return MetricPages(self._source(AVG_TPS, path, (), resume, prefetch, priority))
+        ...
+
+    # The routes that are in no group.
+
+    @gets(Route("/v2/health-check", weight="free"))
+    async def health_check(self, *, priority: int = 0) -> HealthCheck:
+        """Return the health of the service."""
+        ...
+
+    @gets(Route("/v2/live-check", weight="free"))
+    async def live_check(self, *, priority: int = 0) -> HealthCheck:
+        """Return whether the service is alive, for reads."""
+        ...

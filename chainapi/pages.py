@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from math import inf
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar, cast
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from chainapi.calls import Sent
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Digests, Seen
+from chainapi.core.estimate import Estimate, estimate
 from chainapi.core.events import LoopFound, PageReceived, Restarted
 from chainapi.core.paging import PageToken, State, Walk
+from chainapi.core.quota import Limit
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
@@ -22,7 +32,7 @@ from chainapi.errors import (
     PaginationLoopError,
     PagingError,
 )
-from chainapi.models.decode import DecodedPage
+from chainapi.models.decode import DecodedPage, decode_resource
 from chainapi.observe import Listener
 from chainapi.prefetch import Ahead, Fetched
 
@@ -40,6 +50,8 @@ class Page(Generic[T]):
         next_page_token: the token to the next page; None on the last one.
         checkpoint: resumes with the page after this one.
         restarts: how often the walk had begun again when this page came.
+        others: what else the answer holds that the route names, such as ``chain_info``.
+        body: the answer as it came.
 
     """
 
@@ -47,6 +59,13 @@ class Page(Generic[T]):
     next_page_token: str | None
     checkpoint: Checkpoint
     restarts: int
+    others: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
+    body: bytes = field(default=b"{}", kw_only=True, repr=False, eq=False)
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The whole answer as plain JSON, with the fields that no model names; read anew at each look."""
+        return cast("dict[str, Any]", decode_resource(self.body))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -101,6 +120,10 @@ class Source:
     emit: Listener
     prefetch: int = 0
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
+    others: tuple[str, ...] = ()  # names of what else a page holds
+    page_size: int | None = None  # rows a page, where it was asked for
+    price: Callable[[], float] = field(default=lambda: 1.0)  # of a request, in units
+    limits: Sequence[Limit] = ()  # that the session was told
 
 
 class Pages(Generic[T]):
@@ -220,6 +243,27 @@ class Pages(Generic[T]):
         finally:
             self._target = inf
         return rows
+
+    def estimate(
+        self, rows: int, *, limits: Sequence[Limit] | None = None, page_size: int | None = None
+    ) -> Estimate:
+        """Say what fetching so many rows would take, before anything is sent.
+
+        Args:
+            rows: how many rows are wanted.
+            limits: the limits of the plan; else those that the session was told.
+            page_size: rows a page, where the query does not say; most routes give 10 by default.
+
+        Raises:
+            ConfigurationError: a number is not above 0, or nobody said how many rows a page has.
+
+        """
+        size = self._source.page_size if page_size is None else page_size
+        if size is None:
+            raise ConfigurationError(f"page_size is not known for {self._source.where}: pass page_size=")
+        return estimate(
+            rows, size, self._source.price(), self._source.limits if limits is None else tuple(limits)
+        )
 
     async def aclose(self) -> None:
         """End the stream; nothing is asked for any more. Closing it again does nothing."""
@@ -364,7 +408,17 @@ class Pages(Generic[T]):
         return met
 
     def _make_page(self, decoded: DecodedPage) -> Page[T]:
-        return Page(decoded.rows, decoded.next_page_token, self._after(), self._walk.restarts)
+        return Page(
+            decoded.rows,
+            decoded.next_page_token,
+            self._after(),
+            self._walk.restarts,
+            others=self._others(decoded),
+            body=decoded.body,
+        )
+
+    def _others(self, decoded: DecodedPage) -> dict[str, Any]:
+        return dict(zip(self._source.others, decoded.others, strict=True))
 
     def _after(self) -> Checkpoint:
         """Where the stream stands after the whole open page."""
@@ -433,12 +487,14 @@ class MetricPages(Pages[T]):
         return cast("MetricPage[T]", await super().__anext__())
 
     def _make_page(self, decoded: DecodedPage) -> MetricPage[T]:
-        status, last_run = decoded.others
+        others = self._others(decoded)
         return MetricPage(
             decoded.rows,
             decoded.next_page_token,
             self._after(),
             self._walk.restarts,
-            status=status,
-            last_run=last_run,
+            others=others,
+            body=decoded.body,
+            status=others["status"],
+            last_run=others["last_run"],
         )

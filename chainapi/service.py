@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,8 +11,9 @@ from chainapi.calls import Ask, Sent, Service
 from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.dedupe import Digests, Ordered, Seen
-from chainapi.core.query import Query, checked_page_size, checked_path, query_params
+from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.methods import groups_of
 from chainapi.models.convert import DIGITS
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.metrics import MetricPoint
@@ -22,6 +22,7 @@ from chainapi.routes import Route, route_name
 
 if TYPE_CHECKING:
     from chainapi.core.quota import QuotaSnapshot
+    from chainapi.methods import Declared
     from chainapi.session import Session
 
 __all__ = ["ServiceAPI"]
@@ -37,6 +38,8 @@ class ServiceAPI:
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
         self._name = name
+        for attribute, group in groups_of(self.__class__).items():
+            setattr(self, attribute, group(self))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._session!r}>"
@@ -142,11 +145,45 @@ class ServiceAPI:
         )
         return resource
 
+    @property
+    def service(self) -> ServiceAPI:
+        """The service itself, as groups of its routes name it."""
+        return self
+
+    def walk_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
+        """Walk a declared list with the values `given` for its parameters.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            CheckpointError: `resume` belongs to another query.
+
+        """
+        segments, params = declared.asked(given)
+        route = declared.route
+        path = _filled(route.path, segments)
+        source = self._source(route, path, params, given["resume"], given["prefetch"], given["priority"])
+        return declared.stream(source)
+
+    async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
+        """Return a declared resource, with the values `given` for its parameters.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            ChainAPIError: any of chainapi's errors.
+
+        """
+        segments, params = declared.asked(given)
+        route = declared.route
+        query = self._query(_filled(route.path, segments), params, route.units)
+        ask = Ask(self._service(), query, priority=_priority(given["priority"]))
+        resource, _ = await self._session.call(ask, lambda body: decode_resource(body, route.model))
+        return resource
+
     def _service(self) -> Service:
         return self._session.service(self._name)
 
-    def _query(self, path: str, params: tuple[tuple[str, str], ...]) -> Query:
-        return Query(path, params, route_name(self._name, path))
+    def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
+        return Query(path, params, route_name(self._name, path), units)
 
     @staticmethod
     def _params(page_size: int | None, params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
@@ -168,7 +205,7 @@ class ServiceAPI:
         if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
             raise ConfigurationError(f"prefetch={prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}")
         session, service = self._session, self._service()
-        query = self._query(path, params)
+        query = self._query(path, params, route.units)
         start = _start(resume, query_fingerprint(service.endpoint.base_url, path, params), path)
 
         decoder = PageDecoder(route.model, route.items, route.others)
@@ -191,11 +228,19 @@ class ServiceAPI:
             emit=session.emit,
             prefetch=prefetch,
             bounded=route.until is not None and route.newest_first is not None,
+            page_size=next((int(value) for name, value in params if name == "pageSize"), None),
+            price=lambda: service.gate.price(query.route, query.cost),
+            limits=service.gate.limits,
+            others=tuple(name for name, _ in route.others),
         )
 
 
 def _refuse_misspelt(params: Mapping[str, object], what: str) -> None:
     """Refuse what was meant for an argument: query parameters of the services have no underscore."""
+    if not params:
+        return
+    import difflib
+
     for name in params:
         if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
             refuse_unknown([name], _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS, what)
@@ -203,6 +248,11 @@ def _refuse_misspelt(params: Mapping[str, object], what: str) -> None:
 
 _GET_ARGUMENTS = ("path", "model", "priority")
 _LIST_ARGUMENTS = (*_GET_ARGUMENTS, "items", "page_size", "newest_first", "until", "resume", "prefetch")
+
+
+def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
+    """Return the path with its parameters filled in; each is one segment."""
+    return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
 
 
 def _priority(priority: object) -> int:
@@ -227,7 +277,7 @@ def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint
 
 def _seen(route: Route, start: Checkpoint) -> Seen:
     if route.newest_first is None:
-        return Digests()
+        return Digests(operator.attrgetter(*route.key) if route.key else None)
     if start.rows and start.watermark is None:
         raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
     return Ordered(_key(route), start.watermark)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from chainapi.catalogue import ROUTES
 from chainapi.cli import app
 from chainapi.core.paging import TRANSITIONS, State
 
@@ -38,7 +39,20 @@ def states(_: str) -> str:
     return "\n".join([*lines, "```"])
 
 
-PARTS: dict[str, Callable[[str], str]] = {"help": help_text, "states": states}
+def routes(service: str) -> str:
+    """List the routes of a service: method, what it gives, weight, path."""
+    lines = ["| Method | Gives | Weight | Route |", "|---|---|---|---|"]
+    for name, declared in ROUTES.items():
+        if not name.startswith(f"{service}."):
+            continue
+        route, gives = declared.route, declared.function.__annotations__["return"]
+        names = ", ".join(parameter.name for parameter in declared.parameters if parameter.required)
+        old = " (deprecated)" if route.deprecated else ""
+        lines.append(f"| `{name}({names})`{old} | `{gives}` | {route.weight or ''} | `{route.path}` |")
+    return "\n".join(lines)
+
+
+PARTS: dict[str, Callable[[str], str]] = {"help": help_text, "routes": routes, "states": states}
 
 
 def generated(text: str) -> str:

@@ -790,9 +790,9 @@ async def test_unknown_keyword() -> None:
     """An unknown keyword of a named route is refused by its name."""
     async with session_of(scripted(lambda _: reply({}))) as session:
         with pytest.raises(ConfigurationError, match="page_size"):
-            session.metrics.avg_tps(43114, page_size=3)  # type: ignore[arg-type]
+            session.metrics.avg_tps(43114, page_size=3)  # type: ignore[call-arg]  # pyright: ignore
         with pytest.raises(ConfigurationError, match="limit"):
-            session.data.chains(limit=3)  # type: ignore[arg-type]
+            session.data.chains(limit=3)  # type: ignore[call-arg]  # pyright: ignore
 
 
 async def test_misspelt_keyword() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from itertools import pairwise
+from math import inf
 
 from attrs import define, field
 
@@ -28,14 +29,20 @@ class Costs:
     learned: dict[str, float] = field(factory=dict[str, float])
     dearest: float = 0.0
     cheapest: float = 1.0
+    roof: float = inf  # the least limit that the service tells
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
     _source: object = None
     _low_at: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
-        """Return what a request of `route` costs: as learned, else `prior`, else as the dearest known."""
+        """Return what a request of `route` costs: as learned, else `prior`, else as the dearest known.
+
+        A `prior` above a whole limit is in other units than the limit, and says nothing.
+        """
         known = self.learned.get(route)
+        if prior is not None and prior > self.roof:
+            prior = None
         if known is None:
             return prior if prior is not None else self.dearest or 1.0
         if prior is not None and abs(known - prior) <= CLOSE * prior:

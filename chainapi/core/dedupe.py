@@ -146,10 +146,11 @@ def _watermark_of(spans: Spans) -> Watermark:
 
 
 class Digests:
-    """Rows in any order: each is known by a digest of what it holds."""
+    """Rows in any order: each is known by a digest of its key, or else of all that it holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[Any], Any] | None = None) -> None:
         self._known = DigestSet()
+        self._key = key
         # Of the page taken last: its reader may change the rows that it was given.
         self._page: list[bytes] = []
 
@@ -158,7 +159,7 @@ class Digests:
 
     def stale(self, rows: Sequence[Any]) -> Collection[int]:
         """Return the indices of the rows whose like was given before."""
-        self._page = [_digest(row) for row in rows]
+        self._page = [self._digest(row) for row in rows]
         return {index for index, digest in enumerate(self._page) if not self._known.add(digest)}
 
     def watermark(self, rows: Sequence[Any], given: int) -> Watermark | None:
@@ -167,7 +168,7 @@ class Digests:
 
     def marks(self, rows: Sequence[Any]) -> tuple[str, ...]:
         """Return half of each digest, in hexadecimal: enough to tell the rows of one page apart."""
-        return tuple(_digest(row)[:8].hex() for row in rows)
+        return tuple(self._digest(row)[:8].hex() for row in rows)
 
     def marks_given(self, given: int) -> tuple[str, ...]:
         """Return the marks of the first `given` rows of the page taken last, as they came."""
@@ -177,6 +178,14 @@ class Digests:
         """Return the indices of the rows that have one of these marks."""
         known = set(marks)
         return {index for index, mark in enumerate(self.marks(rows)) if mark in known}
+
+    def _digest(self, row: Any) -> bytes:
+        if self._key is None:
+            return _digest(row)
+        try:
+            return _digest(self._key(row))
+        except AttributeError:  # a row of a kind that nobody knows yet
+            return _digest(row)
 
 
 def _digest(row: object) -> bytes:

@@ -349,6 +349,7 @@ class Quota:
         self._allowances = [*current, *(one for one in keep if one not in current)][:MOST_POLICIES]
         if current:
             self._hidden = None
+            self.costs.roof = min(one.limit for one in current)
         matching = [one for one in current if one.limit == news.limit]
         self._told = matching[0] if matching else current[0] if current else None
         return self._told

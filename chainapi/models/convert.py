@@ -13,8 +13,9 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import attrs
 import msgspec
@@ -22,32 +23,36 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 
 if TYPE_CHECKING:
     import cattrs
 
-__all__ = ["DIGITS", "RowType", "converter", "row_type", "wire_name"]
+__all__ = ["DIGITS", "NULL", "RowType", "converter", "row_type", "wire_name"]
 
 # How a whole number looks where it comes as a string; Python reads no longer ones.
 DIGITS = r"^-?(?:0|[1-9][0-9]{0,4299})\Z"
+NULL = msgspec.Raw(b"null")
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 # Models of ours whose fields are on the wire as they are here: decoded without a detour.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
 
 
+Finish: TypeAlias = Callable[[list[Any]], list[Any]]
+
+
 @frozen
 class RowType:
-    """How rows are made: msgspec decodes each to `wire`, `finish` makes the objects of a list of them."""
+    """How rows are made: msgspec decodes each to `wire`, `finish` makes the objects of a list of them.
+
+    `quick` is a shorter way of the same kind, where there is one. It takes nothing that the other refuses;
+    what it refuses, the other way may take, or else tells what is wrong.
+    """
 
     wire: Any
-    finish: Callable[[list[Any]], list[Any]] | None = None
-
-
-def wire_name(name: str) -> str:
-    """Return the name on the wire of a field: `block_number` is `blockNumber`."""
-    head, *rest = name.split("_")
-    return head + "".join(part[:1].upper() + part[1:] for part in rest) if head else name
+    finish: Finish | None = None
+    quick: tuple[Any, Finish] | None = None
 
 
 def row_type(model: Any) -> RowType:
@@ -69,6 +74,8 @@ def _row_type(model: Any) -> RowType:
         return RowType(Any)
     if model in _AS_ON_THE_WIRE:
         return RowType(model)
+    if tags := tags_of(model):
+        return RowType(msgspec.Raw, _Union(tags))
     try:
         wire = _wire_type(model)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
@@ -77,7 +84,69 @@ def _row_type(model: Any) -> RowType:
         return RowType(Any, lambda rows: _structure(rows, model))
     if wire is model:
         return RowType(model)
-    return RowType(wire, lambda rows: _convert(rows, model))
+    return RowType(wire, lambda rows: _convert(rows, model), _quick_way(model))
+
+
+# The quick way. A lax decoder makes whole numbers of strings without looking at each with a pattern; what it
+# would take for one by mistake (1.0, 1e3) it takes for a float, which the strict second step refuses. All
+# other types are those that a lax decoder reads like a strict one, or `Any`, and null is not among them,
+# because it would find that in texts too.
+
+
+def _quick_way(model: Any) -> tuple[Any, Finish] | None:
+    """Return the quick way to rows of a class of ours or a user's, or None where there is none."""
+    try:
+        wire = _quick_type(model)
+        msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
+    except TypeError:
+        return None
+    several: Any = types.GenericAlias(list, (model,))
+
+    def finish(rows: list[Any]) -> list[Any]:
+        made: list[Any] = msgspec.convert(rows, several, from_attributes=True)
+        return made
+
+    return wire, finish
+
+
+def _quick_type(hint: Any) -> Any:
+    if hint is int:
+        return int | float
+    if hint in (bool, float, Any):
+        return Any
+    if hint in (str, Decimal):
+        return hint
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated and arguments[0] is str:
+        if any(isinstance(note, msgspec.Meta) for note in arguments[1:]):
+            raise TypeError("constraints take the other way")
+        return str
+    if origin is typing.Literal and all(isinstance(value, str) for value in arguments):
+        return str
+    if origin is list:
+        return types.GenericAlias(list, (_quick_type(arguments[0]),))
+    if origin is None and attrs.has(hint):
+        return _quick_struct(hint)
+    raise TypeError(f"{hint!r} takes the other way")
+
+
+def _quick_struct(model: type) -> Any:
+    hints = typing.get_type_hints(model, include_extras=True)
+    fields: list[Any] = []
+    for attribute in attrs.fields(model):
+        hint = hints[attribute.name]
+        arguments = set(typing.get_args(hint)) if typing.get_origin(hint) in _UNIONS else {hint}
+        given = arguments - {type(None)}
+        if len(given) != 1 or (given != arguments and attribute.default is not None):
+            raise TypeError(f"{hint!r} takes the other way")
+        quick = _quick_type(*given)
+        # A text stays a text. Elsewhere null is left to the other way, and only a missing field is None.
+        wire = str | None if quick is str and given != arguments else quick
+        fields.append((attribute.name, wire, _wire_field(attribute, hint)))
+    return msgspec.defstruct(model.__name__, fields, kw_only=True)
+
+
+_UNIONS = (typing.Union, types.UnionType)
 
 
 def _convert(rows: list[Any], model: Any) -> list[Any]:
@@ -86,6 +155,73 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
         rows, types.GenericAlias(list, (model,)), from_attributes=True, strict=False
     )
     return made
+
+
+def one_of(rows: RowType) -> Callable[[Any], Any]:
+    """Return what makes one row of JSON: the quick way where that goes, else the other."""
+    decoder = msgspec.json.Decoder(rows.wire)
+    quick = None if rows.quick is None else msgspec.json.Decoder(rows.quick[0], strict=False)
+
+    def make(body: Any) -> Any:
+        if quick is not None and rows.quick is not None:
+            try:
+                return rows.quick[1]([quick.decode(body)])[0]
+            except msgspec.ValidationError:
+                pass
+        row = decoder.decode(body)
+        return row if rows.finish is None else rows.finish([row])[0]
+
+    return make
+
+
+class _Union:
+    """Makes rows of several kinds: a look at what tells them apart, then each as one of its own kind."""
+
+    def __init__(self, tags: Sequence[Tag]) -> None:
+        self._tags = tags
+        heads = dict.fromkeys(tag.path[0] for tag in tags)
+        # A field that only has to be there is passed over, not read.
+        read = {tag.path[0] for tag in tags if tag.value is not None or len(tag.path) > 1}
+        fields = [
+            (f"f{number}", Any if head in read else msgspec.Raw, msgspec.field(name=head, default=None))
+            for number, head in enumerate(heads)
+        ]
+        self._heads = {head: f"f{number}" for number, head in enumerate(heads)}
+        self._look: msgspec.json.Decoder[Any] = msgspec.json.Decoder(msgspec.defstruct("Look", fields))
+        self._kinds: dict[type, Callable[[Any], Any]] = {}
+
+    def __call__(self, rows: list[Any]) -> list[Any]:
+        """Make the rows; the path of what is wrong with one has its number."""
+        made: list[Any] = []
+        for number, raw in enumerate(rows):
+            try:
+                made.append(self._make(raw))
+            except msgspec.ValidationError as error:
+                reason, at, place = str(error).partition(" - at `$")
+                path = f"$[{number}]{place.removeprefix('[0]') if at else '`'}"
+                raise msgspec.ValidationError(f"{reason} - at `{path}") from None
+        return made
+
+    def _make(self, raw: Any) -> Any:
+        look = self._look.decode(raw)
+        for tag in self._tags:
+            if self._fits(tag, look):
+                return self._kind(tag.kind)(raw)
+        return Unknown(_PLAIN.decode(raw))
+
+    def _fits(self, tag: Tag, look: Any) -> bool:
+        head = getattr(look, self._heads[tag.path[0]])
+        if len(tag.path) > 1:
+            return tag.fits({tag.path[0]: head})
+        return head is not None and head != NULL if tag.value is None else bool(head == tag.value)
+
+    def _kind(self, kind: type) -> Callable[[Any], Any]:
+        if kind not in self._kinds:
+            self._kinds[kind] = one_of(row_type(kind))
+        return self._kinds[kind]
+
+
+_PLAIN: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 def _struct_of(model: type, within: tuple[type, ...]) -> Any:
@@ -149,7 +285,7 @@ def _wire_union(arguments: tuple[Any, ...], within: tuple[type, ...]) -> Any:
     """Let whole numbers of a union come as strings, unless strings mean something else in it."""
     wires = tuple(argument if argument is int else _wire_type(argument, within) for argument in arguments)
     plain: Any = typing.Union[wires]  # noqa: UP007 - made at run time
-    if int not in arguments:
+    if int not in arguments or str in arguments:  # a text that is no number would be refused
         return plain
     lenient: Any = plain | _WHOLE
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +13,8 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS, row_type, wire_name
+from chainapi.models.convert import DIGITS, NULL, RowType, one_of, row_type
+from chainapi.models.unions import wire_name
 
 __all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
 
@@ -29,6 +31,7 @@ class DecodedPage:
     next_page_token: str | None
     digest: int
     others: tuple[Any, ...] = ()
+    body: bytes = b""
 
 
 class PageDecoder:
@@ -46,21 +49,31 @@ class PageDecoder:
         self, model: Any = None, items: str | None = None, others: Sequence[tuple[str, Any]] = ()
     ) -> None:
         self._rows = row_type(model)
-        self._others = [name for name, _ in others]
-        self._other_types = dict(others)
+        self._others = {name: row_type(kind) for name, kind in others}
         self.items = items
+        self._quick: msgspec.json.Decoder[Any] | None = None
         try:
             self._decoder = None if items is None else self._for(items)
         except (TypeError, ValueError):
             raise ConfigurationError(f"items={ascii(items)[:80]} is no name of a list field") from None
 
     def _for(self, items: str) -> msgspec.json.Decoder[Any]:
+        if self._rows.quick is not None:
+            quick: list[Any] = [
+                ("rows", types.GenericAlias(list, (self._rows.quick[0],)), msgspec.field(name=items)),
+                ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
+            ]
+            quick += [
+                (name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL))
+                for name in self._others
+            ]
+            self._quick = msgspec.json.Decoder(msgspec.defstruct("Body", quick), strict=False)
         fields: list[Any] = [
             ("rows", list[self._rows.wire] | None, msgspec.field(name=items)),  # type: ignore[name-defined]
             ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
         ]
-        for name, kind in self._other_types.items():
-            fields.append((name, kind | None, msgspec.field(name=wire_name(name), default=None)))
+        for name, kind in self._others.items():
+            fields.append((name, kind.wire | None, msgspec.field(name=wire_name(name), default=None)))
         return msgspec.json.Decoder(msgspec.defstruct("Body", fields))
 
     def decode(self, body: bytes) -> DecodedPage:
@@ -77,15 +90,41 @@ class PageDecoder:
             except ValueError:  # with a control character or a quotation mark in its name
                 raise DecodeError(f"no usable name of a list field: {items}") from None
             self.items = items
-        page = _guarded(self._decoder, body)
+        rows, token, others = self._quickly(body) or self._thoroughly(body, self._decoder)
+        if token is not None and len(token) > MAX_TOKEN:
+            raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
+        return DecodedPage(rows, token, hash(body), others, body)
+
+    def _quickly(self, body: bytes) -> tuple[list[Any], str | None, tuple[Any, ...]] | None:
+        """Decode the short way; None where there is none, and where it does not go."""
+        if self._quick is None or self._rows.quick is None:
+            return None
+        try:
+            page = self._quick.decode(body)
+            others = tuple(
+                None if (raw := getattr(page, name)) == NULL else one_of(kind)(raw)
+                for name, kind in self._others.items()
+            )
+            return self._rows.quick[1](page.rows), page.next_page_token or None, others
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+
+    def _thoroughly(
+        self, body: bytes, decoder: msgspec.json.Decoder[Any]
+    ) -> tuple[list[Any], str | None, tuple[Any, ...]]:
+        page = _guarded(decoder, body)
         rows = page.rows or []
         if rows and self._rows.finish is not None:
             rows = _finished(self._rows.finish, rows, f"$.{self.items}")
-        others = tuple(getattr(page, name) for name in self._others)
-        token = page.next_page_token or None
-        if token is not None and len(token) > MAX_TOKEN:
-            raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
-        return DecodedPage(rows, token, hash(body), others)
+        others = tuple(self._other(name, kind, page) for name, kind in self._others.items())
+        return rows, page.next_page_token or None, others
+
+    @staticmethod
+    def _other(name: str, kind: RowType, page: Any) -> Any:
+        value = getattr(page, name)
+        if value is None or kind.finish is None:
+            return value
+        return _finished(kind.finish, [value], f"$.{wire_name(name)}", single=True)[0]
 
 
 def decode_resource(body: bytes, model: Any = None) -> Any:
@@ -97,10 +136,12 @@ def decode_resource(body: bytes, model: Any = None) -> Any:
     """
     rows = row_type(model)
     value = _guarded(msgspec.json.Decoder(rows.wire), body)
-    return value if rows.finish is None else _finished(rows.finish, [value], "$")[0]
+    return value if rows.finish is None else _finished(rows.finish, [value], "$", single=True)[0]
 
 
-def _finished(finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: str) -> list[Any]:
+def _finished(
+    finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: str, *, single: bool = False
+) -> list[Any]:
     """Make the objects; what is wrong with one is told with its JSON path below `place`."""
     try:
         return finish(rows)
@@ -111,7 +152,7 @@ def _finished(finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: 
     except DecodeError as error:
         reason, path = error.reason, error.path
     path = path.removeprefix("$")
-    raise DecodeError(reason, path=place + (path.removeprefix("[0]") if place == "$" else path))
+    raise DecodeError(reason, path=place + (path.removeprefix("[0]") if single else path))
 
 
 def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:

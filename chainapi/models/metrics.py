@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from attrs import frozen
+
+from chainapi.models.moments import moment
 
 __all__ = ["MetricPoint"]
 
@@ -27,7 +29,4 @@ class MetricPoint:
             ValueError: the timestamp lies outside the years 1 to 9999.
 
         """
-        try:
-            return datetime.fromtimestamp(self.timestamp, UTC)
-        except (ValueError, OverflowError, OSError):
-            raise ValueError(f"timestamp {self.timestamp} is outside the years 1 to 9999") from None
+        return moment(self.timestamp)

@@ -1,0 +1,48 @@
+"""The routes of `session.data.nfts`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.methods import Group, gets, lists
+from chainapi.pages import Pages
+from chainapi.parameters import ChainId, PageSize
+from chainapi.routes import Route
+
+if TYPE_CHECKING:
+    from chainapi.models import NftToken
+
+__all__ = ["NFTs"]
+
+
+class NFTs(Group):
+    """Tokens of ERC-721 and ERC-1155 collections."""
+
+    @lists(
+        Route(
+            "/v1/chains/{chainId}/nfts/collections/{address}/tokens",
+            "tokens",
+            key=("address", "token_id"),
+            weight="medium",
+        )
+    )
+    def tokens(
+        self,
+        chain_id: ChainId,
+        address: str,
+        *,
+        page_size: PageSize | None = 100,
+        resume: Checkpoint | None = None,
+        prefetch: int = 0,
+        priority: int = 0,
+    ) -> Pages[NftToken]:
+        """Walk the tokens of a collection."""
+        ...
+
+    @gets(Route("/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", weight="medium"))
+    async def token(
+        self, chain_id: ChainId, address: str, token_id: int | str, *, priority: int = 0
+    ) -> NftToken:
+        """Return a token of a collection."""
+        ...

@@ -1,0 +1,59 @@
+"""Times of records: the raw whole number stays, a property gives the aware datetime."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Self, overload
+
+__all__ = ["MaybeMoment", "Moment", "moment"]
+
+
+def moment(timestamp: int) -> datetime:
+    """Return Unix time in seconds as an aware datetime in UTC.
+
+    Raises:
+        ValueError: the timestamp lies outside the years 1 to 9999.
+
+    """
+    try:
+        return datetime.fromtimestamp(timestamp, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"timestamp {timestamp} is outside the years 1 to 9999") from None
+
+
+class Moment:
+    """A property that gives a field in Unix seconds as an aware datetime in UTC.
+
+    Reading it raises ValueError where the timestamp lies outside the years 1 to 9999.
+    """
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    @overload
+    def __get__(self, record: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, record: object, kind: type) -> datetime: ...
+
+    def __get__(self, record: Any, kind: type) -> Self | datetime:
+        return self if record is None else moment(getattr(record, self.field))
+
+
+class MaybeMoment:
+    """The same of a field that may be missing: None then."""
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    @overload
+    def __get__(self, record: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, record: object, kind: type) -> datetime | None: ...
+
+    def __get__(self, record: Any, kind: type) -> Self | datetime | None:
+        if record is None:
+            return self
+        timestamp = getattr(record, self.field)
+        return None if timestamp is None else moment(timestamp)

@@ -1,0 +1,123 @@
+"""Answers made from the records of routes and models: seeded, with fields missing that may be missing."""
+
+from __future__ import annotations
+
+import random
+import re
+import types
+import typing
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import attrs
+
+from chainapi.methods import Declared
+from chainapi.models import MetricPoint
+from chainapi.models.unions import Tag, tags_of, wire_name
+from chainapi.parameters import Parameter
+
+__all__ = ["Maker", "path_pattern", "values"]
+
+
+class Maker:
+    """Makes JSON values of types; the same seed makes the same values."""
+
+    def __init__(self, seed: int, *, whole: bool = False) -> None:
+        self.draw = random.Random(seed)
+        self.whole = whole  # whether nothing is missing
+
+    def page(self, declared: Declared, rows: int, token: str | None = None) -> dict[str, Any]:
+        """Return the body of a page of a route."""
+        route = declared.route
+        hint = str if route.model is None else route.model
+        body: dict[str, Any] = {route.items or "chains": [self.value(hint) for _ in range(rows)]}
+        for name, kind in route.others:
+            body[wire_name(name)] = self.value(kind)
+        return body if token is None else {**body, "nextPageToken": token}
+
+    def value(self, hint: Any, name: str = "") -> Any:
+        """Return a value of a type, for a field of this name."""
+        if tags := tags_of(hint):
+            return self.of_kind(self.draw.choice(tags))
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if attrs.has(hint):
+            return self.record(hint)
+        if origin is Annotated:
+            return self.value(arguments[1], name)
+        if origin is Literal:
+            return self.draw.choice(arguments)
+        if origin in (typing.Union, types.UnionType):
+            given = [argument for argument in arguments if argument is not type(None)]
+            return self.value(self.draw.choice(given), name)
+        if origin is list:
+            return [self.value(arguments[0], name) for _ in range(self.draw.randrange(3))]
+        if origin is dict:
+            return {f"key{number}": self.value(arguments[1], name) for number in range(2)}
+        return self.scalar(hint, name)
+
+    def of_kind(self, tag: Tag) -> Any:
+        """Return a row of one kind of a union, with its tag."""
+        made = self.record(tag.kind, tag.path[0])
+        if tag.value is not None:
+            made[tag.path[0]] = tag.value
+        return made
+
+    def record(self, model: Any, needed: str = "") -> dict[str, Any]:
+        """Return an object with the fields of a record, some of those that may be missing left out."""
+        hints = typing.get_type_hints(model, include_extras=True)
+        made: dict[str, Any] = {}
+        for field in attrs.fields(model):
+            wire = wire_name(field.name)
+            may_miss = field.default is None and wire != needed and not self.whole
+            if may_miss and self.draw.random() < 0.4:
+                if self.draw.random() < 0.5:
+                    made[wire] = None
+                continue
+            strict = model is MetricPoint
+            made[wire] = self.value(hints[field.name], "timestamp" if strict else field.name)
+        return made
+
+    def scalar(self, hint: Any, name: str) -> Any:
+        """Return a text, a number or a truth; whole numbers come as texts at times."""
+        if hint is bool:
+            return self.draw.random() < 0.5
+        if hint is int and name.endswith("timestamp"):
+            return self.draw.randrange(1_600_000_000, 1_800_000_000)
+        if hint is int:
+            number = self.draw.choice((self.draw.randrange(100), self.draw.randrange(10**30)))
+            return str(number) if number > 2**63 or self.draw.random() < 0.5 else number
+        if hint is float:
+            return self.draw.choice((self.draw.random(), self.draw.randrange(1000)))
+        if hint is Decimal:
+            return f"{self.draw.randrange(10**12)}.{self.draw.randrange(10**18):018}"
+        if hint is Any:
+            return {"config": {"chainId": self.draw.randrange(10**6)}}
+        assert hint is str, hint
+        return f"{name}-{self.draw.randrange(10**9)}"
+
+
+def values(declared: Declared, maker: Maker, *, optional: bool = True) -> dict[str, Any]:
+    """Return a value for each parameter of a route, by their names in Python."""
+    found: dict[str, Any] = {}
+    for parameter in declared.parameters:
+        if parameter.required or optional:
+            found[parameter.name] = value_of(parameter, maker)
+    return found
+
+
+def value_of(parameter: Parameter, maker: Maker) -> Any:
+    """Return a value that a parameter takes."""
+    if parameter.choices:
+        return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
+    if parameter.many:
+        return ["first", "second"]
+    if bool in parameter.kinds:
+        return True
+    if int in parameter.kinds:
+        return 7 if parameter.bounds is None else int(parameter.bounds.most or parameter.bounds.least)
+    return f"{parameter.name}-{maker.draw.randrange(100)}"
+
+
+def path_pattern(declared: Declared) -> re.Pattern[str]:
+    """Return what the paths of a route look like."""
+    return re.compile(re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(declared.route.path)))

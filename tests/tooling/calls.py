@@ -1,0 +1,67 @@
+"""Write tests/typing/every_route.py, whose types are checked: `python -m tests.tooling.calls`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from chainapi import models
+from chainapi.catalogue import ROUTES
+from chainapi.methods import Declared
+from tests.documents import Maker, value_of
+
+PLACE = Path(__file__).parents[1] / "typing" / "every_route.py"
+
+
+def call(name: str, declared: Declared) -> str:
+    """Return the call of a route with all its parameters, and the type that it has."""
+    maker = Maker(seed=0)
+    given = [
+        repr(value_of(one, maker)) if one.in_path else f"{one.name}={value_of(one, maker)!r}"
+        for one in declared.parameters
+    ]
+    if not declared.single:
+        given += ["resume=None", "prefetch=2"]
+    given += ["priority=1"]
+    result = declared.function.__annotations__["return"]
+    called = f"{'await ' if declared.single else ''}session.{name}({', '.join(given)})"
+    return f"    assert_type({called}, {result})"
+
+
+def text() -> str:
+    """Return the module."""
+    calls = [call(name, declared) for name, declared in ROUTES.items()]
+    results = {declared.function.__annotations__["return"] for declared in ROUTES.values()}
+    words = sorted({word for result in results for word in re.findall(r"\w+", result)})
+    records = [word for word in words if word in models.__all__]
+    lines = [
+        '"""Every route with every parameter, for the type checkers; made by `tests.tooling.calls`."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import assert_type",
+        "",
+        "from chainapi import Session",
+        f"from chainapi.models import {', '.join(records)}",
+        "from chainapi.pages import MetricPages, Pages",
+        "",
+        "",
+        "async def call_every_route(session: Session) -> None:",
+        '    """Call every route; lists send nothing before they are read."""',
+        *calls,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the module, laid out by ruff."""
+    PLACE.write_text(text(), "utf-8")
+    ruff = (sys.executable, "-m", "ruff")
+    subprocess.run((*ruff, "check", "--quiet", "--fix", "--select", "I", str(PLACE)), check=True)
+    subprocess.run((*ruff, "format", "--quiet", str(PLACE)), check=True)
+
+
+if __name__ == "__main__":
+    main()
