@@ -189,7 +189,7 @@ class Gate:
             if flight is not None:
                 return Permit(self, flight)
         waiter = self._enter(loop, route, cost, -inf if again else -priority, max_wait)
-        deadline = loop.call_later(max_wait, self._late, waiter, max_wait) if max_wait is not None else None
+        deadline = loop.call_later(max_wait, self._late, waiter) if max_wait is not None else None
         try:
             while True:
                 flight = await self._turn(waiter)
@@ -259,12 +259,16 @@ class Gate:
         assert waiter.flight is not None  # noqa: S101 - a future without exception comes with a flight
         return waiter.flight
 
-    def _late(self, waiter: _Waiter, max_wait: float) -> None:
+    def _late(self, waiter: _Waiter) -> None:
         if waiter.queued and not waiter.future.done():
             seconds = self._forecast(asyncio.get_running_loop().time(), waiter.price, waiter.rank)
-            self._remove(waiter)
-            waiter.future.set_exception(self._too_long(seconds, max_wait))
+            self._fail(waiter, seconds)
             self._pump()
+
+    def _fail(self, waiter: _Waiter, seconds: float) -> None:
+        """Send a waiter away whose turn would come in so many seconds."""
+        self._remove(waiter)
+        waiter.future.set_exception(self._too_long(seconds, waiter.max_wait))
 
     def _too_long(self, seconds: float, max_wait: float) -> QuotaWaitError:
         return QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=max_wait)
@@ -329,8 +333,7 @@ class Gate:
                     self._quota.forecast(now, waiter.price, units, ahead) if waiter.deadline < inf else 0
                 )
                 if now + seconds > waiter.deadline:
-                    self._remove(waiter)
-                    waiter.future.set_exception(self._too_long(seconds, waiter.max_wait))
+                    self._fail(waiter, seconds)
                 else:
                     units, ahead = units + waiter.price, ahead + 1
 
