@@ -1,9 +1,8 @@
 """Rows made from models: what a field holds follows from its type, its name and a draw.
 
 A model is turned into a function once; that function makes a row from its `Origin`, the same row for the same
-origin. What a name stands for is written down in the tables below: hashes, addresses and identifiers look like
-those of the services, whole numbers come as texts where the services send texts, times and heights fall from
-row to row.
+origin. The tables below say what a name stands for: hashes, addresses and identifiers look like those of the
+services, whole numbers are texts where the services send texts, times and heights fall from row to row.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -74,9 +73,20 @@ SHARED = frozenset({"chainId", "chainName", "network", "currencyCode"})
 WRAPPERS = frozenset({"nativeTransaction", "nativeTokenBalance", "result", "chainInfo"})
 
 
-@frozen(eq=False)
+@frozen
 class Made:
-    """A list, or a single resource, of rows that are made from their model: `step` seconds lie between two."""
+    """A list of rows that are made from their model; a single resource is the one row of its list.
+
+    Attributes:
+        make: what makes a row.
+        size: how many rows the list had at the beginning.
+        epoch: Unix time in seconds of the newest of them.
+        step: seconds between two rows.
+        draw: what is drawn for each row.
+        chains: the chain ids that exist.
+        echoes: what the rows repeat of the request, as pairs.
+
+    """
 
     make: Make
     size: int
@@ -84,29 +94,24 @@ class Made:
     step: int
     draw: Draw
     chains: tuple[int, ...]
-    echoes: Mapping[str, str]
+    echoes: tuple[tuple[str, str], ...]
 
     def first_at(self, timestamp: int) -> int:
         """Return the number of the first row that is not older than a Unix time."""
         return self.size - 1 - self.epoch // self.step + -(-timestamp // self.step)
 
-    def origin(self, number: int) -> Origin:
-        """Return what row `number` is made from."""
-        shared = {name: text for name, text in self.echoes.items() if name in SHARED}
-        random = Random(self.draw(number))  # noqa: S311 - a simulation is to be repeatable, not secret
-        return Origin(random, number, self.time(number), self.chains, self.echoes, shared)
-
-    def time(self, number: int) -> int:
-        """Return the Unix time of row `number`: the newest one at the beginning is of the epoch."""
-        return (self.epoch // self.step - (self.size - 1 - number)) * self.step
-
-    def row(self, number: int) -> Any:
-        """Return row `number`."""
-        return self.make(self.origin(number))
-
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the rows `stop - 1` down to `start`, newest first."""
-        return [self.row(number) for number in range(stop - 1, start - 1, -1)]
+        return [self.make(origin) for origin in self.origins(start, stop)]
+
+    def origins(self, start: int, stop: int) -> Iterator[Origin]:
+        """Yield what the rows `stop - 1` down to `start` are made from."""
+        echoes = dict(self.echoes)
+        shared = {name: text for name, text in self.echoes if name in SHARED}
+        for number in range(stop - 1, start - 1, -1):
+            time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
+            random = Random(self.draw(number))  # noqa: S311 - a simulation is to be repeatable, not secret
+            yield Origin(random, number, time, self.chains, echoes, shared)
 
 
 # From types to functions
@@ -308,7 +313,8 @@ def _height(origin: Origin) -> int:
 
 def _amount(origin: Origin) -> int:
     """Draw an amount of 4 to 30 digits, each length as often as any other."""
-    return 10 ** (3 + origin.below(27)) * (1 + origin.below(9)) + origin.below(1_000)
+    power: int = 10 ** (3 + origin.below(27))
+    return power * (1 + origin.below(9)) + origin.below(1_000)
 
 
 def _supply(origin: Origin) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol
 from attrs import frozen
 
 __all__ = [
+    "BLOCKCHAIN_NAMES",
     "CHAIN_NAMES",
     "DAY",
     "METHODS",
@@ -58,6 +59,13 @@ _PRIMARY_CHAINS = {
     "x-chain": "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
     "c-chain": "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5",
 }
+# Every way to name one of the three chains of a network: by its name, and by its identifiers.
+BLOCKCHAIN_NAMES = {
+    **{chain: chain for chain in _PRIMARY_CHAINS},
+    **{name: chain for chain, name in _PRIMARY_CHAINS.items()},
+    "2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm": "x-chain",
+    "yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp": "c-chain",
+}
 _ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
 METHODS = (
     ("NATIVE_TRANSFER", "", "Native Transfer"),
@@ -95,7 +103,7 @@ class Draw:
         return drawn.digest()
 
 
-@frozen(eq=False)
+@frozen
 class Points:
     """One value a day: a level of its own for each chain, a weekly rhythm, a slow swell, noise.
 
@@ -133,7 +141,7 @@ class Points:
         return {"timestamp": timestamp, "value": value}
 
 
-@frozen(eq=False)
+@frozen
 class Sums(Points):
     """What a series adds up to: a value that never falls."""
 

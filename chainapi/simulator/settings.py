@@ -102,6 +102,7 @@ class Settings:
         other_keys: more keys that it accepts, each with a quota of its own.
         api_key_header: the header that carries the key.
         limit: requests that a key may send in a window; None for no limit, and no limit headers either.
+        weighted: whether `limit` counts compute units, as many as the route says, instead of requests.
         window: length of that window in seconds, counted from the first request in it.
         metrics_limit: requests that the Metrics API takes in a window; it says nothing about it.
         metrics_window: length of that window in seconds.
@@ -124,6 +125,7 @@ class Settings:
     other_keys: tuple[str, ...] = field(default=(), kw_only=True, converter=_texts, repr=False)
     api_key_header: str = field(default="x-data-api-key", kw_only=True, converter=_lower)
     limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
+    weighted: bool = field(default=False, kw_only=True)
     window: float = field(default=60.0, kw_only=True, validator=gt(0))
     metrics_limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     metrics_window: float = field(default=60.0, kw_only=True, validator=gt(0))
