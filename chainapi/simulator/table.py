@@ -137,10 +137,10 @@ class Match:
         """Return what the rows repeat of the request."""
         key = [wire_name(name) for name in self.declared.route.key]
         given = {name: text for name, text in {**query, **self.path}.items() if name not in NOT_ECHOED}
-        if key == ["address"] or (not self.declared.single and "address" not in key):
-            given.pop("address", None)  # whose list it is, not what a row of it is about
-        elif len(key) == 1:
-            given.pop(key[0], None)
+        if not self.declared.single and len(key) < 2:
+            # The rows differ in their key, and the address says whose list it is, not what a row is about.
+            for name in ("address", *key):
+                given.pop(name, None)
         if chain := BLOCKCHAIN_NAMES.get(given.get("blockchainId", "")):
             given["chainName"] = chain
         if block := given.get("blockId"):
