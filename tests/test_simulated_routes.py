@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from chainapi import Session
 from chainapi.catalogue import ROUTES
 from chainapi.core.wire import Request, Response
 from chainapi.methods import Declared
+from chainapi.models.decode import PageDecoder, decode_resource
 from chainapi.simulator import Settings, Simulator, World
 from tests.documents import Maker, values
 from tests.test_routes import kinds_of, method_of
@@ -28,11 +29,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWar
 NAMES = sorted(ROUTES)
 LISTS = [name for name in NAMES if not ROUTES[name].single]
 SINGLES = [name for name in NAMES if ROUTES[name].single]
-ROWS = 23
+ROWS, POINTS = 23, 19
 # Chain 7 is the one that `values` draws. Lists whose number of rows is not the setting's:
 CHAINS = (43114, 7, 43113)
 OTHERWISE = {"data.chains": len(CHAINS), "metrics.chains.list": len(CHAINS)}
 BLOCK_ROWS = "data.evm.block_transactions"
+SIZES = {name: POINTS if ROUTES[name].route.items == "results" else ROWS for name in LISTS} | OTHERWISE
 GROWING = [name for name in LISTS if name not in (*OTHERWISE, BLOCK_ROWS)]
 EPOCH = Settings().epoch
 
@@ -41,7 +43,7 @@ Json = dict[str, Any]
 
 def simulator(**settings: Any) -> Simulator:
     """Make a simulator of small lists in which nothing is forbidden."""
-    return Simulator(**{"rows": ROWS, "points": ROWS, "chains": CHAINS, "forbidden": (), **settings})
+    return Simulator(**{"rows": ROWS, "points": POINTS, "chains": CHAINS, "forbidden": (), **settings})
 
 
 def session_with(sim: Simulator) -> Session:
@@ -73,7 +75,7 @@ class Asker:
     """Asks a world, all at one moment."""
 
     def __init__(self, **settings: Any) -> None:
-        known = {"rows": ROWS, "points": ROWS, "chains": CHAINS, "forbidden": ()}
+        known = {"rows": ROWS, "points": POINTS, "chains": CHAINS, "forbidden": ()}
         self.world = World(Settings(**{**known, **settings}))
         self.now = 0.0
 
@@ -150,9 +152,9 @@ async def test_every_list_is_walked_to_its_end(name: str) -> None:
     if name == BLOCK_ROWS:
         assert len(rows) <= 4
         return
-    assert len(rows) == OTHERWISE.get(name, ROWS)
+    assert len(rows) == SIZES[name]
     if declared.page_size is not None:
-        assert [len(page) for page in pages] == [7, 7, 7, 2]
+        assert [len(page) for page in pages] == ([7, 7, 7, 2] if len(rows) == ROWS else [7, 7, 5])
     key = declared.route.key
     assert not key or len({tuple(getattr(row, part) for part in key) for row in rows}) == len(rows)
     order = declared.route.newest_first
@@ -207,7 +209,7 @@ def test_a_row_stays_the_same_row(name: str, size: int, added: int) -> None:
     asker.world.insert(path_of(name).removeprefix("/data").removeprefix("/metrics"), added)
     query = {} if ROUTES[name].page_size is None else {"pageSize": size}
     rows = asker.walk(name, **query)
-    assert len(rows) == ROWS + added
+    assert len(rows) == SIZES[name] + added
     assert rows[added:] == before
 
 
@@ -321,6 +323,22 @@ def test_what_the_request_names_is_in_the_answer() -> None:
     assert {row.get("chainId", "x") for row in logs} == {"x"}
 
 
+def test_what_lies_deeper_repeats_what_holds_for_all() -> None:
+    """Records inside of a row repeat its chain, network and currency, and no identifier of the row."""
+    asker = Asker()
+    rows = asker.body("/data/v1/chains/7/addresses/0xabc/balances:listErc20", currency="eur", pageSize=23)
+    assert {value for name, value in fields_of(rows) if name == "currencyCode"} == {"eur"}
+    summary = asker.body("/metrics/v2/icm/summary", srcBlockchainId="2Abc")
+    assert summary["result"]["srcBlockchainId"] == "2Abc"
+    transactions = [
+        asker.body(f"/data/v1/networks/fuji/blockchains/p-chain/transactions/{name}") for name in "abcdef"
+    ]
+    assert [row["txHash"] for row in transactions] == [*"abcdef"]
+    outputs = [output for row in transactions for output in row["consumedUtxos"]]
+    assert not {output["txHash"] for output in outputs} & {*"abcdef"}
+    assert {output["addresses"][0][:5] for output in outputs} == {"fuji1"}
+
+
 def test_whose_list_it_is_is_no_row_of_it() -> None:
     """The address that a list belongs to is not taken for that of its tokens or holders."""
     for path in (
@@ -412,7 +430,7 @@ def test_points_lie_as_far_apart_as_asked_for(interval: str, step: int) -> None:
 
 @given(
     start=st.none() | st.integers(0, 40),
-    stop=st.none() | st.integers(0, 40),
+    stop=st.none() | st.integers(-9, 40),
     size=st.integers(1, 10),
     name=st.sampled_from(["metrics.chains.metric", "metrics.icm.timeseries"]),
 )
@@ -449,6 +467,14 @@ def test_walks_go_up_when_asked_to() -> None:
     query = {"sortOrder": "asc", "pageToken": first["nextPageToken"]}
     rows = first["blockchains"] + asker.walk("data.primary_network.blockchains", **query)
     assert (rows[:ROWS], len(rows)) == (down[::-1], ROWS + 2)
+
+
+@pytest.mark.parametrize(("metric", "kind", "least"), [("avgTps", float, 0), ("txCount", int, 1_000)])
+def test_values_are_as_large_as_their_metric(metric: str, kind: type, least: int) -> None:
+    """Counts are large whole numbers, rates a second have decimals."""
+    rows = Asker().body(f"/metrics/v2/chains/7/metrics/{metric}")["results"]
+    assert {type(row["value"]) for row in rows} == {kind}
+    assert min(row["value"] for row in rows) > least
 
 
 def test_sums_never_fall() -> None:
@@ -549,6 +575,29 @@ def test_what_a_route_does_not_take_is_refused(path: str, query: Json, status: i
     got, said = refused(Asker().response(path, **query))
     assert got == status
     assert said.startswith(message)
+
+
+QUERIES = st.dictionaries(
+    st.sampled_from(sorted({one.wire for declared in ROUTES.values() for one in declared.parameters})),
+    st.one_of(st.text(max_size=8), st.integers().map(str), st.sampled_from(["asc", "week", "hourly", ""])),
+    max_size=4,
+)
+
+
+@given(name=st.sampled_from(NAMES), segment=st.text(max_size=8), query=QUERIES)
+def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, str]) -> None:
+    """Whatever the path and the query hold, a route gives rows of its model, or says what is wrong."""
+    declared = ROUTES[name]
+    path = declared.route.path.replace("{chainId}", "7")
+    path = re.sub(r"\{\w+\}", quote(segment, safe=""), path)
+    response = Asker().response(f"/{name.partition('.')[0]}{path}", **query)
+    assert response.status in (200, 400, 404)
+    model, kinds = declared.route.model, set(kinds_of(declared.route.model))
+    if response.status == 200 and declared.single:
+        assert type(decode_resource(response.body, model)) in kinds
+    elif response.status == 200:
+        decoder = PageDecoder(model, declared.route.items, declared.route.others)
+        assert {type(row) for row in decoder.decode(response.body).rows} <= kinds
 
 
 # Limits that count units

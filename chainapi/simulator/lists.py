@@ -50,8 +50,8 @@ class Listing:
     """One list: where its rows come from, and how its pages look.
 
     `grows` says that rows can be added at the head, `fixed` that the page size is not the caller's choice,
-    `sizes` the least and the greatest one; `fields` gives what a page holds besides the rows, from how many
-    rows were added; `view` reads a query, and may refuse it.
+    `sizes` the least and the greatest one; `fields` gives what a page holds besides its rows, from the source
+    of them and how many were added; `view` reads a query, and may refuse it.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Listing:
     grows: bool = True
     fixed: bool = False
     sizes: tuple[int, int] = (1, MAX_PAGE_SIZE)
-    fields: Callable[[int], Row] = lambda _: {}
+    fields: Callable[[RowSource, int], Row] = lambda source, added: {}
     view: Callable[[Mapping[str, str]], View] | None = None
     inserted: int = 0
 

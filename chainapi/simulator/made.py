@@ -153,11 +153,7 @@ def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Make:
 
     def make(origin: Origin) -> Any:
         wanted = [one for one in kinds if fits(one[0], origin.echoes)] or kinds
-        tag, row = origin.one_of(wanted)
-        made = row(origin)
-        if tag.value is not None:
-            made[tag.path[0]] = tag.value
-        return made
+        return origin.one_of(wanted)[1](origin)
 
     return make
 
@@ -178,8 +174,8 @@ def _record(model: Any, *, outer: bool) -> Make:
         echoes = origin.echoes if outer else origin.shared
         made: Row = {}
         for name, may_miss, make, echo in fields:
-            if echo is not None and name in echoes:
-                made[name] = echo(echoes[name])
+            if echo is not None and name in echoes and (text := echo(echoes[name])) is not None:
+                made[name] = text
             elif not may_miss or origin.random.random() >= MISSING:
                 made[name] = make(origin)
         return made
@@ -192,12 +188,9 @@ def _echo(hint: Any, name: str) -> Callable[[str], Any] | None:
     if typing.get_origin(hint) in _UNIONS:
         hint = typing.get_args(hint)[0]
     if hint is int:
-        return str if _find(_WHOLE_TEXTS, name) else _number
+        kind = str if _find(_WHOLE_TEXTS, name) else int
+        return lambda text: kind(text) if re.fullmatch("[0-9]{1,78}", text) else None
     return str if hint is str or typing.get_origin(hint) is Annotated else None
-
-
-def _number(text: str) -> int | str:
-    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
 
 
 def _several(make: Make) -> Make:

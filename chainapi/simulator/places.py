@@ -15,6 +15,7 @@ from chainapi.simulator.rows import (
     Part,
     Points,
     Row,
+    RowSource,
     Transactions,
     Utxos,
 )
@@ -139,7 +140,7 @@ class Places:
         settings = self._settings
         points = Points(settings.points, settings.epoch, Draw(settings.seed, "avg_tps", chain))
 
-        def fields(added: int) -> Row:
+        def fields(_: RowSource, added: int) -> Row:
             return {"status": 200, "lastRun": settings.epoch + added * DAY}
 
         return Listing("results", points, page_size=settings.metrics_page_size, fixed=True, fields=fields)
@@ -152,4 +153,4 @@ class Places:
         draw = Draw(settings.seed, "utxos", of, chain)
         utxos = Utxos(of, chain, settings.rows, settings.epoch, draw)
         about: Row = {"chainInfo": {"chainName": chain, "network": network}}
-        return Listing("utxos", utxos, fields=lambda _: about)
+        return Listing("utxos", utxos, fields=lambda source, added: about)

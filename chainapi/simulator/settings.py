@@ -102,7 +102,8 @@ class Settings:
         other_keys: more keys that it accepts, each with a quota of its own.
         api_key_header: the header that carries the key.
         limit: requests that a key may send in a window; None for no limit, and no limit headers either.
-        weighted: whether `limit` counts compute units, as many as the route says, instead of requests.
+        weighted: whether `limit` counts compute units instead: as many for a request as its route is said to
+            cost, and one where nobody says.
         window: length of that window in seconds, counted from the first request in it.
         metrics_limit: requests that the Metrics API takes in a window; it says nothing about it.
         metrics_window: length of that window in seconds.

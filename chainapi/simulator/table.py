@@ -26,7 +26,7 @@ from chainapi.simulator.lists import (
     whole_number,
 )
 from chainapi.simulator.made import FIRST_HEIGHT, Made, maker
-from chainapi.simulator.rows import BLOCKCHAIN_NAMES, DAY, Draw, Points, Row, Sums
+from chainapi.simulator.rows import BLOCKCHAIN_NAMES, DAY, Draw, Points, Row, RowSource, Sums
 from chainapi.simulator.settings import Settings
 
 __all__ = ["Match", "find"]
@@ -77,36 +77,32 @@ class Match:
             known_chain(self.path["chainId"], settings.chains)
         if not self.declared.single:
             return self._listing(settings)
-        self._check_query(query)
-        made = self._made(settings, 1, ROW_SECONDS)
-        return evolve(made, echoes=self._echoes(query)).rows(0, 1)[0]
+        echoes = self._echoes(self._asked(query))
+        return evolve(self._made(settings, 1), echoes=echoes).rows(0, 1)[0]
 
     def _listing(self, settings: Settings) -> Listing:
         route = self.declared.route
         points = route.items == "results"
         size = settings.points if points else settings.rows
-        source: Points | Made
-        if route.model is MetricPoint:
-            source = self._series(settings)
-        else:
-            source = self._made(settings, size, DAY if points else ROW_SECONDS)
+        series = route.model is MetricPoint
+        source: Points | Made = self._series(settings) if series else self._made(settings, size)
 
         def view(query: Mapping[str, str]) -> View:
-            self._check_query(query)
+            asked = self._asked(query)
             narrowed = source
             if points:
-                narrowed = evolve(narrowed, step=INTERVALS[query.get("timeInterval", "day")])
+                narrowed = evolve(narrowed, step=INTERVALS[asked.get("timeInterval", "day")])
             if isinstance(narrowed, Made):
-                narrowed = evolve(narrowed, echoes=self._echoes(query))
-            low, high = _span(narrowed, query)
-            return View(narrowed, low, high, query.get("sortOrder") == "asc")
+                narrowed = evolve(narrowed, echoes=self._echoes(asked))
+            low, high = _span(narrowed, asked)
+            return View(narrowed, low, high, asked.get("sortOrder") == "asc")
 
-        def fields(added: int) -> Row:
+        def fields(source: RowSource, added: int) -> Row:
             if not isinstance(source, Made):
                 return {}
-            (origin,) = source.origins(size - 1 + added, size + added)
+            (newest,) = source.origins(size - 1 + added, size + added)
             names = [(wire_name(name), kind) for name, kind in route.others]
-            return {name: maker(kind, name)(origin) for name, kind in names}
+            return {name: maker(kind, name)(newest) for name, kind in names}
 
         size_of_page = self.declared.page_size
         bounds = None if size_of_page is None else size_of_page.bounds
@@ -127,16 +123,16 @@ class Match:
         draw = Draw(settings.seed, *self.place)
         return kind(settings.points, settings.epoch, draw, DAY, SCALES.get(metric, SCALE))
 
-    def _made(self, settings: Settings, size: int, step: int) -> Made:
+    def _made(self, settings: Settings, size: int) -> Made:
         route = self.declared.route
         make = maker(str, "address") if route.model is None else maker(route.model)
         draw = Draw(settings.seed, *self.place)
-        return Made(make, size, settings.epoch, step, draw, settings.chains, self._echoes({}))
+        return Made(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, self._echoes({}))
 
-    def _echoes(self, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    def _echoes(self, asked: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         """Return what the rows repeat of the request."""
         key = [wire_name(name) for name in self.declared.route.key]
-        given = {name: text for name, text in {**query, **self.path}.items() if name not in NOT_ECHOED}
+        given = {name: text for name, text in {**asked, **self.path}.items() if name not in NOT_ECHOED}
         if not self.declared.single and len(key) < 2:
             # The rows differ in their key, and the address says whose list it is, not what a row is about.
             for name in ("address", *key):
@@ -147,14 +143,18 @@ class Match:
             given["blockNumber" if block.isdecimal() else "blockHash"] = block
         return tuple((ECHOED_AS.get(name, name), text) for name, text in sorted(given.items()))
 
-    def _check_query(self, query: Mapping[str, str]) -> None:
+    def _asked(self, query: Mapping[str, str]) -> dict[str, str]:
+        """Return what the query says of what the route knows, the size of a page apart."""
+        asked: dict[str, str] = {}
         for parameter in self.declared.parameters:
             if parameter.in_path or parameter.wire == "pageSize":
                 continue
             if parameter.wire in query:
-                _check(parameter, query[parameter.wire])
+                asked[parameter.wire] = query[parameter.wire]
+                _check(parameter, asked[parameter.wire])
             elif parameter.required:
                 raise Refusal(400, f"{parameter.wire} should not be empty")
+        return asked
 
 
 def _check(parameter: Parameter, text: str) -> None:
@@ -171,16 +171,16 @@ def _check(parameter: Parameter, text: str) -> None:
         whole_number(parameter.wire, text, least, most)
 
 
-def _span(source: Points | Made, query: Mapping[str, str]) -> tuple[int, int | None]:
-    """Return the numbers of the first row that the query's bounds take in, and of the one behind the last."""
+def _span(source: Points | Made, asked: Mapping[str, str]) -> tuple[int, int | None]:
+    """Return the numbers of the first row that the bounds take in, and of the one behind the last."""
     low, high = 0, math.inf
-    if text := query.get("startTimestamp"):
+    if text := asked.get("startTimestamp"):
         low = max(low, source.first_at(int(text)))
-    if text := query.get("endTimestamp"):
+    if text := asked.get("endTimestamp"):
         high = min(high, source.first_at(int(text) + 1))
-    if text := query.get("startBlock"):
+    if text := asked.get("startBlock"):
         low = max(low, int(text) - FIRST_HEIGHT)
-    if text := query.get("endBlock"):
+    if text := asked.get("endBlock"):
         high = min(high, int(text) + 1 - FIRST_HEIGHT)
     return low, None if high == math.inf else int(high)
 

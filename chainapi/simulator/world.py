@@ -248,7 +248,7 @@ class World:
         added = self._added(listing)
         high = view.source.size + added
         if view.high is not None:
-            high = max(min(high, view.high), view.low)
+            high = min(high, view.high)
         if view.ascending:
             start = view.low if place is None else place
             stop = following = min(start + count, high)
@@ -258,7 +258,7 @@ class World:
             start = following = max(stop - count, view.low)
             more = start > view.low
         rows = msgspec.Raw(self._rows(view.source, start, stop, view.ascending))
-        page: Row = {listing.name: rows, **listing.fields(added)}
+        page: Row = {listing.name: rows, **listing.fields(view.source, added)}
         if more:
             page["nextPageToken"] = self._mint(_Token(listing, query, following, now))
         return page
