@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi import Session
@@ -584,6 +584,16 @@ QUERIES = st.dictionaries(
 )
 
 
+def test_what_a_route_does_not_know_is_ignored() -> None:
+    """Parameters that are not in the record change nothing, whatever they say."""
+    asker = Asker()
+    messages = asker.body("/data/v1/icm/messages", startTimestamp="then", id="7", sortOrder="asc")["messages"]
+    assert messages == asker.body("/data/v1/icm/messages")["messages"]
+    series = "/metrics/v2/networks/fuji/metrics/validatorCount"
+    assert asker.body(series, timeInterval="year")["results"] == asker.body(series)["results"]
+
+
+@example(name="data.nfts.token", segment="00", query={})
 @given(name=st.sampled_from(NAMES), segment=st.text(max_size=8), query=QUERIES)
 def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, str]) -> None:
     """Whatever the path and the query hold, a route gives rows of its model, or says what is wrong."""
@@ -637,6 +647,22 @@ async def test_a_session_stays_below_a_weighted_limit() -> None:
     assert len(rows) == 50
     assert sim.stats.sent_while_stopped == 0
     assert sim.stats.requests >= 25
+
+
+# What is kept
+
+
+def test_pages_that_are_kept_take_bounded_memory() -> None:
+    """Large pages are forgotten before they fill the memory; small ones are encoded once."""
+    asker = Asker(rows=200_000)
+    kept = asker.world._rows
+    for _ in range(2):
+        for name in ("data.evm.blocks", "data.icm.messages"):
+            asker.route(name)
+    assert len(kept._kept) == 2
+    for number in range(20):
+        asker.route("data.primary_network.subnets", pageSize=1_000 + number)
+    assert 15 * 2**20 < kept._size == sum(map(len, kept._kept.values())) <= 16 * 2**20
 
 
 # How it is loaded

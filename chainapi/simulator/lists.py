@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from attrs import define, frozen
+from attrs import Factory, define, field, frozen
 
 from chainapi.simulator.rows import Row, RowSource
 
@@ -63,10 +63,11 @@ class Listing:
     fields: Callable[[RowSource, int], Row] = lambda source, added: {}
     view: Callable[[Mapping[str, str]], View] | None = None
     inserted: int = 0
+    _whole: View = field(init=False, default=Factory(lambda self: View(self.source), takes_self=True))
 
     def asked(self, query: Mapping[str, str]) -> View:
         """Return the part that a query asks for. Raises Refusal where it cannot be asked for."""
-        return View(self.source) if self.view is None else self.view(query)
+        return self._whole if self.view is None else self.view(query)
 
 
 def whole_number(name: str, text: str, least: float, most: float | None) -> int:

@@ -189,7 +189,7 @@ def _echo(hint: Any, name: str) -> Callable[[str], Any] | None:
         hint = typing.get_args(hint)[0]
     if hint is int:
         kind = str if _find(_WHOLE_TEXTS, name) else int
-        return lambda text: kind(text) if re.fullmatch("[0-9]{1,78}", text) else None
+        return lambda text: kind(text) if re.fullmatch("0|[1-9][0-9]{0,77}", text) else None
     return str if hint is str or typing.get_origin(hint) is Annotated else None
 
 

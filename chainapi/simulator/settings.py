@@ -113,7 +113,8 @@ class Settings:
         forbidden: paths of the Data API that no key has the privilege for.
         faults: what goes wrong, and when.
         epoch: Unix time, in seconds, of the newest rows at the beginning.
-        cached_pages: how many pages are kept encoded, for whoever asks for the same ones again.
+        cached_pages: how many pages are kept encoded, for whoever asks for the same ones again;
+            fewer where they are large.
 
     """
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -39,6 +38,8 @@ Service = Literal["metrics", "data"]
 
 SERVICES: Mapping[str, Service] = {"metrics": "metrics", "data": "data"}
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+KEPT_BYTES = 16 * 2**20  # at most, of all encoded pages that are kept
 
 # Floats lose a little when seconds are added up: who waits exactly as long as told is not refused for it.
 TOLERANCE = 1e-6
@@ -108,6 +109,27 @@ class _Stop:
         self.end = max(self.end, end)
 
 
+class _Pages:
+    """Encodes rows, and keeps the last pages for whoever asks for the same ones again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[tuple[RowSource, int, int, bool], bytes] = {}
+        self._size = 0
+
+    def __call__(self, source: RowSource, start: int, stop: int, ascending: bool) -> bytes:
+        key = source, start, stop, ascending
+        page = self._kept.pop(key, None)
+        if page is None:
+            rows = source.rows(start, stop)
+            page = msgspec.json.encode(rows[::-1] if ascending else rows)
+            self._size += len(page)
+        self._kept[key] = page  # the one used last is the last one
+        while len(self._kept) > self._most or self._size > KEPT_BYTES:
+            self._size -= len(self._kept.pop(next(iter(self._kept))))
+        return page
+
+
 class World:
     """Both services. Two worlds with the same settings answer the same requests at the same times alike."""
 
@@ -117,7 +139,7 @@ class World:
         self._now = 0.0
         self._places = Places(settings, self._added)
         self._tokens: dict[str, _Token] = {}
-        self._rows = lru_cache(settings.cached_pages)(_encode)
+        self._rows = _Pages(settings.cached_pages)
         self._draw_token = Draw(settings.seed, "token")
         self._windows: dict[object, _Window] = {}
         self._stops: dict[object, _Stop] = {}
@@ -295,11 +317,6 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def _place(service: Service, path: str) -> Place:
     # Decoded, so that one list is one list however its address is escaped.
     return (service, *(unquote(segment) for segment in path.split("/")[1:]))
-
-
-def _encode(source: RowSource, start: int, stop: int, ascending: bool) -> bytes:
-    rows = source.rows(start, stop)
-    return msgspec.json.encode(rows[::-1] if ascending else rows)
 
 
 def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:
