@@ -299,6 +299,13 @@ def test_numbers_fall_towards_older_rows(name: str, fields: tuple[str, ...]) -> 
         assert all(newer > older for newer, older in pairwise(numbers))
 
 
+def test_series_inside_of_a_resource_have_a_point_a_day() -> None:
+    """The points of usage metrics have times of their own, newest first."""
+    usage = [Asker(seed=seed).body("/data/v1/apiUsageMetrics")["metrics"] for seed in range(5)]
+    steps = [a["timestamp"] - b["timestamp"] for metrics in usage for a, b in pairwise(metrics)]
+    assert set(steps) == {86_400}
+
+
 def test_what_the_request_names_is_in_the_answer() -> None:
     """Rows and resources repeat what the path and the query name, where they have such a field."""
     asker = Asker()

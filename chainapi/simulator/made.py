@@ -194,8 +194,15 @@ def _echo(hint: Any, name: str) -> Callable[[str], Any] | None:
 
 
 def _several(make: Make) -> Make:
+    """Make one or two values, the second one as of the day before."""
+
     def several(origin: Origin) -> list[Any]:
-        return [make(origin) for _ in range(1 + origin.below(2))]
+        made = [make(origin)]
+        if origin.below(2):
+            origin.time -= DAY
+            made.append(make(origin))
+            origin.time += DAY
+        return made
 
     return several
 
@@ -321,7 +328,7 @@ _PRIMARY_TEXTS: Table = (
     _NODES,
     ("(contract|from|to)Address", _EVM_ADDRESS),
     ("address", _bech32_of_chain),
-    (".*[aA]ddresses|keys", _bech32),
+    (".*[aA]ddresses", _bech32),
     (".*(Id|Hash(es)?)|hash|transactions", _id),
 )
 _TEXTS: Table = (
@@ -329,7 +336,7 @@ _TEXTS: Table = (
     (".*[eE]vmChainId|chainId|unindexedChains", lambda origin: str(_chain_id(origin))),
     (".*([bB]lockchain|[cC]hain|[sS]ubnet|asset|vm)Ids?", _id),
     ("id|(org|log|apiKey|operation)Id", _uuid),
-    (".*Hex|[tT]xHash|.*Hash|.*[mM]essageId|eventSignatures", _HASH),
+    (".*(Hex|Hash|[mM]essageId)|eventSignatures", _HASH),
     ("ipAddress", lambda origin: f"192.0.2.{origin.below(256)}"),
     ("to|from|.*[aA]ddress(es)?|rewardRedeemer|multicall|keys", _EVM_ADDRESS),
     ("publicKey|signature", _hex(48)),
