@@ -58,11 +58,9 @@ def resolve(name: str) -> Declared:
     if name in ROUTES:
         return ROUTES[name]
     close = [known for known in ROUTES if known.endswith(f".{name}")] or get_close_matches(name, ROUTES, n=1)
-    hint = (
-        f"did you mean {close[0]!r}?"
-        if close
-        else "`chainapi routes` lists all names; a path begins with '/'"
-    )
+    hint = f"did you mean {close[0]!r}?" if close else "`chainapi routes` shows all names"
+    if "/" in name:
+        hint = "a path begins with '/'"
     raise ConfigurationError(f"no route is named {name[:80]!r}: {hint}")
 
 
