@@ -500,6 +500,60 @@ def test_simulate_on_a_port_that_is_taken_is_one_line() -> None:
     assert port in line
 
 
+EARLY = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from chainapi.__main__ import main
+class Interrupting:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+class Herald:
+    loads = {0}
+    def find_spec(self, name, path=None, target=None):
+        self.loads -= 1
+        if not self.loads:
+            print("now", flush=True)
+            {1}
+sys.meta_path.insert(0, Herald())
+sys.argv = ["chainapi", "simulate"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "interrupt", ["signal.raise_signal(signal.SIGINT)", "type('Made', (), {'name': Interrupting()})"]
+)
+@pytest.mark.parametrize("loads", [1, 30, 300])
+def test_interrupt_while_modules_load_is_silent(loads: int, interrupt: str) -> None:
+    """Ctrl-C while modules load ends with 130, also where an exception would become another one."""
+    outcome = finish(start("-c", EARLY.format(loads, interrupt)))
+    assert outcome == Outcome(INTERRUPTED, "now\n", "")
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("loads", [1, 150])
+def test_interrupt_from_outside_while_modules_load_is_silent(loads: int) -> None:
+    """A signal that comes at any moment of the start ends the process with 130 and without a traceback."""
+    process = start("-c", EARLY.format(loads, "pass"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "now\n"
+    process.send_signal(signal.SIGINT)
+    outcome = finish(process)
+    assert (outcome.code, outcome.err) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_main_leaves_the_handler_of_interrupts(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
+    """The handler of SIGINT is afterwards what it was: where it was ignored, it stays so."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        monkeypatch.setattr(sys, "argv", ["chainapi", "--version"])
+        assert main() == 0
+        assert signal.getsignal(signal.SIGINT) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.real_time
 def test_interrupt_during_a_wait_ends_with_advice() -> None:
     """Ctrl-C while the rate limit holds everything ends at once with 130 and the way to go on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from chainapi.cli.common import Hidden, app
@@ -21,4 +22,8 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, terminal: Hidden) ->
         terminal: Where the command writes.
 
     """
-    terminal.out.write(app.generate_completion(prog_name="chainapi", shell=shell))
+    script = app.generate_completion(prog_name="chainapi", shell=shell)
+    if shell == "zsh" and (function := re.search(r"^(\w+)\(\) {$", script, re.MULTILINE)):
+        # It is made for a file in fpath, where zsh finds out by itself what it completes.
+        script += f"\ncompdef {function[1]} chainapi\n"
+    terminal.out.write(script)

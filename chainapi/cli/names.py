@@ -153,6 +153,8 @@ def _value(parameter: Parameter, text: str) -> Any:
             return read(text)
         except ValueError:
             pass
+    if float in readers:
+        readers.pop(int, None)
     wanted = " or ".join(wanted for _, wanted in readers.values())
     raise ConfigurationError(f"{parameter.name}={text[:80]!r} cannot be used: it takes {wanted}")
 
