@@ -592,6 +592,20 @@ def test_values_are_offered_where_the_service_lists_them() -> None:
     assert completed("list", BLOCKS, "") == []
 
 
+def test_completion_loads_no_models() -> None:
+    """Names are offered without a model being made, without a simulator and without a plot."""
+    code = (
+        "import sys; from chainapi.cli import run; run(['__complete', 'list', 'data.']); print(*sys.modules)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *names, loaded = process.stdout.splitlines()
+    assert any(line.startswith("data.evm.blocks\tPages[EvmBlock]") for line in names)
+    modules = set(loaded.split())
+    assert "chainapi.catalogue" in modules
+    unwanted = {"chainapi.models.evm", "chainapi.models.common", "chainapi.simulator", "plotext", "difflib"}
+    assert not modules & unwanted
+
+
 @pytest.fixture
 def shell_environment(tmp_path: Path) -> dict[str, str]:
     """Return variables with which a shell finds the command, and nothing of the user's."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
@@ -57,6 +56,8 @@ def resolve(name: str) -> Declared:
     """
     if name in ROUTES:
         return ROUTES[name]
+    from difflib import get_close_matches
+
     close = [known for known in ROUTES if known.endswith(f".{name}")] or get_close_matches(name, ROUTES, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "`chainapi routes` shows all names"
     if "/" in name:

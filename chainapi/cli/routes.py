@@ -24,7 +24,7 @@ __all__ = ["routes"]
 
 
 def routes(
-    text: Annotated[str, Option(completer=route_names)] = "",
+    text: Annotated[str, Option(completer=route_names, show_default=False)] = "",
     /,
     *,
     json: Flag = False,
