@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import attrs
 import pytest
 from attrs import fields
 from hypothesis import given
@@ -29,7 +30,7 @@ from chainapi.cli.names import is_path, method_of, plain, read_values, resolve
 from chainapi.core.query import query_params
 from chainapi.core.wire import Request, Response
 from chainapi.errors import ConfigurationError
-from chainapi.models import EvmBlock, HealthCheck, HealthIndicator, Money, Unknown
+from chainapi.models import ChainInfo, EvmBlock, HealthCheck, HealthIndicator, Money, Unknown
 from chainapi.simulator import Simulator
 from tests.cli import BLOCKS, Fixed, chainapi
 from tests.cli import environment as environment
@@ -425,6 +426,15 @@ def test_one_route_is_shown_in_detail() -> None:
     assert ["block_number", "int"] in lines
     (row,) = chainapi("routes", "data.evm.blocks", "--json", tty=True).rows
     assert list(row["fields"]["EvmBlock"]) == [field.name for field in fields(EvmBlock)]
+
+
+def test_types_are_shown_as_they_are_declared() -> None:
+    """The types of fields read the same before and after rows were made of them."""
+    assert chainapi("list", "data.chain", "43114").code == 0
+    attrs.resolve_types(ChainInfo, include_extras=True)
+    (row,) = chainapi("routes", "data.chain").rows
+    shown = row["fields"]["ChainInfo"]
+    assert (shown["chain_id"], shown["status"], shown["vm_id"]) == ("int | None", "str", "str | None")
 
 
 def test_kinds_of_rows_are_shown_one_by_one() -> None:
