@@ -1,0 +1,156 @@
+"""What the commands share: the app, types of options, how the services are reached, the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Annotated, TypeVar
+
+from attrs import asdict, frozen
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+from rich.text import Text
+
+from chainapi._version import __version__
+from chainapi.cli.display import Progress, Terminal
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.pages import Pages
+from chainapi.session import DEFAULT_TIMEOUT, Session
+
+__all__ = [
+    "DEFAULTS",
+    "DEFAULT_LIMIT",
+    "FAILED",
+    "INTERRUPTED",
+    "PIPE_CLOSED",
+    "WRONG_USAGE",
+    "Amount",
+    "Connection",
+    "Flag",
+    "Hidden",
+    "Many",
+    "Rows",
+    "Seconds",
+    "app",
+    "changed",
+    "open_session",
+    "option_words",
+    "read_checkpoint",
+    "write_rows",
+]
+
+T = TypeVar("T")
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+PIPE_CLOSED = 141  # the same for SIGPIPE
+DEFAULT_LIMIT = 30  # rows
+
+app = App(
+    name="chainapi",
+    version=__version__,
+    help_format="plaintext",
+    help=(
+        "Walk the Metrics API and the Data API, through every page and every rate limit.\n\n"
+        "The services are reached at CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL. The key of the "
+        "Data API is read from CHAINAPI_API_KEY and from nowhere else: other users of the machine can see "
+        "a command line.\n\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed."
+    ),
+)
+
+Hidden = Annotated[Terminal, Parameter(parse=False)]
+Rows = Annotated[int, Parameter(validator=Number(gte=1))]
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
+Amount = Annotated[int, Parameter(validator=Number(gte=0))]
+Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
+Many = Annotated[list[str] | None, Parameter(negative=())]
+
+
+@Parameter(name="*", group="Connection")
+@frozen(kw_only=True)
+class Connection:
+    """How the services are reached, the same for every command.
+
+    Attributes:
+        metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
+        data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
+        max_wait: Seconds that a page may wait for the rate limit; without it, as long as it takes.
+        timeout: Seconds that one request may take.
+
+    """
+
+    metrics_base_url: str | None = None
+    data_base_url: str | None = None
+    max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
+    timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
+
+
+DEFAULTS = Connection()
+
+
+@asynccontextmanager
+async def open_session(terminal: Terminal, connection: Connection, *, table: bool) -> AsyncIterator[Session]:
+    """Open a session whose progress is drawn or told."""
+    progress = Progress(asyncio.get_running_loop().time)
+    draws = terminal.draws(table=table)
+    on_event = progress if draws else terminal.tells
+    async with (
+        terminal.session(**asdict(connection), on_event=on_event) as session,
+        AsyncExitStack() as drawn,
+    ):
+        if draws:
+            await drawn.enter_async_context(
+                terminal.live(lambda: Text(progress.line(session.quota), style="dim"), transient=True)
+            )
+        yield session
+
+
+async def write_rows(stream: Pages[T], limit: int | None, write: Callable[[T], None]) -> None:
+    """Write each row, at most `limit` of them."""
+    async with aclosing(stream.items()) as rows:
+        given = 0
+        async for row in rows:
+            write(row)
+            given += 1
+            if given == limit:
+                break
+
+
+def read_checkpoint(text: str | None) -> Checkpoint | None:
+    """Read what --resume was given.
+
+    Raises:
+        ConfigurationError: it is no checkpoint.
+
+    """
+    try:
+        return None if text is None else Checkpoint.loads(text)
+    except CheckpointError as error:
+        raise ConfigurationError(f"--resume: {error}") from None
+
+
+def changed(connection: Connection) -> dict[str, object]:
+    """Return what differs from the defaults."""
+    defaults = asdict(DEFAULTS)
+    return {name: value for name, value in asdict(connection).items() if value != defaults[name]}
+
+
+def option_words(options: Mapping[str, object]) -> list[str]:
+    """Return options as they are written on a command line."""
+    words: list[str] = []
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        match value:
+            case None | False:
+                pass
+            case True:
+                words.append(option)
+            case list():
+                words += [word for entry in value for word in (option, entry)]
+            case _:
+                words += [option, str(value)]
+    return words
