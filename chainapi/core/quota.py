@@ -75,7 +75,7 @@ class QuotaSnapshot:
         return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Flight:
     """One request that was granted: `sent` at this time, for `cost` units."""
 
@@ -87,7 +87,7 @@ class Flight:
     guess: bool
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Quota:
     """Ask `opens_at`; when it says now, `send`; then say how the flight ended."""
 

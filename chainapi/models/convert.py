@@ -42,7 +42,7 @@ _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class RowType:
     """How rows are made: msgspec decodes each to `wire`, `finish` makes the objects of a list of them.
 

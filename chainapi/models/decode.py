@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import types
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ MAX_TOKEN = 4_096  # characters; it has to fit into a URL
 MESSAGES = 20  # messages of one error body that are kept
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class DecodedPage:
     """The rows of a page, the token to the next one, a hash of the body, and what else its route names."""
 
@@ -197,6 +196,8 @@ def excerpt(text: str, secret: str = "") -> str:
 def _masked(text: str, secret: str) -> str:
     """Mask a secret, also as JSON, HTML and URLs write it."""
     if secret:
+        import html
+
         in_json = msgspec.json.encode(secret).decode()[1:-1]
         in_html = (html.escape(secret), html.escape(secret, quote=False))
         for form in (secret, in_json, *in_html, quote(secret, safe="")):
