@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -143,15 +143,15 @@ class Dispatcher:
     emit: Listener
     jitter: Callable[[], float] = field(default=random.random)
 
-    async def call(self, ask: Ask, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
-        """Send a request until it is answered well or no attempt is left.
+    def call(self, ask: Ask, decode: Callable[[bytes], R]) -> Awaitable[tuple[R, Sent]]:
+        """Send a request until it is answered well or no attempt is left; to be awaited at once.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError, QuotaWaitError: how it ended otherwise.
             PageTokenExpiredError: the page token died while the request waited for its turn.
 
         """
-        return await _Call(self, ask).run(decode)
+        return _Call(self, ask).run(decode)
 
 
 class _Call:
@@ -215,16 +215,20 @@ class _Call:
                 permit.unsent()
                 raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
             self._attempts += 1
-            self._tell_sent()
+            heard = bool(to.emit)
+            if heard:
+                self._tell_sent()
             outcome = await self._exchange()
             if isinstance(outcome, APIConnectionError):
-                self._tell_received(sent, None, fault=outcome.reason)
+                if heard:
+                    self._tell_received(sent, None, fault=outcome.reason)
                 return sent, outcome, _NO_NEWS
             news = read_limits(outcome.headers, to.now())
             permit.answered(outcome.status, news)
         finally:
             permit.lost()  # does nothing after `answered`
-        self._tell_received(sent, outcome)
+        if heard:
+            self._tell_received(sent, outcome)
         return sent, outcome, news
 
     async def _exchange(self) -> Response | APIConnectionError:
@@ -283,20 +287,16 @@ class _Call:
         return kind(status, error or _reason_phrase(status), messages)
 
     def _tell_sent(self) -> None:
-        emit, service = self._to.emit, self._service
-        if not emit:
-            return
         from chainapi.core.events import RequestSent
 
+        emit, service = self._to.emit, self._service
         service.wait_ended(emit)
         emit(RequestSent(service.name, self._query.where, self._attempts))
 
     def _tell_received(self, sent: Sent, response: Response | None, fault: str = "") -> None:
-        emit, service = self._to.emit, self._service
-        if not emit:
-            return
         from chainapi.core.events import ResponseReceived
 
+        emit, service = self._to.emit, self._service
         status, size = (None, 0) if response is None else (response.status, len(response.body))
         elapsed = self._clock() - sent.at
         emit(ResponseReceived(service.name, self._query.where, status, elapsed, size, fault))

@@ -289,10 +289,9 @@ class Gate:
 
     def _try(self, now: float, route: str, price: float) -> Flight | None:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
-        when = self._quota.opens_at(now, price)
-        reason = "stop" if when == self._quota.stopped_until else "quota"
+        when, rated = self._quota.opens_at(now, price), False
         if when <= now and self._rate is not None:
-            when, reason = now + _take(self._rate, price), "rate"
+            when, rated = now + _take(self._rate, price), True
         if when <= now:
             return self._quota.send(now, route, price)
         self._wake_at(when)
@@ -303,11 +302,15 @@ class Gate:
             and when > self._told
         ):
             self._told = when
+            stopped = when == self._quota.stopped_until
+            reason = "rate" if rated else "stop" if stopped else "quota"
             self._on_wait(reason=reason, seconds=when - now, waiting=self._waiting)
         return None
 
     def _pump(self) -> None:
         """Grant everybody who may leave now."""
+        if not self._waiting and self._timer is None:
+            return
         now = asyncio.get_running_loop().time()
         price = self._quota.costs.price
         while (waiter := self._first()) is not None:

@@ -95,7 +95,7 @@ def read_limits(headers: Mapping[str, str], now: float) -> LimitNews:
         return _SILENCE
     get = headers.get
     policies = _read_policies(get("ratelimit-policy"))
-    claims = list[_Claim]()
+    claims: list[_Claim] = []
     for limit_name, remaining_name, reset_name in _FAMILIES:
         limit, remaining, reset = get(limit_name), get(remaining_name), get(reset_name)
         if limit or remaining or reset:

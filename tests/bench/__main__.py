@@ -18,7 +18,9 @@ from statistics import median
 import msgspec
 
 from chainapi import MetricPoint, Session
+from chainapi.calls import Ask
 from chainapi.core.headers import LimitNews
+from chainapi.core.query import Query
 from chainapi.core.wire import Request, Response
 from chainapi.limiter import Gate
 from chainapi.models.decode import PageDecoder
@@ -105,6 +107,45 @@ def bench_decoding() -> None:
             for _ in range(9)
         ]
         show(f"decoding {what}, against Structs", f"{median(ratios):.2f}", "<= 2.30")
+
+
+class Same:
+    """A transport that answers at once, always the same."""
+
+    def __init__(self) -> None:
+        fields = {"policy": "1000000;w=60", "limit": "1000000", "remaining": "900000"}
+        self._answer = Response(200, {f"ratelimit-{name}": value for name, value in fields.items()}, b"{}")
+
+    async def send(self, request: Request) -> Response:
+        """Answer."""
+        return self._answer
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def bench_request() -> None:
+    """Measure what a request costs beside transport and decoding, against a plain one of aiohttp."""
+    count = 2_000
+
+    async def ours() -> float:
+        async with Session(data_base_url="https://bench.test", api_key="k", transport=Same()) as session:
+            service, query = session.service("data"), Query(walks.BLOCKS, route="r")
+            began = time.process_time()
+            for _ in range(count):
+                await session.call(Ask(service, query, "token"), len)
+            return (time.process_time() - began) / count
+
+    def paired(base: str) -> tuple[float, float]:
+        raw = cpu(lambda: asyncio.run(walks.raw_requests(base))) / count
+        return asyncio.run(ours()), raw
+
+    with canned_server(count) as base:
+        pairs = [paired(base) for _ in range(ROUNDS)]
+    share = median(own / raw for own, raw in pairs)
+    own = median(own for own, _ in pairs)
+    show("a request beside transport and decoding, against one of aiohttp", f"{share:.2f}", "<= 0.22")
+    show("the same", f"{own * 1e6:.0f} us", "<= 20 us")
 
 
 def bench_gate() -> None:
@@ -321,6 +362,7 @@ def main() -> None:
     for bench in (
         bench_walks,
         bench_decoding,
+        bench_request,
         bench_gate,
         bench_stream,
         bench_prefetch,
