@@ -12,7 +12,7 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS, NULL, RowType, one_of, row_type
+from chainapi.models.convert import DIGITS, NULL, RowType, row_type, several_of
 from chainapi.models.unions import wire_name
 
 __all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
@@ -58,6 +58,7 @@ class PageDecoder:
 
     def _for(self, items: str) -> msgspec.json.Decoder[Any]:
         if self._rows.quick is not None:
+            self._makers = {name: several_of(kind) for name, kind in self._others.items()}
             quick: list[Any] = [
                 ("rows", types.GenericAlias(list, (self._rows.quick[0],)), msgspec.field(name=items)),
                 ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
@@ -101,8 +102,8 @@ class PageDecoder:
         try:
             page = self._quick.decode(body)
             others = tuple(
-                None if (raw := getattr(page, name)) == NULL else one_of(kind)(raw)
-                for name, kind in self._others.items()
+                None if (raw := getattr(page, name)) == NULL else make([raw])[0]
+                for name, make in self._makers.items()
             )
             return self._rows.quick[1](page.rows), page.next_page_token or None, others
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
