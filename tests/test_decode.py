@@ -762,7 +762,7 @@ def test_a_hook_reaches_rows_of_several_kinds() -> None:
     """Kinds of a union are read with the hooks as well; what is wrong with a row is told with its number."""
     converter().register_structure_hook(int, lambda value, _: int(value, 16))
     unknown = {"address": "0xa", "ercType": "UNKNOWN"}
-    token = {"address": "0xb", "ercType": "ERC-20", "decimals": "0x12"}
+    token = {"address": "0xb", "ercType": "ERC-20", "decimals": "12"}
     made = rows(Contract, token, unknown, token)
     assert [type(row) for row in made] == [Erc20Contract, UnknownContract, Erc20Contract]
     assert made[0].decimals == 0x12
