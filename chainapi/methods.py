@@ -240,4 +240,4 @@ def _names(texts: Sequence[str]) -> dict[str, Any]:
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     named = {word: getattr(enums, word) for word in words if hasattr(enums, word)}
     named |= {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
-    return named | {word: getattr(models, word) for word in words & set(models.__all__)}
+    return named | {word: getattr(models, word) for word in words & set(dir(models))}

@@ -20,7 +20,19 @@ from hypothesis import strategies as st
 
 from chainapi import models
 from chainapi.errors import DecodeError
-from chainapi.models import EvmBlock, Money, SharedSecret, Unknown
+from chainapi.models import (
+    EvmBlock,
+    Money,
+    SharedSecret,
+    Unknown,
+    chain_metrics,
+    common,
+    evm,
+    icm,
+    primary_network,
+    usage,
+    webhooks,
+)
 from chainapi.models.convert import row_type
 from chainapi.models.decode import PageDecoder, decode_resource
 from chainapi.models.moments import MaybeMoment, Moment
@@ -28,10 +40,10 @@ from chainapi.models.unions import tags_of, wire_name
 from tests.documents import Maker
 
 RECORDS = sorted(
-    (record for name in models.__all__ if attrs.has(record := getattr(models, name))),
+    (record for name in dir(models) if attrs.has(record := getattr(models, name))),
     key=lambda record: str(record.__name__),
 )
-UNIONS = [name for name in sorted(models.__all__) if tags_of(getattr(models, name))]
+UNIONS = [name for name in dir(models) if tags_of(getattr(models, name))]
 
 
 def decoded(model: Any, value: object) -> Any:
@@ -123,7 +135,14 @@ def test_every_time_has_both_forms(record: Any) -> None:
 
 def test_names_are_found_where_they_are() -> None:
     """The package offers each record by its name and no other, and lists them all."""
-    assert set(dir(models)) == set(models.__all__)
+    modules = [chain_metrics, common, evm, icm, primary_network, usage, webhooks]
+    public = [name for module in modules for name in module.__all__]
+    assert dir(models) == sorted([*public, "MetricPoint", "Unknown", "converter"])
+    for module in modules:
+        assert all(getattr(models, name) is getattr(module, name) for name in module.__all__)
+    everything: dict[str, Any] = {}
+    exec("from chainapi.models import *", everything)
+    assert set(dir(models)) <= set(everything)
     with pytest.raises(AttributeError, match="no attribute 'NoSuchRecord'"):
         _ = models.NoSuchRecord
 
