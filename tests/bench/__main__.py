@@ -49,35 +49,40 @@ def show(what: str, figure: str, target: str) -> None:
     print(f"| {what} | {figure} | {target} |", flush=True)
 
 
+Walk = Callable[[str], Awaitable[int]]
+
+
+def walked(base: str, *contestants: Walk) -> list[float]:
+    """Return the CPU seconds of each walk: medians of rounds in which all of them run."""
+    took: dict[Walk, list[float]] = {walk: [] for walk in contestants}
+
+    async def main(walk: Walk) -> None:
+        await walk(base)
+
+    for _ in range(ROUNDS):
+        for walk in contestants:
+            took[walk].append(cpu(lambda walk=walk: asyncio.run(main(walk))))  # type: ignore[misc]
+    return [median(seconds) for seconds in took.values()]
+
+
 def bench_walks() -> None:
     """Whole walks over a socket, per page."""
-    for points, contestants in (
-        (100, (walks.chainapi_blocks, walks.same_objects, walks.struct_blocks, walks.cattrs_blocks)),
-        (2_160, (walks.chainapi_points, walks.struct_points)),
-    ):
-        with canned_server(PAGES, points) as base:
-            took: dict[str, list[float]] = {walk.__name__: [] for walk in contestants}
-            for _ in range(ROUNDS):
-                for walk in contestants:
-
-                    def run(walk: Callable[[str], Awaitable[int]] = walk) -> None:
-                        async def main() -> None:
-                            await walk(base)
-
-                        asyncio.run(main())
-
-                    took[walk.__name__].append(cpu(run))
-        ours, *others = (median(took[walk.__name__]) for walk in contestants)
-        if points == 100:
-            for other, name, target in zip(
-                others,
-                ("the same objects by hand", "Structs by hand", "plain cattrs by hand"),
-                (1.10, 1.35, 0.48),
-                strict=True,
-            ):
-                show(f"walk, 100 blocks a page, against {name}", f"{ours / other:.2f}", f"<= {target:.2f}")
-        else:
-            show("walk, 2,160 points a page, against Structs by hand", f"{ours / others[0]:.2f}", "<= 1.35")
+    by_hand = (
+        (walks.same_objects, "the same objects by hand", 1.10),
+        (walks.struct_blocks, "Structs by hand", 1.35),
+        (walks.cattrs_blocks, "plain cattrs by hand", 0.48),
+    )
+    with canned_server(PAGES, 100) as base:
+        ours, *others = walked(base, walks.chainapi_blocks, *(walk for walk, _, _ in by_hand))
+    for other, (_, name, target) in zip(others, by_hand, strict=True):
+        show(f"walk, 100 blocks a page, against {name}", f"{ours / other:.2f}", f"<= {target:.2f}")
+    with canned_server(PAGES, 2_160) as base:
+        ours, theirs = walked(base, walks.chainapi_points, walks.struct_points)
+        show("walk, 2,160 points a page, against Structs by hand", f"{ours / theirs:.2f}", "<= 1.35")
+        gc.freeze()
+        ours, theirs = walked(base, walks.chainapi_points, walks.struct_points)
+        gc.unfreeze()
+        show("the same after gc.freeze()", f"{ours / theirs:.2f}", "<= 1.35")
 
 
 def repeat(decode: Callable[[bytes], object], body: bytes) -> None:
