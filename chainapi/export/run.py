@@ -1,0 +1,318 @@
+"""One export, from its first source to its final file."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeVar
+
+from attrs import define, field, frozen
+
+from chainapi.batch import Failure, Merger
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.export.columns import Codec
+from chainapi.export.commits import Commits
+from chainapi.export.files import Target
+from chainapi.export.progress import ExportProgress
+from chainapi.export.seal import recover, seal
+from chainapi.export.state import Batch, Part, SourceState, State
+from chainapi.pages import Page, Pages
+
+__all__ = ["ExportResult", "Exporter"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Sources = Iterable[Any] | AsyncIterable[Any]
+
+
+@frozen
+class ExportResult:
+    """What an export did.
+
+    Attributes:
+        path: the file that has the rows, or the folder of such files.
+        rows: how many rows were fetched that the target did not have.
+        sources: how many sources were asked for.
+        written: the file that was written; None where there was nothing new.
+
+    """
+
+    path: Path
+    rows: int
+    sources: int
+    written: Path | None
+
+
+class Walk:
+    """The walk of one source: gives what each page adds, and ends where no more is wanted."""
+
+    def __init__(
+        self, state: SourceState, pages: Pages[Any], encode: Callable[[Any], bytes], limit: int | None
+    ) -> None:
+        self.state = state
+        self._pages = pages
+        self._encode = encode
+        self._limit = limit
+        self._taken = state.taken
+        self._restarts = pages.restarts
+        self._done = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        """Fetch a page, and return what of it is wanted."""
+        if self._done:
+            raise StopAsyncIteration
+        before = self._pages.checkpoint.rows
+        page = await anext(self._pages)
+        return self._wanted(page, page.checkpoint.rows - before)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where the walk stands."""
+        return self._pages.checkpoint
+
+    async def aclose(self) -> None:
+        """End the walk."""
+        await self._pages.aclose()
+
+    def _wanted(self, page: Page[Any], fresh: int) -> Batch:
+        """Return what a page adds, of which `fresh` rows were not given before."""
+        if page.restarts > self._restarts and not self._pages.ordered:
+            self._taken = 0  # the new pass has all rows again, and they are told when they are kept
+        self._restarts = page.restarts
+        rows, ends = self._above_floor(page.items)
+        if self._limit is not None:
+            # A page with rows given before is taken whole: only the state tells which they are.
+            rows = rows[: self._limit - self._taken] if fresh == len(page.items) else rows
+            self._taken += min(fresh, len(rows))
+            ends = ends or self._taken >= self._limit
+        self._done = ends or page.checkpoint.done
+        return Batch(
+            source=self.state,
+            rows=rows,
+            identity=self._pages.identity,
+            encode=self._encode,
+            checkpoint=page.checkpoint,
+            taken=self._taken,
+            done=self._done,
+        )
+
+    def _above_floor(self, rows: Sequence[Any]) -> tuple[Sequence[Any], bool]:
+        """Return the rows that the target does not have, and whether the walk has come to those that it has."""
+        floor = self.state.floor
+        if floor is None:
+            return rows, False
+        for index, row in enumerate(rows):
+            number = self._pages.identity(row)
+            if isinstance(number, int) and number <= floor:
+                return rows[:index], True
+        return rows, False
+
+
+@define(eq=False)
+class Exporter:
+    """One run of an export.
+
+    Attributes:
+        walk: returns the stream of a source.
+        over: the sources.
+        target: where the rows go.
+        query: keyword arguments of `walk`.
+        limit: rows of each source; None for all.
+        concurrency: how many sources are open at once.
+        on_progress: called when there is progress.
+
+    """
+
+    walk: Callable[..., Pages[Any]]
+    over: Sources
+    target: Target
+    query: Mapping[str, Any]
+    limit: int | None
+    concurrency: int
+    on_progress: Callable[[ExportProgress], None] | None
+    progress: ExportProgress = field(init=False)
+    _failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
+    _thread: ThreadPoolExecutor = field(init=False)
+    _stop: threading.Event = field(factory=threading.Event, init=False)
+    _codec: Codec | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        total = len(self.over) if isinstance(self.over, Sized) else None
+        self.progress = ExportProgress(total, clock=asyncio.get_running_loop().time)
+        self._thread = ThreadPoolExecutor(1, "chainapi-export")
+
+    async def run(self) -> ExportResult:
+        """Fetch what is missing, then write the final file.
+
+        Raises:
+            IncompleteExportError: some sources failed; the others are in the target.
+            ExportError: the target cannot be read or written, or holds another export.
+            ChainAPIError: what concerns all sources, such as a key that is refused.
+
+        """
+        try:
+            state = await self._in_thread(self._open)
+            try:
+                return await self._run(state)
+            finally:
+                await self._in_thread(state.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _run(self, state: State) -> ExportResult:
+        await self._in_thread(recover, state, self.target)
+        await self._fetch(state)
+        self._tell("writing")
+        part = await self._seal(state)
+        self._tell("done")
+        if self._failures:
+            raise self._incomplete()
+        return ExportResult(
+            self.target.path,
+            self.progress.rows,
+            self.progress.met,
+            None if part is None else self.target.part(part.number),
+        )
+
+    def _open(self) -> State:
+        self.target.prepare()
+        state = State.open(self.target.state_path)
+        try:
+            self._check_begun(state)
+        except BaseException:
+            state.close()
+            raise
+        return state
+
+    def _check_begun(self, state: State) -> None:
+        """Refuse a target that holds an export of something else."""
+        about, begun = self._about(), state.about()
+        if not begun:
+            state.begin(about)
+            return
+        other = [
+            f"{name} was {begun.get(name)}, is {about.get(name)}"
+            for name in sorted(begun.keys() | about.keys())
+            if begun.get(name) != about.get(name)
+        ]
+        if other:
+            raise ExportError(
+                f"{self.target.path} holds another export: {'; '.join(other)}. Choose another target"
+            )
+
+    def _about(self) -> dict[str, Any]:
+        """Say what the export is of, for whoever starts it again."""
+        declared = getattr(self.walk, "declared", None)
+        route = declared.route.path if declared is not None else getattr(self.walk, "__qualname__", "")
+        query = {name: ascii(value) for name, value in self.query.items()}
+        return {"route": route, "format": self.target.format.name, "limit": self.limit, **query}
+
+    async def _fetch(self, state: State) -> None:
+        """Fetch what is missing and keep it; what was fetched is kept however this ends."""
+        merger = Merger(self._walks(state), concurrency=self.concurrency)
+        commits = Commits(state, self._thread, self._committed, merger.stop)
+        try:
+            await self._keep(merger, commits)
+        except BaseException:
+            merger.stop()
+            await self._keep(merger, commits)
+            raise
+        finally:
+            await merger.aclose()
+
+    async def _keep(self, merger: Merger[SourceState, Batch], commits: Commits) -> None:
+        async for source, got in merger:
+            if isinstance(got, Failure):
+                self._failures[source.label] = got.error
+                self.progress.failed += 1
+                self._tell()
+            else:
+                commits.put(got)
+                await commits.room()
+        await commits.flush()
+
+    def _committed(self, batches: Sequence[Batch], rows: int) -> None:
+        self.progress.pages += len(batches)
+        self.progress.rows += rows
+        self.progress.done += sum(batch.done for batch in batches)
+        self._tell()
+
+    async def _walks(self, state: State) -> AsyncIterator[tuple[SourceState, Walk]]:
+        """Open the sources one after the other, each where it stood."""
+        met: set[str] = set()
+        async for arguments in _each(self.over):
+            label = "/".join(str(argument) for argument in arguments)
+            if label in met:
+                continue
+            met.add(label)
+            pages = self._pages(arguments)
+            codec = self._codec = self._codec or Codec(pages.model)
+            source = await self._in_thread(state.source, label, pages.checkpoint.query)
+            self.progress.met += 1
+            if source.query != pages.checkpoint.query:
+                raise ExportError(f"{self.target.path} has {label} of another address: choose another target")
+            if source.done and not pages.ordered:
+                self.progress.done += 1
+                self.progress.skipped += 1
+                continue
+            if source.done:
+                source.taken = 0
+            elif source.checkpoint is not None:
+                pages = self._pages(arguments, resume=Checkpoint.loads(source.checkpoint))
+            yield source, Walk(source, pages, codec.encode, self.limit)
+        if not met:
+            raise ConfigurationError("there is nothing to export: over= has no source")
+
+    def _pages(self, arguments: tuple[Any, ...], **resume: Checkpoint) -> Pages[Any]:
+        pages = self.walk(*arguments, **self.query, **resume)
+        if not isinstance(pages, Pages):
+            raise ConfigurationError("only lists can be exported: walk= must return Pages")
+        return pages
+
+    async def _seal(self, state: State) -> Part | None:
+        assert self._codec is not None, "a run without sources does not come here"
+        return await self._in_thread(seal, state, self.target, self._codec.columns, self._stop)
+
+    async def _in_thread(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a step in the thread of the state; when this is cancelled, once the step has ended."""
+        work = asyncio.get_running_loop().run_in_executor(self._thread, partial(step, *args, **kwargs))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._stop.set()
+            await asyncio.wait([work])
+            work.exception()
+            raise
+
+    def _tell(self, stage: str = "fetching") -> None:
+        self.progress.stage = stage
+        if self.on_progress is not None:
+            self.on_progress(self.progress)
+
+    def _incomplete(self) -> IncompleteExportError:
+        label, error = next(iter(self._failures.items()))
+        more = f", and {len(self._failures) - 1} more" if len(self._failures) > 1 else ""
+        return IncompleteExportError(
+            f"{len(self._failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others "
+            f"are in {self.target.path}. Start the same export again to go on with those",
+            self._failures,
+        )
+
+
+async def _each(sources: Sources) -> AsyncIterator[tuple[Any, ...]]:
+    """Give the positional arguments of each source."""
+    if isinstance(sources, AsyncIterable):
+        async for source in sources:
+            yield source if isinstance(source, tuple) else (source,)
+    else:
+        for source in sources:
+            yield source if isinstance(source, tuple) else (source,)
