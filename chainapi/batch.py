@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Coroutine, Iterable, Mapping
 from traceback import clear_frames
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 from weakref import WeakSet
 
 from attrs import frozen
@@ -47,6 +47,18 @@ class _Stream(Protocol[P_co]):
     """What type checkers need to know of `Pages`: which pages it gives."""
 
     def __anext__(self) -> Awaitable[P_co]: ...
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What a merge needs of `Pages`."""
+
+    @property
+    def exhausted(self) -> bool: ...  # noqa: D102
+    @property
+    def checkpoint(self) -> Checkpoint: ...  # noqa: D102
+    def __aiter__(self) -> AsyncIterator[Any]: ...
+    async def aclose(self) -> None: ...  # noqa: D102
 
 
 _Many: TypeAlias = Iterable[T] | AsyncIterable[T]
@@ -170,8 +182,8 @@ class _Merge:
         self._ready: deque[tuple[Any, Page[Any] | Failure, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
         self._failures: list[ChainAPIError] = []
-        self._met: WeakSet[Pages[Any]] = WeakSet()
-        self._open: set[Pages[Any]] = set()
+        self._met: WeakSet[Stream] = WeakSet()
+        self._open: set[Stream] = set()
 
     async def pages(self) -> AsyncGenerator[tuple[Any, Any], None]:
         """Give what the sources bring."""
@@ -244,7 +256,7 @@ class _Merge:
 
     def _begin(self, entry: object) -> Coroutine[Any, Any, None]:
         key, pages = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, entry)
-        if not isinstance(pages, Pages):
+        if not isinstance(pages, Stream):
             raise ConfigurationError(f"merge() takes Pages, or pairs of a key and Pages, not {_kind(entry)}")
         if pages in self._met:
             return self._failed(key, pages, PagingError("this stream was given before: it can be read once"))
@@ -252,7 +264,7 @@ class _Merge:
         self._open.add(pages)
         return self._walk(key, pages)
 
-    async def _walk(self, key: Any, pages: Pages[Any]) -> None:
+    async def _walk(self, key: Any, pages: Stream) -> None:
         """Fetch the pages of a source, each when the one before it was taken."""
         try:
             async for page in pages:
@@ -267,7 +279,7 @@ class _Merge:
             await pages.aclose()
             self._open.discard(pages)
 
-    async def _failed(self, key: Any, pages: Pages[Any], error: ChainAPIError) -> None:
+    async def _failed(self, key: Any, pages: Stream, error: ChainAPIError) -> None:
         error.checkpoint = pages.checkpoint
         error.add_note(f"source: {key!r:.200}")
         if isinstance(error, _SESSION_ERRORS):

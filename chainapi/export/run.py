@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from attrs import define, field, frozen
 
-from chainapi.batch import Failure, Merger
+from chainapi.batch import Failure, merge
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export.columns import Codec
@@ -73,6 +73,11 @@ class Walk:
         before = self._pages.checkpoint.rows
         page = await anext(self._pages)
         return self._wanted(page, page.checkpoint.rows - before)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all that is wanted was given."""
+        return self._done
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -218,27 +223,33 @@ class Exporter:
 
     async def _fetch(self, state: State) -> None:
         """Fetch what is missing and keep it; what was fetched is kept however this ends."""
-        merger = Merger(self._walks(state), concurrency=self.concurrency)
-        commits = Commits(state, self._thread, self._committed, merger.stop)
+        stop = asyncio.Event()
+        commits = Commits(state, self._thread, self._committed, stop.set)
+        # A task of its own, so that nobody's cancelling loses the pages in hand.
+        keeping = asyncio.create_task(self._keep(state, commits, stop))
         try:
-            await self._keep(merger, commits)
-        except BaseException:
-            merger.stop()
-            await self._keep(merger, commits)
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait([keeping])
+            if not keeping.cancelled() and (error := keeping.exception()) is not None:
+                raise error from None
             raise
-        finally:
-            await merger.aclose()
 
-    async def _keep(self, merger: Merger[SourceState, Batch], commits: Commits) -> None:
-        async for source, got in merger:
-            if isinstance(got, Failure):
-                self._failures[source.label] = got.error
-                self.progress.failed += 1
-                self._tell()
-            else:
-                commits.put(got)
-                await commits.room()
-        await commits.flush()
+    async def _keep(self, state: State, commits: Commits, stop: asyncio.Event) -> None:
+        walks = self._walks(state)
+        merged = merge(walks, concurrency=self.concurrency, on_error="give", stop=stop)
+        try:
+            async for source, got in merged:
+                if isinstance(got, Failure):
+                    self._failures[source.label] = got.error
+                    self.progress.failed += 1
+                    self._tell()
+                else:
+                    commits.put(got)
+                    await commits.room()
+        finally:
+            await commits.flush()
 
     def _committed(self, batches: Sequence[Batch], rows: int) -> None:
         self.progress.pages += len(batches)
