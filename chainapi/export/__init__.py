@@ -1,0 +1,1 @@
+"""Streams to files: JSON lines, CSV, Parquet, SQLite and DuckDB."""
