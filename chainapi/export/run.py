@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
@@ -47,6 +48,26 @@ class ExportResult:
     rows: int
     sources: int
     written: Path | None
+
+
+@frozen
+class Arguments:
+    """What makes one source of a walk: arguments of the method."""
+
+    positional: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, source: Any) -> Self:
+        """Read a source as it is given: the first argument, a tuple of them, or a mapping of named ones."""
+        if isinstance(source, Mapping):
+            return cls(named=source)
+        return cls(source if isinstance(source, tuple) else (source,))
+
+    @property
+    def label(self) -> str:
+        """Names the source: its arguments with slashes between them."""
+        return "/".join(str(value) for value in (*self.positional, *self.named.values()))
 
 
 class Walk:
@@ -237,19 +258,22 @@ class Exporter:
             raise
 
     async def _keep(self, state: State, commits: Commits, stop: asyncio.Event) -> None:
-        walks = self._walks(state)
-        merged = merge(walks, concurrency=self.concurrency, on_error="give", stop=stop)
+        merged = merge(self._walks(state), concurrency=self.concurrency, on_error="give", stop=stop)
         try:
-            async for source, got in merged:
-                if isinstance(got, Failure):
-                    self._failures[source.label] = got.error
-                    self.progress.failed += 1
-                    self._tell()
-                else:
-                    commits.put(got)
-                    await commits.room()
+            async with aclosing(merged):
+                async for source, got in merged:
+                    if isinstance(got, Failure):
+                        self._failed(source.label, got.error)
+                    else:
+                        commits.put(got)
+                        await commits.room()
         finally:
             await commits.flush()
+
+    def _failed(self, label: str, error: ChainAPIError) -> None:
+        self._failures[label] = error
+        self.progress.failed += 1
+        self._tell()
 
     def _committed(self, batches: Sequence[Batch], rows: int) -> None:
         self.progress.pages += len(batches)
@@ -260,8 +284,9 @@ class Exporter:
     async def _walks(self, state: State) -> AsyncIterator[tuple[SourceState, Walk]]:
         """Open the sources one after the other, each where it stood."""
         met: set[str] = set()
-        async for arguments in _each(self.over):
-            label = "/".join(str(argument) for argument in arguments)
+        async for source_given in _each(self.over):
+            arguments = Arguments.of(source_given)
+            label = arguments.label
             if label in met:
                 continue
             met.add(label)
@@ -283,8 +308,8 @@ class Exporter:
         if not met:
             raise ConfigurationError("there is nothing to export: over= has no source")
 
-    def _pages(self, arguments: tuple[Any, ...], **resume: Checkpoint) -> Pages[Any]:
-        pages = self.walk(*arguments, **self.query, **resume)
+    def _pages(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
+        pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
         if not isinstance(pages, Pages):
             raise ConfigurationError("only lists can be exported: walk= must return Pages")
         return pages
@@ -319,11 +344,10 @@ class Exporter:
         )
 
 
-async def _each(sources: Sources) -> AsyncIterator[tuple[Any, ...]]:
-    """Give the positional arguments of each source."""
+async def _each(sources: Sources) -> AsyncIterator[Any]:
     if isinstance(sources, AsyncIterable):
         async for source in sources:
-            yield source if isinstance(source, tuple) else (source,)
+            yield source
     else:
         for source in sources:
-            yield source if isinstance(source, tuple) else (source,)
+            yield source
