@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
@@ -36,6 +37,7 @@ class ExportProgress:
     failed: int = 0
     pages: int = 0
     rows: int = 0
+    _of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # pages, by source
     _clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
 
@@ -54,8 +56,18 @@ class ExportProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the sources that are left are done, if they are like those that were; None at first."""
-        fetched = self.done - self.skipped
+        """Seconds until the other sources are done, if they are like those that are; None before the first is."""
+        fetched, on_the_way = self.done - self.skipped, self._of_open.total()
         if self.sources is None or fetched < 1:
             return None
-        return self.elapsed / fetched * max(self.sources - self.done - self.failed, 0)
+        pages_a_source = (self.pages - on_the_way) / fetched
+        pages_left = pages_a_source * (self.sources - self.done - self.failed) - on_the_way
+        return max(pages_left, 0) * self.elapsed / self.pages
+
+    def committed(self, label: str, *, done: bool) -> None:
+        """Count a page of a source."""
+        self.pages += 1
+        self._of_open[label] += 1
+        if done:
+            self.done += 1
+            del self._of_open[label]

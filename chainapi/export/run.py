@@ -276,9 +276,9 @@ class Exporter:
         self._tell()
 
     def _committed(self, batches: Sequence[Batch], rows: int) -> None:
-        self.progress.pages += len(batches)
         self.progress.rows += rows
-        self.progress.done += sum(batch.done for batch in batches)
+        for batch in batches:
+            self.progress.committed(batch.source.label, done=batch.done)
         self._tell()
 
     async def _walks(self, state: State) -> AsyncIterator[tuple[SourceState, Walk]]:

@@ -120,10 +120,11 @@ class State:
             ExportError: another export has it open, it is none of ours, or it cannot be written.
 
         """
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        with _explained(path):
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         state = cls(path, connection)
         try:
-            with state._explained():
+            with _explained(path):
                 state._prepare()
         except BaseException:
             connection.close()
@@ -136,28 +137,29 @@ class State:
 
     def _prepare(self) -> None:
         db = self._db
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA locking_mode = EXCLUSIVE")  # held from the first write on
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        new = version == 0 and not tables
+        if not new and version != FORMAT:
+            raise ExportError(
+                f"{self.path} is no state of an export that this version of chainapi reads: "
+                "move it away, or choose another target"
+            )
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
         with self._transaction():
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if version == 0 and not tables:
+            if new:
                 for statement in _TABLES.split(";"):
                     db.execute(statement)
-                db.execute(f"PRAGMA user_version = {FORMAT}")
-            elif version != FORMAT:
-                raise ExportError(
-                    f"{self.path} is no state of an export that this version of chainapi reads: "
-                    "move it away, or choose another target"
-                )
+            db.execute(f"PRAGMA user_version = {FORMAT}")
 
     # What the export is of
 
     def about(self) -> dict[str, Any]:
         """Return what the export was begun with; nothing for a new one."""
-        with self._explained():
+        with _explained(self.path):
             return {name: json.loads(value) for name, value in self._db.execute("SELECT * FROM about")}
 
     def begin(self, about: Mapping[str, Any]) -> None:
@@ -170,7 +172,7 @@ class State:
 
     def source(self, label: str, query: str) -> SourceState:
         """Return the source of this label; a new one is made, and known from its first page on."""
-        with self._explained():
+        with _explained(self.path):
             found = self._db.execute("SELECT * FROM sources WHERE label = ?", (label,)).fetchone()
             if found is None:
                 with self._transaction():
@@ -221,7 +223,7 @@ class State:
 
     def waiting(self) -> int:
         """Return how many rows of finished sources wait for their file."""
-        with self._explained():
+        with _explained(self.path):
             (count,) = self._db.execute(
                 "SELECT count(*) FROM rows JOIN sources ON number = source WHERE done"
             ).fetchone()
@@ -229,13 +231,13 @@ class State:
 
     def unfinished(self) -> int:
         """Return how many sources are not at their end."""
-        with self._explained():
+        with _explained(self.path):
             (count,) = self._db.execute("SELECT count(*) FROM sources WHERE NOT done").fetchone()
         return int(count)
 
     def finished_rows(self) -> Iterator[tuple[str, bytes]]:
         """Give the rows of finished sources, each with the label of its source, source by source."""
-        with self._explained():
+        with _explained(self.path):
             cursor = self._db.execute(
                 "SELECT label, row FROM sources CROSS JOIN rows ON source = number WHERE done "
                 "ORDER BY number, place"
@@ -246,7 +248,7 @@ class State:
 
     def last_part(self) -> Part | None:
         """Return the final file that was written, or begun, last."""
-        with self._explained():
+        with _explained(self.path):
             found = self._db.execute("SELECT * FROM parts ORDER BY number DESC LIMIT 1").fetchone()
         return None if found is None else Part(*found[:5], whole=bool(found[5]))
 
@@ -263,7 +265,7 @@ class State:
         with self._transaction():
             self._db.execute("UPDATE parts SET whole = 1 WHERE number = ?", (part.number,))
             self._db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
-        with self._explained():
+        with _explained(self.path):
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
 
     def part_given_up(self, part: Part) -> None:
@@ -273,7 +275,7 @@ class State:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._explained():
+        with _explained(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -283,31 +285,31 @@ class State:
                     self._db.execute("ROLLBACK")
                 raise
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say what SQLite's errors mean here."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise ExportError(self._explanation(error)) from error
 
-    def _explanation(self, error: sqlite3.Error) -> str:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        path = self.path
-        match code:
-            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return f"another export is writing to this target: {path} is locked"
-            case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-                return (
-                    f"{path} cannot grow ({error}): is the disk full? What was committed is kept; "
-                    "make room and start the same export again"
-                )
-            case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-                return f"{path} cannot be written ({error}): choose a target in a folder that can"
-            case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-                return f"{path} is no state of an export ({error}): move it away, or choose another target"
-            case _:
-                return f"{path}: {error}"
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say what SQLite's errors mean here."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ExportError(_explanation(path, error)) from error
+
+
+def _explanation(path: Path, error: sqlite3.Error) -> str:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return f"another export is writing to this target: {path} is locked"
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            return (
+                f"{path} cannot grow ({error}): is the disk full? What was committed is kept; "
+                "make room and start the same export again"
+            )
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return f"{path} cannot be written ({error}): choose a target in a folder that can"
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return f"{path} is no state of an export ({error}): move it away, or choose another target"
+        case _:
+            return f"{path}: {error}"
 
 
 def _bring_up_to_date(source: SourceState, batch: Batch, numbers: Sequence[int]) -> None:
