@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from chainapi import Session
 from chainapi.export import export
@@ -64,15 +64,11 @@ class Way:
     writing_for: float | None = None  # seconds after the file was begun
 
     @classmethod
-    def draw(cls, draw: Random) -> Way:
+    def draw(cls, draw: Random, *, writing: bool) -> Way:
         """Draw one."""
-        match draw.randrange(5):
-            case 0 | 1:
-                return cls(requests=draw.randint(1, 8))
-            case 2 | 3:
-                return cls(steps=draw.randint(1, 8))
-            case _:
-                return cls(writing_for=draw.choice((0.0, draw.uniform(0, 0.02))))
+        if writing:
+            return cls(writing_for=draw.choice((0.0, draw.uniform(0, 0.02))))
+        return draw.choice((cls(requests=draw.randint(1, 8)), cls(steps=draw.randint(1, 8))))
 
 
 def _run(job: Job) -> None:
@@ -96,40 +92,54 @@ def _run(job: Job) -> None:
     asyncio.run(run())
 
 
-def export_and_kill(out: Path, kills: int, seed: int) -> Killed:
-    """Export to `out` with that many deaths, drawn from `seed`; then once without."""
-    return asyncio.run(_supervise(out, kills, Random(seed)))
+def export_and_kill(out: Path, straight: Path, kills: int, seed: int) -> Killed:
+    """Export to `out` with that many deaths, drawn from `seed`, then once to `straight` without any."""
+    return asyncio.run(_supervise(out, straight, kills, Random(seed)))
 
 
-async def _supervise(out: Path, kills: int, draw: Random) -> Killed:
+async def _supervise(out: Path, straight: Path, kills: int, draw: Random) -> Killed:
+    async with Simulator(chains=CHAINS, rows=PAGES * PAGE) as simulator:
+        died = Killed()
+        while died.kills < kills:
+            # Two of three while rows are fetched; the first death at the file comes when all of them are.
+            way = Way.draw(draw, writing=died.kills >= kills * 2 // 3)
+            died = await _live(simulator, out, way, died)
+        for path in (out, straight):
+            process = _start(simulator, path)
+            await _watch(process, lambda: False, 0.0)
+            assert process.exitcode == 0
+        return evolve(died, requests=simulator.stats.requests)
+
+
+async def _live(simulator: Simulator, out: Path, way: Way, died: Killed) -> Killed:
+    """Let one process run, and die in a way if it comes to that."""
+    wanted = simulator.stats.requests + (way.requests or 0)
+    aside = out.with_name(out.name + ".partial")
+    process = _start(simulator, out, way.steps)
+    if way.requests is not None:
+        await _watch(process, lambda: simulator.stats.requests >= wanted, 0.0)
+        died_so = evolve(died, requests_met=died.requests_met + 1)
+    elif way.writing_for is not None:
+        await _watch(process, aside.exists, way.writing_for)
+        died_so = evolve(died, writing=died.writing + 1)
+    else:
+        await _watch(process, lambda: False, 0.0)
+        died_so = evolve(died, by_itself=died.by_itself + 1)
+    if process.exitcode == 0:  # it was done before it came to that: there is more to do
+        simulator.insert(f"/v1/chains/{CHAINS[0]}/blocks", 3 * PAGE)
+        return died
+    assert process.exitcode == -signal.SIGKILL, f"the export ended with {process.exitcode}"
+    return died_so
+
+
+def _start(simulator: Simulator, out: Path, die_at: int = 0) -> BaseProcess:
     # Forked from a process that has imported everything: most of a life is fetching and writing.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "chainapi.export.run", "pyarrow.parquet", "duckdb"])
-    died = {"requests_met": 0, "by_itself": 0, "writing": 0}
-    async with Simulator(chains=CHAINS, rows=PAGES * PAGE) as simulator:
-        while True:
-            way = Way.draw(draw) if sum(died.values()) < kills else Way()
-            job = Job(simulator.data_base_url, simulator.api_key, str(out), way.steps)
-            process = context.Process(target=_run, args=(job,), daemon=True)
-            begun = simulator.stats.requests
-            process.start()
-            if way.requests is not None:
-                wanted = begun + way.requests
-                await _watch(process, lambda: simulator.stats.requests >= wanted, 0.0)
-                name = "requests_met"
-            elif way.writing_for is not None:
-                aside = out.with_name(out.name + ".partial")
-                await _watch(process, aside.exists, way.writing_for)
-                name = "writing"
-            else:
-                await _watch(process, lambda: False, 0.0)
-                name = "by_itself"
-            if process.exitcode == 0:
-                if way == Way():
-                    return Killed(**died, requests=simulator.stats.requests)
-                continue  # it was done before it came to that
-            assert process.exitcode == -signal.SIGKILL, f"the export ended with {process.exitcode}"
-            died[name] += 1
+    job = Job(simulator.data_base_url, simulator.api_key, str(out), die_at)
+    process = context.Process(target=_run, args=(job,), daemon=True)
+    process.start()
+    return process
 
 
 async def _watch(process: BaseProcess, due: Callable[[], bool], delay: float) -> None:
