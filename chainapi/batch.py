@@ -170,6 +170,7 @@ class _Merge:
         self._ready: deque[tuple[Any, Page[Any] | Failure, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
         self._failures: list[ChainAPIError] = []
+        self._error: BaseException | None = None  # ends the merge
         self._met: WeakSet[Pages[Any]] = WeakSet()
         self._open: set[Pages[Any]] = set()
 
@@ -195,24 +196,21 @@ class _Merge:
         try:
             if self._failures:
                 raise ExceptionGroup("sources of a merge failed", self._failures)
-        finally:  # an error of the session has them as its context
-            self._raise_end(runner, watch)
-
-    def _raise_end(self, runner: asyncio.Task[None], watch: asyncio.Task[Literal[True]]) -> None:
-        stopped = not watch.cancelled() and watch.result()
-        if runner.cancelled():
-            if not stopped:
+        finally:  # an error that ends the merge has them as its context
+            stopped = not watch.cancelled() and watch.result()
+            if self._error is not None:
+                raise self._error
+            if runner.cancelled() and not stopped:
                 raise asyncio.CancelledError("a source was cancelled by somebody else")
-        elif (error := runner.exception()) is not None:
-            # The group has the one that ended the others first.
-            raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
 
     async def _run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 self._taker = self._spawn(group, self._take(group))
+        except BaseExceptionGroup as group:
+            self._error = group.exceptions[0]  # which ended the others
         finally:
-            for pages in self._open:  # of tasks that were cancelled before they began
+            for pages in self._open:
                 await pages.aclose()
 
     def _spawn(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -262,10 +260,11 @@ class _Merge:
             if not pages.exhausted:
                 raise PagingError("the stream was closed before its end")
         except ChainAPIError as error:
+            self._open.discard(pages)  # left where it is: it can be read again, or is read by somebody else
             await self._failed(key, pages, error)
-        finally:
-            await pages.aclose()
+        else:
             self._open.discard(pages)
+            await pages.aclose()
 
     async def _failed(self, key: Any, pages: Pages[Any], error: ChainAPIError) -> None:
         error.checkpoint = pages.checkpoint
@@ -298,11 +297,6 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
             await asyncio.wait(left)
         except asyncio.CancelledError as error:
             cancelled = error
-            for task in left:
-                task.cancel()
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # of a merge that is left nobody asks for it
     if cancelled is not None:
         raise cancelled
 
