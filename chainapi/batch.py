@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Coroutine,
+    Iterable,
+    Mapping,
+)
 from traceback import clear_frames
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 from weakref import WeakSet
@@ -21,12 +29,12 @@ from chainapi.errors import (
 )
 from chainapi.pages import MetricPage, MetricPages, Page, Pages
 
-__all__ = ["Failure", "merge"]
+__all__ = ["Failure", "Stream", "merge"]
 
 K = TypeVar("K")
 T = TypeVar("T")
-P = TypeVar("P", bound=Page[Any])
-P_co = TypeVar("P_co", bound=Page[Any], covariant=True)
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
 
 
 @frozen
@@ -43,26 +51,31 @@ class Failure:
     checkpoint: Checkpoint
 
 
-class _Stream(Protocol[P_co]):
-    """What type checkers need to know of `Pages`: which pages it gives."""
+@runtime_checkable
+class Stream(Protocol[P_co]):
+    """What a merge needs of `Pages`, and of what is made of them."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the stream came to its end."""
+        ...
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where the stream stands."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[P_co]: ...
 
     def __anext__(self) -> Awaitable[P_co]: ...
 
-
-@runtime_checkable
-class Stream(Protocol):
-    """What a merge needs of `Pages`."""
-
-    @property
-    def exhausted(self) -> bool: ...  # noqa: D102
-    @property
-    def checkpoint(self) -> Checkpoint: ...  # noqa: D102
-    def __aiter__(self) -> AsyncIterator[Any]: ...
-    async def aclose(self) -> None: ...  # noqa: D102
+    async def aclose(self) -> None:
+        """End the stream."""
+        ...
 
 
 _Many: TypeAlias = Iterable[T] | AsyncIterable[T]
-_Keyed: TypeAlias = Mapping[K, _Stream[P]] | _Many[tuple[K, _Stream[P]]]
+_Keyed: TypeAlias = Mapping[K, Stream[P]] | _Many[tuple[K, Stream[P]]]
 
 
 @overload
@@ -182,8 +195,9 @@ class _Merge:
         self._ready: deque[tuple[Any, Page[Any] | Failure, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
         self._failures: list[ChainAPIError] = []
-        self._met: WeakSet[Stream] = WeakSet()
-        self._open: set[Stream] = set()
+        self._error: BaseException | None = None  # ends the merge
+        self._met: WeakSet[Stream[Any]] = WeakSet()
+        self._open: set[Stream[Any]] = set()
 
     async def pages(self) -> AsyncGenerator[tuple[Any, Any], None]:
         """Give what the sources bring."""
@@ -207,24 +221,21 @@ class _Merge:
         try:
             if self._failures:
                 raise ExceptionGroup("sources of a merge failed", self._failures)
-        finally:  # an error of the session has them as its context
-            self._raise_end(runner, watch)
-
-    def _raise_end(self, runner: asyncio.Task[None], watch: asyncio.Task[Literal[True]]) -> None:
-        stopped = not watch.cancelled() and watch.result()
-        if runner.cancelled():
-            if not stopped:
+        finally:  # an error that ends the merge has them as its context
+            stopped = not watch.cancelled() and watch.result()
+            if self._error is not None:
+                raise self._error
+            if runner.cancelled() and not stopped:
                 raise asyncio.CancelledError("a source was cancelled by somebody else")
-        elif (error := runner.exception()) is not None:
-            # The group has the one that ended the others first.
-            raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
 
     async def _run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 self._taker = self._spawn(group, self._take(group))
+        except BaseExceptionGroup as group:
+            self._error = group.exceptions[0]  # which ended the others
         finally:
-            for pages in self._open:  # of tasks that were cancelled before they began
+            for pages in self._open:
                 await pages.aclose()
 
     def _spawn(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -264,7 +275,7 @@ class _Merge:
         self._open.add(pages)
         return self._walk(key, pages)
 
-    async def _walk(self, key: Any, pages: Stream) -> None:
+    async def _walk(self, key: Any, pages: Stream[Any]) -> None:
         """Fetch the pages of a source, each when the one before it was taken."""
         try:
             async for page in pages:
@@ -274,12 +285,13 @@ class _Merge:
             if not pages.exhausted:
                 raise PagingError("the stream was closed before its end")
         except ChainAPIError as error:
+            self._open.discard(pages)  # left where it is: it can be read again, or is read by somebody else
             await self._failed(key, pages, error)
-        finally:
-            await pages.aclose()
+        else:
             self._open.discard(pages)
+            await pages.aclose()
 
-    async def _failed(self, key: Any, pages: Stream, error: ChainAPIError) -> None:
+    async def _failed(self, key: Any, pages: Stream[Any], error: ChainAPIError) -> None:
         error.checkpoint = pages.checkpoint
         error.add_note(f"source: {key!r:.200}")
         if isinstance(error, _SESSION_ERRORS):
@@ -310,11 +322,6 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
             await asyncio.wait(left)
         except asyncio.CancelledError as error:
             cancelled = error
-            for task in left:
-                task.cancel()
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # of a merge that is left nobody asks for it
     if cancelled is not None:
         raise cancelled
 

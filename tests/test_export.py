@@ -55,9 +55,7 @@ def blocks_of(simulator: Simulator, count: int, chains: tuple[int, ...] = CHAINS
     """Return the newest `count` blocks of chains, as they are known before any was added."""
     first = {chain: 10_000_000 + 1_000 * chain % 40_000_000 for chain in chains}
     newest = simulator.rows
-    return {
-        (str(chain), first[chain] + newest - 1 - index) for chain in chains for index in range(count)
-    }
+    return {(str(chain), first[chain] + newest - 1 - index) for chain in chains for index in range(count)}
 
 
 # The rows
@@ -136,7 +134,9 @@ async def test_a_cancelled_export_goes_on(seed: int, tmp_path: Path) -> None:
     async with session_of(simulator) as session:
         while True:
             runs += 1
-            run = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=40))
+            run = asyncio.create_task(
+                export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=40)
+            )
             done, _ = await asyncio.wait([run], timeout=draw.uniform(0.1, 1.2))
             if done:
                 break
@@ -188,7 +188,9 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
         third = await run(session)
     assert (first.rows, third.rows) == (3000, 73)
     assert simulator.stats.requests == asked + 12 + 12 + 1
-    files = sorted((tmp_path / "blocks").glob("*.jsonl")) if out.endswith("/") else [tmp_path / "blocks.jsonl"]
+    files = (
+        sorted((tmp_path / "blocks").glob("*.jsonl")) if out.endswith("/") else [tmp_path / "blocks.jsonl"]
+    )
     assert len(files) == (2 if out.endswith("/") else 1)
     found = sum((numbers_in(file) for file in files), Counter[tuple[str, int]]())
     assert set(found.values()) == {1}
@@ -430,7 +432,12 @@ async def test_progress_is_told(tmp_path: Path) -> None:
 
     async with session_of(simulator) as session:
         await export(
-            session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=50, concurrency=3, on_progress=note
+            session.data.evm.blocks,
+            CHAINS,
+            tmp_path / "b.jsonl",
+            page_size=50,
+            concurrency=3,
+            on_progress=note,
         )
     assert told[-2:] == [("writing", 12, 24, 1200), ("done", 12, 24, 1200)]
     assert [stage for stage, *_ in told[:-2]] == ["fetching"] * (len(told) - 2)

@@ -162,7 +162,9 @@ class TwoPages:
 
 
 BLOCK = {
-    **dict.fromkeys(("baseFee", "gasUsed", "gasLimit", "gasCost", "feesSpent", "cumulativeTransactions"), "7"),
+    **dict.fromkeys(
+        ("baseFee", "gasUsed", "gasLimit", "gasCost", "feesSpent", "cumulativeTransactions"), "7"
+    ),
     **{"blockTimestamp": 1_767_225_600, "txCount": 3, "blockHash": "0xaa", "parentHash": "0xbb"},
 }
 

@@ -77,7 +77,9 @@ class Target:
                 return
             foreign = any(self.path.iterdir()) if self.folder else self.path.exists()
         except OSError as error:
-            raise ExportError(f"{folder} cannot be written: {_reason(error)}; choose another target") from error
+            raise ExportError(
+                f"{folder} cannot be written: {_reason(error)}; choose another target"
+            ) from error
         if foreign:
             held = "is not empty" if self.folder else "exists"
             raise ExportError(

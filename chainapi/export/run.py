@@ -19,7 +19,7 @@ from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, Inco
 from chainapi.export.columns import Codec
 from chainapi.export.commits import Commits
 from chainapi.export.files import Target
-from chainapi.export.progress import ExportProgress
+from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.seal import recover, seal
 from chainapi.export.state import Batch, Part, SourceState, State
 from chainapi.pages import Page, Pages
@@ -329,7 +329,7 @@ class Exporter:
             work.exception()
             raise
 
-    def _tell(self, stage: str = "fetching") -> None:
+    def _tell(self, stage: Stage = "fetching") -> None:
         self.progress.stage = stage
         if self.on_progress is not None:
             self.on_progress(self.progress)

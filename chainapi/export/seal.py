@@ -65,9 +65,7 @@ def seal(state: State, target: Target, columns: Sequence[Column], stop: threadin
                 raise Stopped
             yield row
 
-    aside, size, digest = write_aside(
-        path, lambda new: target.format.write(new, columns, rows, previous)
-    )
+    aside, size, digest = write_aside(path, lambda new: target.format.write(new, columns, rows, previous))
     before = last.rows if last is not None and previous else 0
     part = Part(number, path.name, before + waiting, size, digest, whole=False)
     state.part_written(part)

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from attrs import define, frozen
 
@@ -250,7 +250,10 @@ class State:
         """Return the final file that was written, or begun, last."""
         with _explained(self.path):
             found = self._db.execute("SELECT * FROM parts ORDER BY number DESC LIMIT 1").fetchone()
-        return None if found is None else Part(*found[:5], whole=bool(found[5]))
+        if found is None:
+            return None
+        number, name, rows, size, digest, whole = found
+        return Part(number, name, rows, size, digest, bool(whole))
 
     def part_written(self, part: Part) -> None:
         """Note, before it gets its name, which file will have the rows that wait."""

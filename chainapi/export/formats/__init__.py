@@ -20,9 +20,7 @@ class Format(Protocol):
     name: str
     suffix: str
 
-    def write(
-        self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None
-    ) -> None:
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a new file: the rows of `previous`, a file of the same columns, and then `rows`.
 
         Memory does not grow with the number of rows. `rows` is called again where a value turns up that needs
