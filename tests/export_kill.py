@@ -1,7 +1,7 @@
 """An export that is killed again and again: its process dies by SIGKILL, and another one goes on.
 
-It dies while pages are on their way, when the services have had a number of requests that was drawn; by its own
-hand, between two of its steps; or while its final file is written.
+It dies while pages are on their way, when the services have had a number of requests that was drawn; by its
+own hand, between two of its steps; or while its final file is written.
 """
 
 from __future__ import annotations
@@ -144,11 +144,11 @@ def _start(simulator: Simulator, out: Path, die_at: int = 0) -> BaseProcess:
 
 async def _watch(process: BaseProcess, due: Callable[[], bool], delay: float) -> None:
     """Wait for the end of a process; kill it `delay` seconds after it is due."""
-    while process.is_alive() and not due():
-        await asyncio.sleep(0.001)
-    if process.is_alive():
-        await asyncio.sleep(delay)
-        process.kill()
+    killed = False
     while process.is_alive():
+        if not killed and due():
+            await asyncio.sleep(delay)
+            process.kill()
+            killed = True
         await asyncio.sleep(0.001)
     process.join()

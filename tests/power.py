@@ -48,7 +48,7 @@ class PowerCuts:
     def _fsync(self, handle: int) -> None:
         self._keep()
         self._real["fsync"](handle)
-        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        path = Path(f"/proc/self/fd/{handle}").readlink()
         if path == self._folder:
             self._names = {file.name: file.stat().st_ino for file in self._folder.iterdir()}
         elif path.parent == self._folder:

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -74,7 +75,7 @@ async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> N
 
 
 async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: Path) -> None:
-    """A source is an argument, a tuple or a mapping of them, and an asynchronous iterable gives them in time."""
+    """A source is an argument, a tuple or a mapping of them; an asynchronous iterable may give them."""
     simulator = Simulator(rows=30)
 
     async def sources() -> AsyncIterator[Any]:
@@ -103,7 +104,7 @@ async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> No
 
 
 async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
-    """With a limit each source has its newest rows, to the row, and no page more is asked for than it takes."""
+    """With a limit each source has its newest rows, and no page more is asked for than it takes."""
     simulator = Simulator(chains=CHAINS, rows=250)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl", limit=150)
@@ -115,10 +116,9 @@ async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
     """Three exports at once share a session and its quota, and each file has all its rows."""
     simulator = Simulator(chains=CHAINS, rows=250, limit=20, window=1.0)
     names = ["a.jsonl", "b.jsonl", "c.jsonl"]
-    async with session_of(simulator) as session:
-        async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / name))
+    async with session_of(simulator) as session, asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / name))
     for name in names:
         assert numbers_in(tmp_path / name) == Counter(blocks_of(simulator, 250))
 
@@ -170,7 +170,7 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("out", ["blocks.jsonl", "blocks/"])
 async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
-    """Started again when it was done, an export of a newest-first list adds the new rows, down to the last known."""
+    """Started again when it was done, an export of a newest-first list adds the new rows only."""
     simulator = Simulator(chains=CHAINS, rows=250)
     target = f"{tmp_path}/{out}"
 
@@ -287,7 +287,7 @@ async def test_a_source_that_failed_in_its_midst_goes_on_there(tmp_path: Path) -
     async with session_of(simulator, max_attempts=1) as session:
         with pytest.raises(IncompleteExportError):
             await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=20)
-        assert rows_in(tmp_path / "b.jsonl") == []
+        assert not (tmp_path / "b.jsonl").exists()
         simulator.faults = ()
         await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=20)
     assert simulator.stats.requests == 6
@@ -305,6 +305,15 @@ async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:
             await export(session.data.evm.blocks, range(1, 501), tmp_path / "b.jsonl", concurrency=8)
     assert simulator.stats.requests <= 8
     assert not (tmp_path / "b.jsonl").exists()
+
+
+async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
+    """Where no source has a row, the file is there and empty."""
+    simulator = Simulator(chains=(1, 2), rows=0)
+    async with session_of(simulator) as session:
+        result = await export(session.data.evm.blocks, [1, 2], tmp_path / "b.jsonl")
+    assert result == ExportResult(tmp_path / "b.jsonl", 0, 2, tmp_path / "b.jsonl")
+    assert rows_in(tmp_path / "b.jsonl") == []
 
 
 # Targets that cannot be
@@ -351,7 +360,7 @@ async def test_a_target_that_holds_another_export(other: dict[str, Any], said: s
         await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
         with pytest.raises(ExportError, match=said):
             await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl", **other)
-        with pytest.raises(ExportError, match="route was /v1/chains/{chainId}/blocks, is "):
+        with pytest.raises(ExportError, match=r"route was /v1/chains/\{chainId\}/blocks, is "):
             await export(session.data.evm.transactions, [43114], tmp_path / "b.jsonl")
 
 
@@ -441,7 +450,7 @@ async def test_progress_is_told(tmp_path: Path) -> None:
         )
     assert told[-2:] == [("writing", 12, 24, 1200), ("done", 12, 24, 1200)]
     assert [stage for stage, *_ in told[:-2]] == ["fetching"] * (len(told) - 2)
-    assert all(a[1:] <= b[1:] for a, b in zip(told, told[1:], strict=False))
+    assert all(a[1:] <= b[1:] for a, b in pairwise(told))
     assert left[0] is None
     assert left[-1] == 0
     assert max(one for one in left if one is not None) < 20  # of about ten seconds in all

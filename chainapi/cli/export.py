@@ -68,8 +68,8 @@ async def export(
 ) -> int:
     """Fetch many lists at once into a file, or into a folder that gets a file each run.
 
-    Started again after whatever ended it, it goes on where it stood; once all is there, it fetches what is new
-    where the rows come newest first. What it remembers is beside the file, in FILE.export, or in DIR/_export.
+    Started again after whatever ended it, it goes on where it stood; once all is there, it fetches what is
+    new where the rows come newest first. What it remembers is in FILE.export, or in DIR/_export.
 
     Args:
         route: The route by its name, such as data.evm.blocks, or a path.

@@ -4,9 +4,9 @@
 
     await export(session.data.evm.blocks, [43114, 43113], "blocks.parquet", page_size=100)
 
-``run`` is one export from its first source to its final file. ``state`` is what it remembers, ``commits`` the way
-into it; ``files`` says where things are, ``seal`` makes the final file; ``columns`` turns rows of a model into
-columns, and ``formats`` has a module for each kind of file. ``progress`` is what can be watched.
+``run`` is one export from its first source to its final file. ``state`` is what it remembers, ``commits`` the
+way into it; ``files`` says where things are, ``seal`` makes the final file; ``columns`` turns rows of a model
+into columns, and ``formats`` has a module for each kind of file. ``progress`` is what can be watched.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ async def export(
 ) -> ExportResult:
     """Walk many lists at once into one file, or into a folder that gets a file each run.
 
-    Started again after whatever ended it, it goes on where it stood. Once all is fetched, routes whose rows come
-    newest first are asked for what is new since; others for nothing. What it remembers is in a SQLite database
-    beside the file (``blocks.parquet.export``), or in the folder (``_export``).
+    Started again after whatever ended it, it goes on where it stood. Once all is fetched, routes whose rows
+    come newest first are asked for what is new since; others for nothing. What it remembers is in a SQLite
+    database beside the file (``blocks.parquet.export``), or in the folder (``_export``).
 
     Args:
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
         over: the sources: each the first argument of `walk`, a tuple of its arguments, or a mapping of named
             ones. They are taken as they are needed. Joined with "/" they name the source in every row.
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
-        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; else the suffix says it, and a folder
-            gets ``jsonl``.
+        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; else the suffix says it, and a
+            folder gets ``jsonl``.
         limit: rows of each source; all without it. Where a walk had to begin again, up to a page more.
         concurrency: how many sources are open at once; their pages are what is held in memory.
         on_progress: called after each commit, and at each stage.

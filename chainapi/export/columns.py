@@ -6,27 +6,10 @@ Which ones may not is told by their names: see `is_amount`.
 
 from __future__ import annotations
 
-import enum
-import re
-import types
-import typing
-from collections import abc
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from functools import partial
-from operator import attrgetter
-from typing import Annotated, Any, Literal, TypeAlias
-from uuid import UUID
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
-import attrs
-import msgspec
-from attrs import evolve, frozen
-
-from chainapi.errors import ConfigurationError
-from chainapi.models.convert import DIGITS
-from chainapi.models.moments import MaybeMoment, Moment
-from chainapi.models.unions import Unknown, tags_of, wire_name
+from attrs import frozen
 
 __all__ = ["EXTRA", "SOURCE", "Codec", "Column", "Kind", "columns_of", "is_amount", "unpacker"]
 

@@ -56,7 +56,7 @@ class ExportProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the other sources are done, if they are like those that are; None before the first is."""
+        """Seconds until all are done, if the others are like those that are; None before the first is."""
         fetched, on_the_way = self.done - self.skipped, self._of_open.total()
         if self.sources is None or fetched < 1:
             return None

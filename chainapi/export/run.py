@@ -132,7 +132,7 @@ class Walk:
         )
 
     def _above_floor(self, rows: Sequence[Any]) -> tuple[Sequence[Any], bool]:
-        """Return the rows that the target does not have, and whether the walk has come to those that it has."""
+        """Return the rows that the target does not have, and whether the others begin."""
         floor = self.state.floor
         if floor is None:
             return rows, False
@@ -315,8 +315,8 @@ class Exporter:
         return pages
 
     async def _seal(self, state: State) -> Part | None:
-        assert self._codec is not None, "a run without sources does not come here"
-        return await self._in_thread(seal, state, self.target, self._codec.columns, self._stop)
+        columns = () if self._codec is None else self._codec.columns
+        return await self._in_thread(seal, state, self.target, columns, self._stop)
 
     async def _in_thread(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a step in the thread of the state; when this is cancelled, once the step has ended."""
@@ -338,8 +338,8 @@ class Exporter:
         label, error = next(iter(self._failures.items()))
         more = f", and {len(self._failures) - 1} more" if len(self._failures) > 1 else ""
         return IncompleteExportError(
-            f"{len(self._failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others "
-            f"are in {self.target.path}. Start the same export again to go on with those",
+            f"{len(self._failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the "
+            f"others are in {self.target.path}. Start the same export again to go on with those",
             self._failures,
         )
 

@@ -1,8 +1,8 @@
 """From rows that wait to a final file, exactly once.
 
-A file is written aside; its digest is noted; it gets its name; its rows are dropped from the state. Who finds a
-digest noted and rows still there looks at the file: either it has the digest, and only the last step is left,
-or it never got its name, and its rows are written again.
+A file is written aside; its digest is noted; it gets its name; its rows are dropped from the state. Who finds
+a digest noted and rows still there looks at the file: either it has the digest, and only the last step is
+left, or it never got its name, and its rows are written again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def recover(state: State, target: Target) -> None:
 
 
 def seal(state: State, target: Target, columns: Sequence[Column], stop: threading.Event) -> Part | None:
-    """Write the rows of finished sources into a final file, behind those that it has; None if there is nothing.
+    """Write the rows of finished sources into a final file, behind those it has; None if there are none.
 
     Raises:
         ExportError: the file cannot be written; every row is still in the state.
@@ -53,7 +53,8 @@ def seal(state: State, target: Target, columns: Sequence[Column], stop: threadin
 
     """
     last, waiting = state.last_part(), state.waiting()
-    if last is not None and not waiting:
+    # A first file is written for sources without rows as well, not where no source came to its end.
+    if not waiting and (last is not None or not state.finished()):
         return None
     number = 1 if last is None else last.number + 1
     path = target.part(number)

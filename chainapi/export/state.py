@@ -37,8 +37,8 @@ CREATE TABLE rows (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX keys ON rows (source, key);
 CREATE TABLE parts (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, digest TEXT NOT NULL,
-    whole INTEGER NOT NULL DEFAULT 0
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
+    digest TEXT NOT NULL, whole INTEGER NOT NULL DEFAULT 0
 );
 """
 
@@ -229,10 +229,10 @@ class State:
             ).fetchone()
         return int(count)
 
-    def unfinished(self) -> int:
-        """Return how many sources are not at their end."""
+    def finished(self) -> int:
+        """Return how many sources are at their end."""
         with _explained(self.path):
-            (count,) = self._db.execute("SELECT count(*) FROM sources WHERE NOT done").fetchone()
+            (count,) = self._db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
         return int(count)
 
     def finished_rows(self) -> Iterator[tuple[str, bytes]]:
