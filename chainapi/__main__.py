@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = ["main"]
 
 EXTRA = ("cyclopts", "plotext", "rich")
+INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
     try:
-        from chainapi.cli import INTERRUPTED, run
-    except ModuleNotFoundError as error:
-        return _missing(error)
-    try:
+        with _leaving_at_once():
+            from chainapi.cli import run
         return run(sys.argv[1:])
     except ModuleNotFoundError as error:  # what only one command needs is imported by that command
         return _missing(error)
@@ -24,6 +26,23 @@ def main() -> int:
         return INTERRUPTED
     finally:
         _let_go()
+
+
+@contextmanager
+def _leaving_at_once() -> Iterator[None]:
+    """End the process on Ctrl-C without a word while modules load: nothing was begun that needs an end.
+
+    An exception would not do: raised inside of a class that is being made or of a callback, it becomes
+    another one, or a message.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _missing(error: ModuleNotFoundError) -> int:

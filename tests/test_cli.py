@@ -9,7 +9,6 @@ import re
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -27,89 +25,26 @@ from chainapi import Session, __version__
 from chainapi.__main__ import main
 from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
 from chainapi.cli.display import BARS, Progress, RowTable, Terminal, clean, pause, sparkline
+from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.quota import QuotaSnapshot
 from chainapi.core.wire import Request, Response
 from chainapi.simulator import Simulator
-from chainapi.transport import Transport
+from tests.cli import (
+    ADDRESSES,
+    BLOCKS,
+    INTERRUPTIBLE,
+    Broken,
+    Fixed,
+    Outcome,
+    Stream,
+    chainapi,
+    finish,
+    plain,
+    start,
+)
+from tests.cli import environment as environment
 from tests.virtual_time import VirtualLoop
-
-BLOCKS = "/v1/chains/43114/blocks"
-ADDRESSES = {
-    "CHAINAPI_METRICS_BASE_URL": "https://simulator.invalid/metrics",
-    "CHAINAPI_DATA_BASE_URL": "https://simulator.invalid/data",
-    "CHAINAPI_API_KEY": "simulated-key",
-}
-
-
-class Stream(io.StringIO):
-    """What a program writes to: a terminal or not."""
-
-    def __init__(self, *, terminal: bool) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def isatty(self) -> bool:
-        """Tell which."""
-        return self._terminal
-
-
-class Broken(io.StringIO):
-    """A stream that takes nothing."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__()
-        self._error = error
-
-    def write(self, text: str) -> int:
-        """Fail."""
-        raise self._error
-
-
-class Fixed:
-    """A transport that always answers the same."""
-
-    def __init__(self, status: int, body: object) -> None:
-        self._response = Response(status, {"content-type": "application/json"}, json.dumps(body).encode())
-
-    async def send(self, request: Request) -> Response:
-        """Answer."""
-        return self._response
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-@frozen
-class Outcome:
-    """How a command ended, and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[Any]:
-        """What standard output holds as lines of JSON."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the variables of a session and of a terminal with 100 columns."""
-    for name, value in {**ADDRESSES, "COLUMNS": "100", "TERM": "xterm"}.items():
-        monkeypatch.setenv(name, value)
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def chainapi(*tokens: str, transport: Transport | None = None, tty: bool = False, at: float = 0.0) -> Outcome:
-    """Run a command in this process, in virtual time, against a simulator in memory."""
-    out, err = Stream(terminal=tty), Stream(terminal=tty)
-    session = partial(Session, transport=transport or Simulator(seed=1).transport())
-    code = run(tokens, terminal=Terminal(out, err, session), loop_factory=lambda: VirtualLoop(at))
-    return Outcome(code, out.getvalue(), err.getvalue())
-
 
 # tps
 
@@ -306,11 +241,20 @@ def test_list_table_is_complete_before_the_error() -> None:
     assert sum(line.startswith("43114 ") for line in plain(outcome.out)) == 10
 
 
-def test_list_refuses_a_checkpoint_of_another_query() -> None:
-    """A checkpoint that is damaged or does not belong is one line and exit code 1."""
+def test_list_refuses_what_is_no_checkpoint() -> None:
+    """A text that cannot be read as a checkpoint is wrong usage, told in one line."""
     outcome = chainapi("list", BLOCKS, "--resume", "{}")
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    assert outcome.err == "chainapi: --resume: this is no checkpoint of chainapi\n"
+
+
+@pytest.mark.parametrize("route", [["/v1/chains/53935/blocks"], ["data.evm.blocks", "53935"]])
+def test_list_refuses_a_checkpoint_of_another_query(route: list[str]) -> None:
+    """A checkpoint that belongs elsewhere fails in one line that names its path, and sends nothing."""
+    checkpoint = Checkpoint("0" * 32, BLOCKS).dumps()
+    outcome = chainapi("list", *route, "--resume", checkpoint, transport=Fixed(500, {}))
     assert (outcome.code, outcome.out) == (FAILED, "")
-    assert outcome.err == "chainapi: this is no checkpoint of chainapi\n"
+    assert outcome.err.startswith(f"chainapi: the checkpoint belongs to another query ({BLOCKS})")
 
 
 # What is told on the way
@@ -519,38 +463,6 @@ def test_version_and_help() -> None:
 # The process
 
 
-def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """Start a Python process."""
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", *arguments],
-        env={**os.environ, **variables},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> Outcome:
-    """Wait for the end of a process."""
-    try:
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    return Outcome(process.returncode, out, err)
-
-
-# Where the tests themselves run without SIGINT, in the background of a script, a process would inherit that.
-INTERRUPTIBLE_MAIN = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from chainapi.__main__ import main
-sys.exit(main())
-"""
-INTERRUPTIBLE = ("-c", INTERRUPTIBLE_MAIN)
-
-
 @contextmanager
 def simulated(*options: str) -> Iterator[dict[str, str]]:
     """Run ``chainapi simulate`` on a free port and give the variables that it prints."""
@@ -586,6 +498,60 @@ def test_simulate_on_a_port_that_is_taken_is_one_line() -> None:
     (line,) = err.getvalue().splitlines()
     assert line.startswith("chainapi: ")
     assert port in line
+
+
+EARLY = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from chainapi.__main__ import main
+class Interrupting:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+class Herald:
+    loads = {0}
+    def find_spec(self, name, path=None, target=None):
+        self.loads -= 1
+        if not self.loads:
+            print("now", flush=True)
+            {1}
+sys.meta_path.insert(0, Herald())
+sys.argv = ["chainapi", "simulate"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "interrupt", ["signal.raise_signal(signal.SIGINT)", "type('Made', (), {'name': Interrupting()})"]
+)
+@pytest.mark.parametrize("loads", [1, 30, 300])
+def test_interrupt_while_modules_load_is_silent(loads: int, interrupt: str) -> None:
+    """Ctrl-C while modules load ends with 130, also where an exception would become another one."""
+    outcome = finish(start("-c", EARLY.format(loads, interrupt)))
+    assert outcome == Outcome(INTERRUPTED, "now\n", "")
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("loads", [1, 150])
+def test_interrupt_from_outside_while_modules_load_is_silent(loads: int) -> None:
+    """A signal that comes at any moment of the start ends the process with 130 and without a traceback."""
+    process = start("-c", EARLY.format(loads, "pass"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "now\n"
+    process.send_signal(signal.SIGINT)
+    outcome = finish(process)
+    assert (outcome.code, outcome.err) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_main_leaves_the_handler_of_interrupts(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
+    """The handler of SIGINT is afterwards what it was: where it was ignored, it stays so."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        monkeypatch.setattr(sys, "argv", ["chainapi", "--version"])
+        assert main() == 0
+        assert signal.getsignal(signal.SIGINT) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.real_time
@@ -764,19 +730,3 @@ def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
             raise KeyboardInterrupt
 
     assert run(["--help"], terminal=Terminal(Interrupted(), io.StringIO())) == INTERRUPTED
-
-
-def plain(text: str) -> list[str]:
-    """Return the lines that a person sees in the end: what was drawn and taken back is gone."""
-    lines, row = [""], 0
-    for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|[\r\n])", text):
-        if part == "\n":
-            row += 1
-            lines += [""] * (row == len(lines))
-        elif part == "\x1b[1A":
-            row -= 1
-        elif part == "\x1b[2K":
-            lines[row] = ""
-        elif not part.startswith(("\x1b", "\r")):
-            lines[row] += part
-    return [line.rstrip() for line in "\n".join(lines).rstrip().splitlines()]

@@ -1,4 +1,4 @@
-"""The command line, made with cyclopts: ``chainapi tps``, ``list``, ``simulate`` and ``demo``.
+"""The command line, made with cyclopts: each command in a module of its own.
 
 Data goes to standard output, everything else to standard error. `run` returns the exit code.
 """
@@ -9,32 +9,25 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from cyclopts import App, CycloptsError
+from cyclopts import CycloptsError
 
-from chainapi._version import __version__
-from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE
+from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, app
+from chainapi.cli.completion import completion
 from chainapi.cli.display import Terminal, standard
+from chainapi.cli.estimate import estimate
 from chainapi.cli.list import list_
+from chainapi.cli.routes import routes
 from chainapi.cli.simulate import demo, simulate
 from chainapi.cli.tps import tps
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 __all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "WRONG_USAGE", "app", "run"]
 
-app = App(
-    name="chainapi",
-    version=__version__,
-    help_format="plaintext",
-    help=(
-        "Walk the Metrics API and the Data API, through every page and every rate limit.\n\n"
-        "The services are reached at CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL. The key of the "
-        "Data API is read from CHAINAPI_API_KEY and from nowhere else: other users of the machine can see "
-        "a command line.\n\n"
-        "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed."
-    ),
-)
 app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
-app.command(list_, name="list")
+app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VALUE...]")
+app.command(routes, usage="Usage: chainapi routes [OPTIONS] [TEXT]")
+app.command(estimate, usage="Usage: chainapi estimate [OPTIONS] ROUTE [VALUE...]")
+app.command(completion)
 app.command(simulate)
 app.command(demo)
 
@@ -73,8 +66,8 @@ def _dispatch(
         tokens, console=terminal.console, print_error=False, exit_on_error=False
     )
     result = command(*bound.args, **bound.kwargs, **dict.fromkeys(hidden, terminal))
-    if not asyncio.iscoroutine(result):
-        return 0  # help and version
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        code: int | None = runner.run(result)
+    if asyncio.iscoroutine(result):
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            result = runner.run(result)
+    code: int | None = result
     return code or 0

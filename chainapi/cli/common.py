@@ -1,4 +1,4 @@
-"""What the commands share: types of their options, how the services are reached, the session, exit codes."""
+"""What the commands share: the app, types of options, how the services are reached, the session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Annotated, TypeVar
 
 from attrs import asdict, frozen
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from rich.text import Text
 
+from chainapi._version import __version__
 from chainapi.cli.display import Progress, Terminal
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.errors import CheckpointError, ConfigurationError
 from chainapi.pages import Pages
 from chainapi.session import DEFAULT_TIMEOUT, Session
 
@@ -30,9 +33,11 @@ __all__ = [
     "Many",
     "Rows",
     "Seconds",
+    "app",
     "changed",
     "open_session",
     "option_words",
+    "read_checkpoint",
     "write_rows",
 ]
 
@@ -43,6 +48,19 @@ WRONG_USAGE = 2
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
 PIPE_CLOSED = 141  # the same for SIGPIPE
 DEFAULT_LIMIT = 30  # rows
+
+app = App(
+    name="chainapi",
+    version=__version__,
+    help_format="plaintext",
+    help=(
+        "Walk the Metrics API and the Data API, through every page and every rate limit.\n\n"
+        "The services are reached at CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL. The key of the "
+        "Data API is read from CHAINAPI_API_KEY and from nowhere else: other users of the machine can see "
+        "a command line.\n\n"
+        "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed."
+    ),
+)
 
 Hidden = Annotated[Terminal, Parameter(parse=False)]
 Rows = Annotated[int, Parameter(validator=Number(gte=1))]
@@ -100,6 +118,19 @@ async def write_rows(stream: Pages[T], limit: int | None, write: Callable[[T], N
             given += 1
             if given == limit:
                 break
+
+
+def read_checkpoint(text: str | None) -> Checkpoint | None:
+    """Read what --resume was given.
+
+    Raises:
+        ConfigurationError: it is no checkpoint.
+
+    """
+    try:
+        return None if text is None else Checkpoint.loads(text)
+    except CheckpointError as error:
+        raise ConfigurationError(f"--resume: {error}") from None
 
 
 def changed(connection: Connection) -> dict[str, object]:

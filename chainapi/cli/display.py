@@ -149,9 +149,12 @@ class Terminal:
         """Whether a person reads `out`."""
         return self.out.isatty()
 
-    def line(self, value: object) -> None:
-        """Write one line of JSON, at once: who reads it need not wait for the next page."""
-        self.out.write(json.dumps(value) + "\n")
+    def line(self, value: object, *, indent: int | None = None) -> None:
+        """Write one line of JSON, at once: who reads it need not wait for the next page.
+
+        With `indent` it is set out for a person, on several lines.
+        """
+        self.out.write(json.dumps(value, indent=indent) + "\n")
         self.out.flush()
 
     def complain(self, message: object) -> None:

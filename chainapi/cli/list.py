@@ -1,13 +1,13 @@
-"""``chainapi list``: the rows of any list, and how to go on with them."""
+"""``chainapi list``: the rows of any list, by name or by path, and how to go on with them."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -24,22 +24,36 @@ from chainapi.cli.common import (
     changed,
     open_session,
     option_words,
+    read_checkpoint,
     write_rows,
 )
 from chainapi.cli.display import Terminal, counted
+from chainapi.cli.names import (
+    RouteName,
+    Values,
+    calling,
+    is_path,
+    method_of,
+    plain,
+    read_pairs,
+    read_values,
+    resolve,
+)
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.pages import Pages
 from chainapi.service import ServiceAPI
+from chainapi.session import Session
 
 __all__ = ["list_"]
 
 
 async def list_(
-    path: str,
+    route: RouteName,
+    values: Values = None,
     /,
     *,
-    api: Literal["data", "metrics"] = "data",
+    api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     param: Many = None,
@@ -50,16 +64,19 @@ async def list_(
     connection: Connection = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Print the rows of any list route.
+    """Print the rows of a list, by the name of its route or by its path.
 
     A walk that fails or is interrupted says on standard error how to go on where it stood.
 
+    Of a route that gives a single resource, that is printed.
+
     Args:
-        path: The route, such as /v1/chains/43114/blocks.
-        api: The service that has it.
-        items: The field that holds the list; without it, the only one that holds any.
-        page_size: Rows a page.
-        param: A query parameter as NAME=VALUE; may be repeated.
+        route: A name, such as data.evm.blocks, or a path, such as /v1/chains/43114/blocks.
+        values: What stands in the path of a named route, such as 43114.
+        api: The service that has the path; data by default.
+        items: The field of the answer that holds the list of a path; without it, the only one that holds any.
+        page_size: Rows a page; by default as many as a named route gives at most.
+        param: A parameter as NAME=VALUE; may be repeated.
         limit: Rows in all.
         all_: All rows, whatever --limit says.
         resume: A checkpoint to go on from, as it was printed.
@@ -68,49 +85,95 @@ async def list_(
         terminal: Where the command writes.
 
     """
-    start = None if resume is None else Checkpoint.loads(resume)
-    values = _params(param or [])
     table = terminal.interactive and not json
+    if is_path(route):
+        _refuse(f"{route} has its values in it", VALUE=values)
+        opened = _by_path(route, param or [], api=api, items=items, page_size=page_size)
+    else:
+        _refuse(f"the name {route} says it", api=api, items=items)
+        query = read_values(route, values or [], _with_page_size(param, page_size))
+        if resolve(route).single:
+            _refuse(f"{route} gives a single resource, no list", all=all_, resume=resume)
+            return await _print_resource(terminal, connection, route, query, table=table)
+        opened = _by_name(terminal, route, query)
+    start = read_checkpoint(resume)
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
-            service = session.data if api == "data" else session.metrics
-            pages = stream = service.list(path, items=items, page_size=page_size, resume=start, **values)
+            pages = stream = opened(session, start)
             with closing(terminal.rows(table=table)) as rows:
-                await write_rows(pages, None if all_ else limit, rows.add)
+                write = rows.add if is_path(route) else lambda row: rows.add(plain(row))
+                await write_rows(pages, None if all_ else limit, write)
     except (ChainAPIError, asyncio.CancelledError) as error:
         if stream is None or not (at := stream.checkpoint).rows:
             raise
-        given = at.rows - (start.rows if start else 0)
-        options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json}
-        options |= {"all": True} if all_ else {"limit": limit - given}
+        left = {"all": True} if all_ else {"limit": limit - at.rows + (start.rows if start else 0)}
+        options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json, **left}
         if isinstance(error, ChainAPIError):
             terminal.complain(error)
-        _tell_how_to_go_on(terminal, path, {**options, **changed(connection)}, at)
+        _tell_how_to_go_on(terminal, [route, *(values or [])], {**options, **changed(connection)}, at)
         if isinstance(error, ChainAPIError):
             return FAILED
         raise
     return 0
 
 
+def _refuse(why: str, **options: object) -> None:
+    """Refuse options that say nothing here."""
+    for name, value in options.items():
+        if value:
+            shown = name if name.isupper() else f"--{name}"
+            raise ConfigurationError(f"{shown} has no place here: {why}")
+
+
+def _with_page_size(param: list[str] | None, page_size: int | None) -> list[str]:
+    return [*(param or []), *([] if page_size is None else [f"page_size={page_size}"])]
+
+
+# Opens a stream in a session, where a checkpoint says.
+_Opener: TypeAlias = Callable[[Session, Checkpoint | None], Pages[Any]]
+
+
+def _by_path(
+    path: str, param: Sequence[str], *, api: str | None, items: str | None, page_size: int | None
+) -> _Opener:
+    query: dict[str, Any] = {}
+    for name, value in read_pairs(param):
+        if name in _ARGUMENTS:
+            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
+        query.setdefault(name, []).append(value)
+
+    def opened(session: Session, start: Checkpoint | None) -> Pages[Any]:
+        service = session.metrics if api == "metrics" else session.data
+        return service.list(path, items=items, page_size=page_size, resume=start, **query)
+
+    return opened
+
+
+_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
+
+
+def _by_name(terminal: Terminal, name: str, query: Mapping[str, Any]) -> _Opener:
+    def opened(session: Session, start: Checkpoint | None) -> Pages[Any]:
+        with calling(terminal, name):
+            pages: Pages[Any] = method_of(session, name)(**query, resume=start)
+        return pages
+
+    return opened
+
+
+async def _print_resource(
+    terminal: Terminal, connection: Connection, name: str, query: Mapping[str, Any], *, table: bool
+) -> int:
+    async with open_session(terminal, connection, table=table) as session:
+        with calling(terminal, name):
+            resource = plain(await method_of(session, name)(**query))
+    terminal.line(resource, indent=2 if table else None)
+    return 0
+
+
 def _tell_how_to_go_on(
-    terminal: Terminal, path: str, options: Mapping[str, object], checkpoint: Checkpoint
+    terminal: Terminal, what: Sequence[str], options: Mapping[str, object], checkpoint: Checkpoint
 ) -> None:
-    words = ["chainapi", "list", path, *option_words(options), "--resume", checkpoint.dumps()]
+    words = ["chainapi", "list", *what, *option_words(options), "--resume", checkpoint.dumps()]
     terminal.tell(f"{counted(checkpoint.rows, 'row')} so far; to go on: {shlex.join(words)}")
-
-
-def _params(texts: Sequence[str]) -> dict[str, Any]:
-    """Read NAME=VALUE; a name that comes again has a list of values."""
-    values: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise ConfigurationError(f"--param {text!r} must be NAME=VALUE")
-        if name in _OPTIONS:
-            raise ConfigurationError(f"--param {text!r}: {name} is not for the query, see --help")
-        values.setdefault(name, []).append(value)
-    return values
-
-
-_OPTIONS = frozenset(inspect.signature(ServiceAPI.list).parameters)
