@@ -112,8 +112,8 @@ def merge(
 
     One page is fetched ahead for each open source, and no more until that one was taken, however slow the
     reader is. Sources take turns: none gives two pages while another one waits with a page. The streams that
-    were opened are closed when the generator ends: wrap it in ``contextlib.aclosing`` where it may be left
-    early, and nothing outlives the block.
+    were taken are closed, but for those that failed. Wrap the generator in ``contextlib.aclosing`` where it
+    may be left early: then nothing outlives the block.
 
     Args:
         streams: `Pages`, or pairs ``(key, Pages)``, from any iterable or asynchronous iterable, or a mapping
@@ -126,7 +126,7 @@ def merge(
             session (AuthenticationError, ConfigurationError, SessionClosedError), or one of `streams`, ends
             the merge either way: the pages fetched until then are given, then it is raised.
         stop: ends the merge gently once it is set: no request is begun any more, those on the wire or waiting
-            for quota are cancelled, the pages fetched until then are given.
+            for quota are cancelled, the pages fetched until then are given, and errors so far are raised.
 
     Raises:
         ConfigurationError: an argument cannot be used; at once.
