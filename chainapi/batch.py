@@ -137,8 +137,8 @@ def merge(
 
     One page is fetched ahead for each open source, and no more until that one was taken, however slow the
     reader is. Sources take turns: none gives two pages while another one waits with a page. The streams that
-    were opened are closed when the generator ends: wrap it in ``contextlib.aclosing`` where it may be left
-    early, and nothing outlives the block.
+    were taken are closed, but for those that failed. Wrap the generator in ``contextlib.aclosing`` where it
+    may be left early: then nothing outlives the block.
 
     Args:
         streams: `Pages`, or pairs ``(key, Pages)``, from any iterable or asynchronous iterable, or a mapping
@@ -151,7 +151,7 @@ def merge(
             session (AuthenticationError, ConfigurationError, SessionClosedError), or one of `streams`, ends
             the merge either way: the pages fetched until then are given, then it is raised.
         stop: ends the merge gently once it is set: no request is begun any more, those on the wire or waiting
-            for quota are cancelled, the pages fetched until then are given.
+            for quota are cancelled, the pages fetched until then are given, and errors so far are raised.
 
     Raises:
         ConfigurationError: an argument cannot be used; at once.
@@ -183,7 +183,6 @@ class _Merge:
     """
 
     _runner: asyncio.Task[None]
-    _taker: asyncio.Task[None]
 
     def __init__(
         self, streams: Iterable[Any] | AsyncIterable[Any], concurrency: int, give: bool, stop: asyncio.Event
@@ -195,7 +194,8 @@ class _Merge:
         self._ready: deque[tuple[Any, Page[Any] | Failure, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
         self._failures: list[ChainAPIError] = []
-        self._error: BaseException | None = None  # ends the merge
+        self._error: BaseException | None = None  # what ended the merge
+        self._over = False  # an error ends the merge, or the reader has left
         self._met: WeakSet[Stream[Any]] = WeakSet()
         self._open: set[Stream[Any]] = set()
 
@@ -217,6 +217,7 @@ class _Merge:
                     news.clear()
                     await news.wait()
         finally:
+            self._over = True
             await _end(runner, watch)
         try:
             if self._failures:
@@ -231,7 +232,7 @@ class _Merge:
     async def _run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                self._taker = self._spawn(group, self._take(group))
+                self._spawn(group, self._take(group))
         except BaseExceptionGroup as group:
             self._error = group.exceptions[0]  # which ended the others
         finally:
@@ -244,9 +245,13 @@ class _Merge:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        # A group passes over a cancelled task. Where that was not asked for, pages would be missing.
-        if task.cancelled() and not task.cancelling():
+        if not task.cancelled():
+            self._over |= task.exception() is not None
+        elif not self._ending():  # which a group passes over, and pages would be missing
             self._runner.cancel()
+
+    def _ending(self) -> bool:
+        return self._over or self._stop.is_set()
 
     async def _take(self, group: asyncio.TaskGroup) -> None:
         """Take streams, the next one when there is room for it."""
@@ -255,10 +260,10 @@ class _Merge:
         try:
             while True:
                 await slots.acquire()
-                if self._stop.is_set():
+                if self._ending():
                     return
                 entry = next(source, _END) if isinstance(streams, Iterable) else await anext(source, _END)
-                if entry is _END or self._taker.cancelling():  # which the iterable may have swallowed
+                if entry is _END or self._over:  # the iterable may have swallowed its cancellation
                     return
                 self._spawn(group, self._begin(entry)).add_done_callback(lambda _: slots.release())
         finally:
@@ -280,7 +285,7 @@ class _Merge:
         try:
             async for page in pages:
                 await self._hand_over(key, page)
-                if self._stop.is_set():
+                if self._ending():
                     return
             if not pages.exhausted:
                 raise PagingError("the stream was closed before its end")
@@ -309,7 +314,8 @@ class _Merge:
         taken = asyncio.get_running_loop().create_future()
         self._ready.append((key, outcome, taken))
         self._news.set()
-        await taken
+        if not self._ending():  # after a cancellation that was swallowed nobody may come
+            await taken
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:

@@ -158,11 +158,8 @@ def _asked(
         raise ConfigurationError(f"--over {name}: it is given, or {route} does not take it")
     if not words:
         raise ConfigurationError(f"there is nothing to export: give values of {name}, or --from FILE")
-    return (
-        method_of(session, route),
-        [{name: read_value(known[name], word) for word in [w]} for w in words],
-        shared,
-    )
+    sources = [{name: read_value(known[name], word)} for word in words]
+    return method_of(session, route), sources, shared
 
 
 def _left_out(declared: Declared, route: str, shared: Mapping[str, Any]) -> str | None:

@@ -35,6 +35,7 @@ __all__ = [
     "method_of",
     "plain",
     "read_pairs",
+    "read_value",
     "read_values",
     "resolve",
     "route_names",
@@ -141,7 +142,17 @@ def _read(parameter: Parameter, texts: Sequence[str]) -> Any:
         return parameter.checked([_value(parameter, entry) for entry in entries])
     if len(texts) > 1:
         raise ConfigurationError(f"{parameter.name} is given {len(texts)} times, and takes one value")
-    return parameter.checked(_value(parameter, texts[0]))
+    return read_value(parameter, texts[0])
+
+
+def read_value(parameter: Parameter, text: str) -> Any:
+    """Return one value of a parameter, checked.
+
+    Raises:
+        ConfigurationError: it cannot be sent.
+
+    """
+    return parameter.checked(_value(parameter, text))
 
 
 def _value(parameter: Parameter, text: str) -> Any:
