@@ -8,8 +8,10 @@
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-``settings`` are the knobs, ``world`` decides every answer and knows neither clock nor loop, ``rows`` computes
-what the lists hold, ``stats`` is what is counted, ``server`` and ``memory`` are the two ways in.
+``settings`` are the knobs; ``world`` decides every answer and knows neither clock nor loop; ``places`` finds
+what is at a path. ``rows`` computes the lists of the specification, ``table`` and ``made`` serve all other
+routes from their records and models. ``lists`` is what a list is, ``stats`` what is counted, ``server`` and
+``memory`` are the two ways in.
 """
 
 from __future__ import annotations

@@ -12,12 +12,31 @@ from typing import Protocol
 
 from attrs import frozen
 
-__all__ = ["DAY", "Blocks", "Chains", "Draw", "Points", "Row", "RowSource", "Transactions", "Utxos"]
+__all__ = [
+    "BLOCKCHAIN_NAMES",
+    "CHAIN_NAMES",
+    "DAY",
+    "METHODS",
+    "Blocks",
+    "Chains",
+    "Draw",
+    "MetricsChains",
+    "Part",
+    "Points",
+    "Row",
+    "RowSource",
+    "Sums",
+    "Transactions",
+    "Utxos",
+    "bech32",
+    "identifier",
+]
 
 Row = dict[str, object]
 
 DAY = 86_400
 BLOCK_SECONDS = 2
+SEARCHED = 1_000  # how many blocks are looked at for a hash
 BLOCK_GAS_LIMIT = "15000000"
 BASE_FEE = 25_000_000_000
 
@@ -26,7 +45,7 @@ BASE_FEE = 25_000_000_000
 _BASE58 = bytes(b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"[i % 58] for i in range(256))
 _BECH32 = bytes(b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"[i % 32] for i in range(256))
 
-_CHAINS = {
+CHAIN_NAMES = {
     43114: ("Avalanche (C-Chain)", "AVAX"),
     43113: ("Avalanche (C-Chain) Testnet", "AVAX"),
     53935: ("DFK Chain", "JEWEL"),
@@ -40,8 +59,15 @@ _PRIMARY_CHAINS = {
     "x-chain": "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
     "c-chain": "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5",
 }
+# Every way to name one of the three chains of a network: by its name, and by its identifiers.
+BLOCKCHAIN_NAMES = {
+    **{chain: chain for chain in _PRIMARY_CHAINS},
+    **{name: chain for chain, name in _PRIMARY_CHAINS.items()},
+    "2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm": "x-chain",
+    "yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp": "c-chain",
+}
 _ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
-_METHODS = (
+METHODS = (
     ("NATIVE_TRANSFER", "", "Native Transfer"),
     ("CONTRACT_CALL", "0xa9059cbb", "transfer(address,uint256)"),
     ("CONTRACT_CALL", "0x095ea7b3", "approve(address,uint256)"),
@@ -77,17 +103,27 @@ class Draw:
         return drawn.digest()
 
 
-@frozen(eq=False)
+@frozen
 class Points:
-    """One value a day: a level of its own for each chain, a weekly rhythm, a slow swell, noise."""
+    """One value a day: a level of its own for each chain, a weekly rhythm, a slow swell, noise.
+
+    Another `step` puts so many seconds between two points; `scale` multiplies the values, which are whole
+    numbers then.
+    """
 
     size: int
     epoch: int
     draw: Draw
+    step: int = DAY
+    scale: int | None = None
 
     def timestamp(self, number: int) -> int:
         """Return the Unix time of point `number`: the last one at the beginning is of the epoch's day."""
-        return (self.epoch // DAY - (self.size - 1 - number)) * DAY
+        return (self.epoch // self.step - (self.size - 1 - number)) * self.step
+
+    def first_at(self, timestamp: int) -> int:
+        """Return the number of the first point that is not older than a Unix time."""
+        return self.size - 1 - self.epoch // self.step + -(-timestamp // self.step)
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the points `stop - 1` down to `start`, newest first."""
@@ -96,10 +132,23 @@ class Points:
 
     def _point(self, number: int, level: float) -> Row:
         timestamp = self.timestamp(number)
-        day = timestamp // DAY
+        day = timestamp / DAY
         noise = int.from_bytes(self.draw(number)[:4], "little") / 2**32 - 0.5
         rhythm = 1 + 0.18 * math.sin(2 * math.pi * day / 7) + 0.3 * math.sin(2 * math.pi * day / 181)
-        return {"timestamp": timestamp, "value": max(round(level * (rhythm + 0.4 * noise), 2), 0.01)}
+        value = max(round(level * (rhythm + 0.4 * noise), 2), 0.01)
+        if self.scale is not None:
+            value = round(value * self.scale)
+        return {"timestamp": timestamp, "value": value}
+
+
+@frozen
+class Sums(Points):
+    """What a series adds up to: a value that never falls."""
+
+    def _point(self, number: int, level: float) -> Row:
+        scale = self.scale or 1
+        grown = int.from_bytes(self.draw(number)[:4], "little") * scale >> 32
+        return {"timestamp": self.timestamp(number), "value": number * scale + grown}
 
 
 @frozen(eq=False)
@@ -120,7 +169,7 @@ class Chains:
 
     def chain(self, chain: int) -> Row:
         """Return the record of one chain."""
-        name, symbol = _CHAINS.get(chain, (f"Chain {chain}", "TOK"))
+        name, symbol = CHAIN_NAMES.get(chain, (f"Chain {chain}", "TOK"))
         host = f"https://chain-{chain}.invalid"
         drawn = self.draw(chain)
         return {
@@ -128,8 +177,8 @@ class Chains:
             "status": "OK",
             "chainName": name,
             "description": f"{name}, as simulated.",
-            "platformChainId": _identifier(drawn[:49]),
-            "subnetId": _identifier(drawn[15:64]),
+            "platformChainId": identifier(drawn[:49]),
+            "subnetId": identifier(drawn[15:64]),
             "vmName": "EVM",
             "explorerUrl": f"{host}/explorer",
             "rpcUrl": f"{host}/rpc",
@@ -143,6 +192,22 @@ class Chains:
             },
             "private": False,
             "enabledFeatures": ["nftIndexing", "webhooks"],
+        }
+
+
+@frozen(eq=False)
+class MetricsChains(Chains):
+    """The same chains as the Metrics API tells them."""
+
+    def chain(self, chain: int) -> Row:
+        """Return the record of one chain."""
+        row = super().chain(chain)
+        return {
+            "evmChainId": chain,
+            "chainName": row["chainName"],
+            "blockchainId": row["platformChainId"],
+            "subnetId": row["subnetId"],
+            "network": "testnet" if row["isTestnet"] else "mainnet",
         }
 
 
@@ -170,6 +235,18 @@ class Blocks:
         Two a block, plus 0 to 2 that are not summed up over the blocks: the total needs no walk.
         """
         return 2 * number + (drawn or self.draw(number))[63] % 3
+
+    def find(self, name: str, size: int) -> int:
+        """Return the number of a block, by its height or its hash; `size` blocks can be told by their hash.
+
+        A hash that none of the newest of them has is taken to be of an older block.
+        """
+        if name.isdecimal():
+            return int(name[:18]) - self.first_number
+        for number in range(size - 1, max(size - 1 - SEARCHED, -1), -1):
+            if "0x" + self.draw(number)[:32].hex() == name:
+                return number
+        return -1 - int.from_bytes(blake2b(name.encode()).digest()[:3], "little") % 1_000_000
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the blocks `stop - 1` down to `start`, newest first."""
@@ -211,8 +288,16 @@ class Transactions:
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the transactions `stop - 1` down to `start`, newest first."""
-        shift = self.blocks.total(self.blocks.size - 1) - self.size
+        shift = self._shift
         return [self._transaction(number, number + shift) for number in range(stop - 1, start - 1, -1)]
+
+    def span(self, block: int) -> tuple[int, int]:
+        """Return the numbers of the first transaction of a block, and of the first one behind it."""
+        return self.blocks.total(block - 1) - self._shift, self.blocks.total(block) - self._shift
+
+    @property
+    def _shift(self) -> int:
+        return self.blocks.total(self.blocks.size - 1) - self.size
 
     def _transaction(self, number: int, place: int) -> Row:
         # The block is the first one whose total exceeds the place on the chain: one of two, as the total of
@@ -222,7 +307,7 @@ class Transactions:
             block += 1
         drawn = self.draw(number)
         gas = 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000
-        call, method, name = _METHODS[drawn[35] % len(_METHODS)]
+        call, method, name = METHODS[drawn[35] % len(METHODS)]
         return {
             "chainId": str(self.blocks.chain),
             "blockNumber": str(self.blocks.first_number + block),
@@ -241,6 +326,19 @@ class Transactions:
             "method": {"callType": call, "methodHash": method, "methodName": name},
             "value": str(int.from_bytes(drawn[41:49], "little")),
         }
+
+
+@frozen(eq=False)
+class Part:
+    """The rows of a source from `first` on, as a list of their own."""
+
+    source: RowSource
+    first: int
+    size: int
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the rows `stop - 1` down to `start`, newest first."""
+        return self.source.rows(self.first + start, self.first + stop)
 
 
 @frozen(eq=False)
@@ -263,7 +361,7 @@ class Utxos:
         prefix = "avax1" if self.network == "mainnet" else "fuji1"
         home = _PRIMARY_CHAINS[self.blockchain]
         return {
-            "addresses": [prefix + drawn[:38].translate(_BECH32).decode()],
+            "addresses": [prefix + bech32(drawn[:38])],
             "asset": {
                 "assetId": _ASSET_ID,
                 "name": "Avalanche",
@@ -274,7 +372,7 @@ class Utxos:
             },
             "consumedOnChainId": home,
             "createdOnChainId": home,
-            "utxoId": _identifier(drawn[:49]),
+            "utxoId": identifier(drawn[:49]),
             "amount": amount,
             "assetId": _ASSET_ID,
             "blockNumber": str(9_000_000 + number),
@@ -282,11 +380,17 @@ class Utxos:
             "outputIndex": drawn[63] % 4,
             "platformLocktime": 0,
             "threshold": 1,
-            "txHash": _identifier(drawn[15:64]),
+            "txHash": identifier(drawn[15:64]),
             "utxoType": "TRANSFER",
             "staked": False,
         }
 
 
-def _identifier(drawn: bytes) -> str:
+def identifier(drawn: bytes) -> str:
+    """Return an identifier, such as that of a subnet."""
     return "2" + drawn.translate(_BASE58).decode()
+
+
+def bech32(drawn: bytes) -> str:
+    """Return an address of the Primary Network, its prefix apart."""
+    return drawn.translate(_BECH32).decode()

@@ -102,6 +102,8 @@ class Settings:
         other_keys: more keys that it accepts, each with a quota of its own.
         api_key_header: the header that carries the key.
         limit: requests that a key may send in a window; None for no limit, and no limit headers either.
+        weighted: whether `limit` counts compute units instead: as many for a request as its route is said to
+            cost, and one where nobody says.
         window: length of that window in seconds, counted from the first request in it.
         metrics_limit: requests that the Metrics API takes in a window; it says nothing about it.
         metrics_window: length of that window in seconds.
@@ -111,7 +113,8 @@ class Settings:
         forbidden: paths of the Data API that no key has the privilege for.
         faults: what goes wrong, and when.
         epoch: Unix time, in seconds, of the newest rows at the beginning.
-        cached_pages: how many pages are kept encoded, for whoever asks for the same ones again.
+        cached_pages: how many pages are kept encoded, for whoever asks for the same ones again;
+            fewer where they are large.
 
     """
 
@@ -124,6 +127,7 @@ class Settings:
     other_keys: tuple[str, ...] = field(default=(), kw_only=True, converter=_texts, repr=False)
     api_key_header: str = field(default="x-data-api-key", kw_only=True, converter=_lower)
     limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
+    weighted: bool = field(default=False, kw_only=True)
     window: float = field(default=60.0, kw_only=True, validator=gt(0))
     metrics_limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     metrics_window: float = field(default=60.0, kw_only=True, validator=gt(0))

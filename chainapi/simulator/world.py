@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -27,7 +26,9 @@ import msgspec
 from attrs import define, frozen
 
 from chainapi.core.wire import Request, Response
-from chainapi.simulator.rows import DAY, Blocks, Chains, Draw, Points, Row, RowSource, Transactions, Utxos
+from chainapi.simulator.lists import Listing, Place, Refusal, page_size
+from chainapi.simulator.places import Places
+from chainapi.simulator.rows import Draw, Row, RowSource
 from chainapi.simulator.settings import Broken, Fault, Settings
 from chainapi.simulator.stats import Stats, Tally
 
@@ -36,11 +37,9 @@ __all__ = ["Answer", "World"]
 Service = Literal["metrics", "data"]
 
 SERVICES: Mapping[str, Service] = {"metrics": "metrics", "data": "data"}
-NETWORKS = ("mainnet", "fuji")
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
-BLOCKCHAINS = ("p-chain", "x-chain", "c-chain")
-DEFAULT_PAGE_SIZE = 10
-MAX_PAGE_SIZE = 100
+
+KEPT_BYTES = 16 * 2**20  # at most, of all encoded pages that are kept
 
 # Floats lose a little when seconds are added up: who waits exactly as long as told is not refused for it.
 TOLERANCE = 1e-6
@@ -69,28 +68,11 @@ class _Caller:
         return self.service, self.key
 
 
-@define(eq=False)
-class _Listing:
-    """One list: where its rows come from, and how its pages look.
-
-    `grows` says that rows can be added at the head, `fixed` that the page size is not the caller's choice;
-    `fields` gives what a page holds besides the rows, from how many rows were added.
-    """
-
-    name: str
-    source: RowSource
-    page_size: int | None = DEFAULT_PAGE_SIZE
-    grows: bool = True
-    fixed: bool = False
-    fields: Callable[[int], Row] = lambda _: {}
-    inserted: int = 0
-
-
 @frozen
 class _Token:
-    listing: _Listing
+    listing: Listing
     query: frozenset[tuple[str, str]]
-    before: int
+    place: int
     minted: float
 
 
@@ -101,14 +83,14 @@ class _Window:
     start: float = -math.inf
     used: int = 0
 
-    def take(self, limit: int, window: float, now: float) -> int | None:
-        """Return None and count the request, or the whole seconds until the window ends, rounded up."""
+    def take(self, cost: int, limit: int, window: float, now: float) -> int | None:
+        """Return None and count the cost, or the whole seconds until the window ends, rounded up."""
         left = self.start + window - now
         if left <= TOLERANCE:
             self.start, self.used, left = now, 0, window
-        if self.used >= limit:
+        if self.used + cost > limit:
             return math.ceil(left - TOLERANCE)
-        self.used += 1
+        self.used += cost
         return None
 
 
@@ -127,10 +109,25 @@ class _Stop:
         self.end = max(self.end, end)
 
 
-class _Refusal(Exception):  # noqa: N818 - an answer like any other here, not an error of the program
-    def __init__(self, status: int, *messages: str) -> None:
-        self.status = status
-        self.messages = messages
+class _Pages:
+    """Encodes rows, and keeps the last pages for whoever asks for the same ones again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[tuple[RowSource, int, int, bool], bytes] = {}
+        self._size = 0
+
+    def __call__(self, source: RowSource, start: int, stop: int, ascending: bool) -> bytes:
+        key = source, start, stop, ascending
+        page = self._kept.pop(key, None)
+        if page is None:
+            rows = source.rows(start, stop)
+            page = msgspec.json.encode(rows[::-1] if ascending else rows)
+            self._size += len(page)
+        self._kept[key] = page  # the one used last is the last one
+        while len(self._kept) > self._most or self._size > KEPT_BYTES:
+            self._size -= len(self._kept.pop(next(iter(self._kept))))
+        return page
 
 
 class World:
@@ -139,9 +136,10 @@ class World:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
-        self._listings: dict[tuple[str, ...], _Listing] = {}
+        self._now = 0.0
+        self._places = Places(settings, self._added)
         self._tokens: dict[str, _Token] = {}
-        self._rows = lru_cache(settings.cached_pages)(_encode)
+        self._rows = _Pages(settings.cached_pages)
         self._draw_token = Draw(settings.seed, "token")
         self._windows: dict[object, _Window] = {}
         self._stops: dict[object, _Stop] = {}
@@ -159,6 +157,7 @@ class World:
         """Answer a request that arrives now."""
         if self._begun is None:
             self._begun = now
+        self._now = now
         caller = self._identify(request)
         for tally in caller.tallies:
             tally.requests += 1
@@ -187,15 +186,19 @@ class World:
 
         Raises ValueError where there is no list that can grow.
         """
-        service: Service = "metrics" if path.startswith("/v1/avg_tps/") else "data"
-        try:
-            listing = self._route(service, path)
-        except _Refusal as refusal:
-            raise ValueError(f"no list at {path!r}") from refusal
-        if isinstance(listing, _Listing) and listing.grows and count >= 0:
-            listing.inserted += count
-        else:
+        services: list[Service] = ["data", "metrics"]
+        if path.startswith(("/v1/avg_tps/", "/v2/")):
+            services.reverse()
+        for service in services:
+            try:
+                found = self._places.find(_place(service, path), {})
+            except Refusal:
+                continue
+            if isinstance(found, Listing) and found.grows and count >= 0:
+                found.inserted += count
+                return
             raise ValueError(f"cannot insert {count} rows at {path!r}")
+        raise ValueError(f"no list at {path!r}")
 
     def _identify(self, request: Request) -> _Caller:
         url = urlsplit(request.url)
@@ -220,7 +223,7 @@ class World:
             return _refuse(429, "rate limit exceeded", headers=headers)
         try:
             body = self._find(request, caller, now)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             return _refuse(refusal.status, *refusal.messages, headers=headers)
         return _respond(200, body, headers)
 
@@ -232,7 +235,9 @@ class World:
         if limit is None or caller.service is None:
             return {}, None
         meter = self._windows.setdefault(caller.quota, _Window())
-        wait = meter.take(limit, window, now)
+        weighted = self.settings.weighted and not public
+        cost = self._places.units(_place(caller.service, caller.path)) if weighted else 1
+        wait = meter.take(cost, limit, window, now)
         if public:
             return {}, wait
         headers = {
@@ -246,97 +251,46 @@ class World:
 
     def _find(self, request: Request, caller: _Caller, now: float) -> Row:
         if request.method != "GET":
-            raise _Refusal(405, f"{request.method} is not allowed here")
+            raise Refusal(405, f"{request.method} is not allowed here")
         if caller.service is None:
-            raise _Refusal(404, f"no service at {caller.path}")
+            raise Refusal(404, f"no service at {caller.path}")
         if caller.service == "data" and caller.path in self.settings.forbidden:
-            raise _Refusal(403, "the key lacks the privilege for this resource")
-        found = self._route(caller.service, caller.path)
-        if not isinstance(found, _Listing):
-            return found
-        return self._page(found, dict(parse_qsl(caller.query, keep_blank_values=True)), now)
+            raise Refusal(403, "the key lacks the privilege for this resource")
+        parameters = dict(parse_qsl(caller.query, keep_blank_values=True))
+        found = self._places.find(_place(caller.service, caller.path), parameters)
+        return self._page(found, parameters, now) if isinstance(found, Listing) else found
 
-    def _route(self, service: Service, path: str) -> _Listing | Row:
-        """Return the list at `path`, or the one record there."""
-        # Decoded, so that one list is one list however its address is escaped.
-        place = (service, *(unquote(segment) for segment in path.split("/")[1:]))
-        found = self._listings.get(place) or self._resolve(place)
-        if isinstance(found, _Listing):
-            self._listings[place] = found
-        return found
-
-    def _resolve(self, place: tuple[str, ...]) -> _Listing | Row:
-        match place:
-            case "metrics", "v1", "avg_tps", chain:
-                return self._points(self._chain(chain))
-            case "data", "v1", "chains":
-                return _Listing("chains", self._chains(), page_size=None, grows=False)
-            case "data", "v1", "chains", chain:
-                return self._chains().chain(self._chain(chain))
-            case "data", "v1", "chains", chain, "blocks":
-                return _Listing("blocks", self._blocks(self._chain(chain)))
-            case "data", "v1", "chains", chain, "transactions":
-                return _Listing("transactions", self._transactions(self._chain(chain)))
-            case "data", "v1", "networks", network, "blockchains", blockchain, "utxos":
-                return self._utxos(network, blockchain)
-            case _:
-                raise _Refusal(404, "Cannot GET /" + "/".join(place[1:]))
-
-    def _chain(self, text: str) -> int:
-        if not re.fullmatch("[0-9]{1,18}", text):
-            raise _Refusal(400, "chainId must be a number string")
-        chain = int(text)
-        if chain not in self.settings.chains or str(chain) != text:
-            raise _Refusal(404, f"chain {text} does not exist")
-        return chain
-
-    def _chains(self) -> Chains:
-        return Chains(self.settings.chains, Draw(self.settings.seed, "chains"))
-
-    def _blocks(self, chain: int) -> Blocks:
-        settings = self.settings
-        return Blocks(chain, settings.rows, settings.epoch, Draw(settings.seed, "blocks", chain))
-
-    def _transactions(self, chain: int) -> Transactions:
-        draw = Draw(self.settings.seed, "transactions", chain)
-        return Transactions(self._blocks(chain), self.settings.rows, draw)
-
-    def _points(self, chain: int) -> _Listing:
-        settings = self.settings
-        points = Points(settings.points, settings.epoch, Draw(settings.seed, "avg_tps", chain))
-
-        def fields(added: int) -> Row:
-            return {"status": 200, "lastRun": settings.epoch + added * DAY}
-
-        return _Listing("results", points, page_size=settings.metrics_page_size, fixed=True, fields=fields)
-
-    def _utxos(self, network: str, blockchain: str) -> _Listing:
-        if network not in NETWORKS or blockchain not in BLOCKCHAINS:
-            raise _Refusal(404, f"blockchain {blockchain} of network {network} does not exist")
-        settings = self.settings
-        draw = Draw(settings.seed, "utxos", network, blockchain)
-        utxos = Utxos(network, blockchain, settings.rows, settings.epoch, draw)
-        about: Row = {"chainInfo": {"chainName": blockchain, "network": network}}
-        return _Listing("utxos", utxos, fields=lambda _: about)
-
-    def _page(self, listing: _Listing, parameters: dict[str, str], now: float) -> Row:
+    def _page(self, listing: Listing, parameters: dict[str, str], now: float) -> Row:
         """Return a page of the list, and the token of the next one where there is one."""
         token = parameters.pop("pageToken", None)
         query = frozenset(parameters.items())
-        size = listing.source.size
-        added = listing.inserted + (self._grown(now) if listing.grows else 0)
-        before = size + added if token is None else self._redeem(token, listing, query, now)
-        start = max(before - _page_size(listing, parameters), 0)
-        rows = msgspec.Raw(self._rows(listing.source, start, before))
-        page: Row = {listing.name: rows, **listing.fields(added)}
-        if start:
-            page["nextPageToken"] = self._mint(_Token(listing, query, start, now))
+        view = listing.asked(parameters)
+        place = None if token is None else self._redeem(token, listing, query, now)
+        count = page_size(listing, parameters)
+        added = self._added(listing)
+        high = view.source.size + added
+        if view.high is not None:
+            high = min(high, view.high)
+        if view.ascending:
+            start = view.low if place is None else place
+            stop = following = min(start + count, high)
+            more = stop < high
+        else:
+            stop = high if place is None else place
+            start = following = max(stop - count, view.low)
+            more = start > view.low
+        rows = msgspec.Raw(self._rows(view.source, start, stop, view.ascending))
+        page: Row = {listing.name: rows, **listing.fields(view.source, added)}
+        if more:
+            page["nextPageToken"] = self._mint(_Token(listing, query, following, now))
         return page
 
-    def _grown(self, now: float) -> int:
-        if self.settings.grow_every is None or self._begun is None:
-            return 0
-        return max(int((now - self._begun) / self.settings.grow_every + TOLERANCE), 0)
+    def _added(self, listing: Listing) -> int:
+        """Return how many rows came to a list since the beginning."""
+        every = self.settings.grow_every
+        if not listing.grows or every is None or self._begun is None:
+            return listing.inserted
+        return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
 
     def _mint(self, token: _Token) -> str:
         name = str(UUID(bytes=self._draw_token(self.stats.tokens_minted)[:16], version=4))
@@ -344,37 +298,25 @@ class World:
         self._tokens[name] = token
         return name
 
-    def _redeem(self, name: str, listing: _Listing, query: frozenset[tuple[str, str]], now: float) -> int:
+    def _redeem(self, name: str, listing: Listing, query: frozenset[tuple[str, str]], now: float) -> int:
         """Return the place that the token stands for; it may be redeemed again while it lives."""
         if not _UUID.fullmatch(name):
-            raise _Refusal(400, "pageToken must be a UUID")
+            raise Refusal(400, "pageToken must be a UUID")
         token = self._tokens.get(name)
         if token is None or token.listing is not listing or token.query != query:
-            raise _Refusal(400, "pageToken does not belong to this request")
+            raise Refusal(400, "pageToken does not belong to this request")
         if now - token.minted >= self.settings.token_lifetime - TOLERANCE:
             self.stats.tokens_expired += 1
-            raise _Refusal(self.settings.expired_status, "pageToken has expired")
-        return token.before
+            raise Refusal(self.settings.expired_status, "pageToken has expired")
+        return token.place
 
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _encode(source: RowSource, start: int, stop: int) -> bytes:
-    return msgspec.json.encode(source.rows(start, stop))
-
-
-def _page_size(listing: _Listing, parameters: Mapping[str, str]) -> int:
-    text = parameters.get("pageSize")
-    if text is None or listing.fixed:
-        return listing.page_size or max(listing.source.size, 1)
-    if not re.fullmatch("-?[0-9]{1,18}", text):
-        raise _Refusal(400, "pageSize must be an integer number")
-    if int(text) < 1:
-        raise _Refusal(400, "pageSize must not be less than 1")
-    if int(text) > MAX_PAGE_SIZE:
-        raise _Refusal(400, f"pageSize must not be greater than {MAX_PAGE_SIZE}")
-    return int(text)
+def _place(service: Service, path: str) -> Place:
+    # Decoded, so that one list is one list however its address is escaped.
+    return (service, *(unquote(segment) for segment in path.split("/")[1:]))
 
 
 def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:
