@@ -155,6 +155,12 @@ def _kinds(model: Any) -> list[type]:
 
 
 def _fields(kind: type) -> dict[str, str]:
-    """Return the fields of a record with their types; the values that are known of a text are left out."""
+    """Return the fields of a record with their types; the values that are known of a text are left out.
+
+    The types are those of the source: attrs has them as texts or as classes, as soon as rows were made.
+    """
     known = re.compile(r"Annotated\[(\w+), [\w.]+\]")
-    return {field.name: known.sub(r"\1", str(field.type)) for field in attrs.fields(kind)}
+    declared: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        declared |= vars(base).get("__annotations__", {})
+    return {field.name: known.sub(r"\1", str(declared[field.name])) for field in attrs.fields(kind)}
