@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
@@ -30,9 +30,9 @@ class Csv:
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a file."""
         require(columns, self.name)
-        head = ",".join(header(columns)) + "\n"
+        head = (",".join(header(columns)) + "\n").encode()
         unpack, writers = unpacker(columns, nested=False), [_writer(column) for column in columns]
-        with path.open("w", encoding="utf-8", newline="\n") as file:
+        with path.open("wb") as file:
             if previous is None:
                 file.write(head)
             else:
@@ -42,7 +42,7 @@ class Csv:
                     "" if value is None else write(value)
                     for write, value in zip(writers, unpack(row), strict=True)
                 ]
-                file.write(",".join((_quoted(source), *cells)) + "\n")
+                file.write((",".join((_quoted(source), *cells)) + "\n").encode())
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
@@ -87,8 +87,8 @@ def _truth(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _copy(previous: Path, file: Any, head: str) -> None:
-    with previous.open(encoding="utf-8", newline="\n") as old:
+def _copy(previous: Path, file: BinaryIO, head: bytes) -> None:
+    with previous.open("rb") as old:
         if old.readline() != head:
             raise unlike(previous, "csv")
         file.write(head)

@@ -74,7 +74,8 @@ def _opened(path: Path) -> Iterator[Any]:
             batches = database.sql("SELECT * FROM rows").to_arrow_reader(BATCH_ROWS)
         except duckdb.Error:
             raise unlike(path, "duckdb") from None
-        yield batches
+        with batches:  # a stream that is left open would let nobody open the database again
+            yield batches
 
 
 @contextmanager
