@@ -15,6 +15,7 @@ from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, a
 from chainapi.cli.completion import completion
 from chainapi.cli.display import Terminal, standard
 from chainapi.cli.estimate import estimate
+from chainapi.cli.export import export
 from chainapi.cli.list import list_
 from chainapi.cli.routes import routes
 from chainapi.cli.simulate import demo, simulate
@@ -27,6 +28,7 @@ app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
 app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VALUE...]")
 app.command(routes, usage="Usage: chainapi routes [OPTIONS] [TEXT]")
 app.command(estimate, usage="Usage: chainapi estimate [OPTIONS] ROUTE [VALUE...]")
+app.command(export, usage="Usage: chainapi export [OPTIONS] ROUTE [VALUE...] --out PATH")
 app.command(completion)
 app.command(simulate)
 app.command(demo)

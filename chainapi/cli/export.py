@@ -21,7 +21,7 @@ from chainapi.cli.common import DEFAULTS, FAILED, Connection, Flag, Hidden, Many
 from chainapi.cli.display import Progress, Terminal, counted, pause
 from chainapi.cli.names import (
     RouteName,
-    Values,
+    Value,
     calling,
     is_path,
     method_of,
@@ -50,9 +50,8 @@ FileFormat = Literal["jsonl", "csv", "parquet", "sqlite", "duckdb"]
 
 async def export(
     route: RouteName,
-    values: Values = None,
     /,
-    *,
+    *values: Value,
     out: str,
     format_: Annotated[FileFormat | None, Parameter(name="--format")] = None,
     param: Many = None,
@@ -90,7 +89,7 @@ async def export(
     """
     from chainapi.export import export as run
 
-    words = [*(values or []), *(_lines(from_) if from_ is not None else [])]
+    words = [*values, *(_lines(from_) if from_ is not None else [])]
     size = {} if page_size is None else {"page_size": page_size}
     traffic = Progress(asyncio.get_running_loop().time)
     async with terminal.session(**asdict(connection), on_event=traffic) as session:
@@ -137,29 +136,36 @@ def _asked(
         ConfigurationError: what is asked for does not fit together.
 
     """
-    if is_path(route):
-        if over is not None:
-            raise ConfigurationError("--over needs the name of a route: the sources of a path are more paths")
-        query: dict[str, Any] = {}
-        for name, value in read_pairs(params):
-            query.setdefault(name, []).append(value)
-        return getattr(session, api).list, [route, *words], query
+    if not is_path(route):
+        sources, shared = _of_route(route, words, params, over)
+        return method_of(session, route), sources, shared
+    if over is not None:
+        raise ConfigurationError("--over needs the name of a route: the sources of a path are more paths")
+    query: dict[str, Any] = {}
+    for name, value in read_pairs(params):
+        query.setdefault(name, []).append(value)
+    return getattr(session, api).list, [route, *words], query
+
+
+def _of_route(
+    route: str, words: Sequence[str], params: Sequence[str], over: str | None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the arguments of each source, and those that all of them share."""
     declared = resolve(route)
     if declared.single:
         raise ConfigurationError(f"{route} gives one resource, no list: `chainapi list` prints it")
     shared = read_values(route, (), params, whole=False)
     name = over or _left_out(declared, route, shared)
-    known = {parameter.name: parameter for parameter in declared.parameters}
     if name is None:
         if words:
             raise ConfigurationError(f"{words[0]!r} is one value too many: {usage(route)}")
-        return method_of(session, route), [{}], shared
-    if name not in known or name in shared:
-        raise ConfigurationError(f"--over {name}: it is given, or {route} does not take it")
+        return [{}], shared
+    varied = next((one for one in declared.parameters if one.name == name and name not in shared), None)
+    if varied is None:
+        raise ConfigurationError(f"--over {name}: it is given by --param, or {route} does not take it")
     if not words:
         raise ConfigurationError(f"there is nothing to export: give values of {name}, or --from FILE")
-    sources = [{name: read_value(known[name], word)} for word in words]
-    return method_of(session, route), sources, shared
+    return [{name: read_value(varied, word)} for word in words], shared
 
 
 def _left_out(declared: Declared, route: str, shared: Mapping[str, Any]) -> str | None:

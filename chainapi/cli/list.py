@@ -30,7 +30,7 @@ from chainapi.cli.common import (
 from chainapi.cli.display import Terminal, counted
 from chainapi.cli.names import (
     RouteName,
-    Values,
+    Value,
     calling,
     is_path,
     method_of,
@@ -50,9 +50,8 @@ __all__ = ["list_"]
 
 async def list_(
     route: RouteName,
-    values: Values = None,
     /,
-    *,
+    *values: Value,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
@@ -91,7 +90,7 @@ async def list_(
         opened = _by_path(route, param or [], api=api, items=items, page_size=page_size)
     else:
         _refuse(f"the name {route} says it", api=api, items=items)
-        query = read_values(route, values or [], _with_page_size(param, page_size))
+        query = read_values(route, values, _with_page_size(param, page_size))
         if resolve(route).single:
             _refuse(f"{route} gives a single resource, no list", all=all_, resume=resume)
             return await _print_resource(terminal, connection, route, query, table=table)
@@ -111,7 +110,7 @@ async def list_(
         options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json, **left}
         if isinstance(error, ChainAPIError):
             terminal.complain(error)
-        _tell_how_to_go_on(terminal, [route, *(values or [])], {**options, **changed(connection)}, at)
+        _tell_how_to_go_on(terminal, [route, *(values)], {**options, **changed(connection)}, at)
         if isinstance(error, ChainAPIError):
             return FAILED
         raise

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RouteName",
-    "Values",
+    "Value",
     "calling",
     "gives",
     "is_path",
@@ -214,6 +214,9 @@ def plain(row: Any) -> Any:
 @contextmanager
 def calling(terminal: Terminal, name: str) -> Iterator[None]:
     """Tell of a route that is deprecated as people read it, instead of as a warning of Python."""
+    if is_path(name):
+        yield
+        return
     route = resolve(name).route
     if route.deprecated:
         terminal.complain(f"{name} is deprecated: the service will take {route.path} away")
@@ -237,4 +240,4 @@ def _choices(context: CompletionContext) -> tuple[str, ...]:
 
 
 RouteName = Annotated[str, Option(completer=route_names)]
-Values = Annotated[list[str] | None, Option(completer=_choices, negative=())]
+Value = Annotated[str, Option(completer=_choices)]

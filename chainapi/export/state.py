@@ -269,7 +269,7 @@ class State:
             self._db.execute("UPDATE parts SET whole = 1 WHERE number = ?", (part.number,))
             self._db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
         with _explained(self.path):
-            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+            self._db.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
     def part_given_up(self, part: Part) -> None:
         """Forget a file that never got its name."""
