@@ -1,4 +1,4 @@
-"""The command line, made with cyclopts: ``chainapi tps``, ``list``, ``simulate`` and ``demo``.
+"""The command line, made with cyclopts: ``chainapi tps``, ``list``, ``plot``, ``simulate``, ``demo``.
 
 Data goes to standard output, everything else to standard error. `run` returns the exit code.
 """
@@ -15,6 +15,7 @@ from chainapi._version import __version__
 from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE
 from chainapi.cli.display import Terminal, standard
 from chainapi.cli.list import list_
+from chainapi.cli.plot import plot
 from chainapi.cli.simulate import demo, simulate
 from chainapi.cli.tps import tps
 from chainapi.errors import ChainAPIError, ConfigurationError
@@ -35,6 +36,7 @@ app = App(
 )
 app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
 app.command(list_, name="list")
+app.command(plot, usage="Usage: chainapi plot [OPTIONS] FILE")
 app.command(simulate)
 app.command(demo)
 
