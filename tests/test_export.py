@@ -128,7 +128,7 @@ async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_cancelled_export_goes_on(seed: int, tmp_path: Path) -> None:
-    """Cancelled again and again at any moment, an export ends with each row once, and asks for little twice."""
+    """Cancelled again and again at any moment, an export ends with each row once, and asks little twice."""
     simulator = Simulator(chains=CHAINS, rows=400, latency=lambda draw: draw.uniform(0.05, 0.5))
     draw, runs = Random(seed), 0
     async with session_of(simulator) as session:
@@ -454,3 +454,29 @@ async def test_progress_is_told(tmp_path: Path) -> None:
     assert left[0] is None
     assert left[-1] == 0
     assert max(one for one in left if one is not None) < 20  # of about ten seconds in all
+
+
+async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
+    """What the callback raises is raised by the export, and what was committed is kept."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+
+    def note(progress: ExportProgress) -> None:
+        if progress.pages > 3:
+            raise RuntimeError("the disk of the callback is full")
+
+    async with session_of(simulator) as session:
+        with pytest.raises(RuntimeError, match="of the callback"):
+            await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", on_progress=note)
+        result = await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl")
+    assert 0 < result.rows <= 800
+    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "sqlite", "duckdb"])
+async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
+    """A format that needs columns refuses rows that are only known by their path before anything is sent."""
+    simulator = Simulator()
+    async with session_of(simulator) as session:
+        with pytest.raises(ConfigurationError, match="the columns of these rows are not known"):
+            await export(session.data.list, ["/v1/chains/43114/blocks"], tmp_path / f"b.{format_}")
+    assert simulator.stats.requests == 0

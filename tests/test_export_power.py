@@ -9,7 +9,9 @@ import sys
 import textwrap
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,9 +180,8 @@ async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Pa
 
     async def peak(sources: int) -> int:
         async with Session(transport=TwoPages(), data_base_url=DATA_URL, api_key="key") as session:
-            walk, over = session.data.evm.blocks, iter(range(sources))
-            if not ordered:
-                walk, over = session.data.list, (f"/v1/chains/{chain}/blocks" for chain in range(sources))
+            walk: Callable[..., Any] = session.data.evm.blocks if ordered else session.data.list
+            over = (chain if ordered else f"/v1/chains/{chain}/blocks" for chain in range(sources))
             tracemalloc.start()
             result = await export(walk, over, tmp_path / f"{sources}.jsonl", concurrency=16)
             most = tracemalloc.get_traced_memory()[1]

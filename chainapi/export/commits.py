@@ -33,7 +33,7 @@ class Commits:
     failed: Callable[[], None]
     _pending: list[Batch] = field(factory=list[Batch], init=False)
     _running: asyncio.Future[int] | None = field(default=None, init=False)
-    _failure: BaseException | None = field(default=None, init=False)
+    _failure: Exception | None = field(default=None, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def put(self, batch: Batch) -> None:
@@ -58,13 +58,15 @@ class Commits:
         self._running.add_done_callback(lambda running: self._done(batches, running))
 
     def _done(self, batches: Sequence[Batch], running: asyncio.Future[int]) -> None:
-        self._running, self._failure = None, running.exception()
+        self._running = None
         self._changed.set()
-        if self._failure is None:
+        try:
             self.committed(batches, running.result())
-            self._go_on()
-        else:
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            self._failure = error
             self.failed()
+        else:
+            self._go_on()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while self._failure is None and not holds():

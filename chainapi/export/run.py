@@ -16,9 +16,10 @@ from attrs import define, field, frozen
 from chainapi.batch import Failure, merge
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
-from chainapi.export.columns import Codec
+from chainapi.export.columns import Codec, Column
 from chainapi.export.commits import Commits
 from chainapi.export.files import Target
+from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.seal import recover, seal
 from chainapi.export.state import Batch, Part, SourceState, State
@@ -166,6 +167,7 @@ class Exporter:
     concurrency: int
     on_progress: Callable[[ExportProgress], None] | None
     progress: ExportProgress = field(init=False)
+    _state: State = field(init=False)
     _failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
     _thread: ThreadPoolExecutor = field(init=False)
     _stop: threading.Event = field(factory=threading.Event, init=False)
@@ -186,12 +188,10 @@ class Exporter:
 
         """
         try:
-            state = await self._in_thread(self._open)
-            try:
-                return await self._run(state)
-            finally:
-                await self._in_thread(state.close)
+            await self._in_thread(self._open)
+            return await self._run(self._state)
         finally:
+            await self._in_thread(self._close)
             self._thread.shutdown(wait=False)
 
     async def _run(self, state: State) -> ExportResult:
@@ -209,19 +209,24 @@ class Exporter:
             None if part is None else self.target.part(part.number),
         )
 
-    def _open(self) -> State:
+    def _open(self) -> None:
         self.target.prepare()
-        state = State.open(self.target.state_path)
-        try:
-            self._check_begun(state)
-        except BaseException:
-            state.close()
-            raise
-        return state
+        self._state = State.open(self.target.state_path)
 
-    def _check_begun(self, state: State) -> None:
-        """Refuse a target that holds an export of something else."""
-        about, begun = self._about(), state.about()
+    def _close(self) -> None:
+        if hasattr(self, "_state"):
+            self._state.close()
+
+    def _begin(self, state: State, pages: Pages[Any]) -> Codec:
+        """Return what encodes the rows; refuse a target that holds an export of something else."""
+        codec = Codec(pages.model)
+        if self.target.format.needs_columns:
+            require(codec.columns, self.target.format.name)
+        self._check_begun(state, self._about(pages, codec.columns))
+        return codec
+
+    def _check_begun(self, state: State, about: Mapping[str, Any]) -> None:
+        begun = state.about()
         if not begun:
             state.begin(about)
             return
@@ -235,12 +240,19 @@ class Exporter:
                 f"{self.target.path} holds another export: {'; '.join(other)}. Choose another target"
             )
 
-    def _about(self) -> dict[str, Any]:
+    def _about(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Say what the export is of, for whoever starts it again."""
         declared = getattr(self.walk, "declared", None)
         route = declared.route.path if declared is not None else getattr(self.walk, "__qualname__", "")
         query = {name: ascii(value) for name, value in self.query.items()}
-        return {"route": route, "format": self.target.format.name, "limit": self.limit, **query}
+        about = {
+            "route": route,
+            "format": self.target.format.name,
+            "columns": ", ".join(column.name for column in columns),
+            "ordered": pages.ordered,
+            "limit": self.limit,
+        }
+        return {**about, **query}
 
     async def _fetch(self, state: State) -> None:
         """Fetch what is missing and keep it; what was fetched is kept however this ends."""
@@ -284,14 +296,15 @@ class Exporter:
     async def _walks(self, state: State) -> AsyncIterator[tuple[SourceState, Walk]]:
         """Open the sources one after the other, each where it stood."""
         met: set[str] = set()
-        async for source_given in _each(self.over):
-            arguments = Arguments.of(source_given)
+        async for arguments in self._arguments():
             label = arguments.label
             if label in met:
                 continue
             met.add(label)
             pages = self._pages(arguments)
-            codec = self._codec = self._codec or Codec(pages.model)
+            if self._codec is None:
+                self._codec = await self._in_thread(self._begin, state, pages)
+            codec = self._codec
             source = await self._in_thread(state.source, label, pages.checkpoint.query)
             self.progress.met += 1
             if source.query != pages.checkpoint.query:
@@ -307,6 +320,14 @@ class Exporter:
             yield source, Walk(source, pages, codec.encode, self.limit)
         if not met:
             raise ConfigurationError("there is nothing to export: over= has no source")
+
+    async def _arguments(self) -> AsyncIterator[Arguments]:
+        if isinstance(self.over, AsyncIterable):
+            async for source in self.over:
+                yield Arguments.of(source)
+        else:
+            for source in self.over:
+                yield Arguments.of(source)
 
     def _pages(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
         pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
@@ -342,12 +363,3 @@ class Exporter:
             f"others are in {self.target.path}. Start the same export again to go on with those",
             self._failures,
         )
-
-
-async def _each(sources: Sources) -> AsyncIterator[Any]:
-    if isinstance(sources, AsyncIterable):
-        async for source in sources:
-            yield source
-    else:
-        for source in sources:
-            yield source

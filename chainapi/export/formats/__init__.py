@@ -37,6 +37,11 @@ class Format(Protocol):
         """What the names of its files end with, such as ``.csv``."""
         ...
 
+    @property
+    def needs_columns(self) -> bool:
+        """Whether it takes only rows whose columns are known."""
+        ...
+
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a new file, in the place of one that is there: the rows of `previous`, then `rows`.
 

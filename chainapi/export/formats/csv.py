@@ -26,6 +26,7 @@ class Csv:
 
     name: Final = "csv"
     suffix: Final = ".csv"
+    needs_columns: Final = True
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a file."""

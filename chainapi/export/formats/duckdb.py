@@ -25,6 +25,7 @@ class DuckDb:
 
     name: Final = "duckdb"
     suffix: Final = ".duckdb"
+    needs_columns: Final = True
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a database."""

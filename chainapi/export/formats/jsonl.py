@@ -21,6 +21,7 @@ class JsonLines:
 
     name: Final = "jsonl"
     suffix: Final = ".jsonl"
+    needs_columns: Final = False
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a file; nothing of a row is decoded."""

@@ -28,6 +28,7 @@ class Parquet:
 
     name: Final = "parquet"
     suffix: Final = ".parquet"
+    needs_columns: Final = True
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a file."""

@@ -27,6 +27,7 @@ class Sqlite:
 
     name: Final = "sqlite"
     suffix: Final = ".sqlite"
+    needs_columns: Final = True
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
         """Write a database."""
