@@ -26,6 +26,7 @@ class ExportProgress:
         failed: how many cannot be fetched.
         pages: pages committed in this run.
         rows: rows committed in this run.
+        clock: gives the time in seconds.
 
     """
 
@@ -38,16 +39,16 @@ class ExportProgress:
     pages: int = 0
     rows: int = 0
     _of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # pages, by source
-    _clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
+    clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begun = self._clock()
+        self._begun = self.clock()
 
     @property
     def elapsed(self) -> float:
         """Seconds since the run began."""
-        return self._clock() - self._begun
+        return self.clock() - self._begun
 
     @property
     def rows_per_second(self) -> float:
