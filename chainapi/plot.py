@@ -25,10 +25,11 @@ from chainapi.export.formats import format_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.moments import moment
 
-__all__ = ["Chart", "Point", "chart_of", "draw", "read_chart", "save", "visible"]
+__all__ = ["Chart", "Point", "chart_of", "draw", "read_chart", "require_pictures", "save", "visible"]
 
 Point: TypeAlias = tuple[float, float]
 
+LABELS = (SOURCE, "chain")  # columns that name a series: of exports, of what `chainapi tps` prints
 STRETCHES = 1_000  # of a chart's width that a picture can tell apart
 LOOKED_AT = 1_000  # rows of a file, to find out what its columns hold
 PICTURE = (10.0, 5.0)  # inches
@@ -103,11 +104,11 @@ def read_chart(path: Path, x: str | None = None, y: str | None = None) -> Chart:
     if not first:
         raise ConfigurationError(f"{path} has no rows to plot")
     kinds = _kinds(first)
-    x = x or _only("time", kinds, "x", path)
-    y = y or _only("number", {name: kind for name, kind in kinds.items() if name != x}, "y", path)
     for name in (x, y):
-        if name not in kinds:
+        if name is not None and name not in kinds:
             raise ConfigurationError(f"{path} has no column {name!r} of numbers or times; {_told(kinds)}")
+    x = x or _only("time", kinds, "x", path)
+    y = y or _only("number", kinds, "y", path, but=x)
     series: dict[str, _Series] = defaultdict(_Series)
     for label, across, up in _values(chain(first, rows), x, y):
         series[label].add(across, up)
@@ -121,13 +122,13 @@ def _values(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Iterator[tuple
     for row in rows:
         across, up = _number(row.get(x)), _number(row.get(y))
         if across is not None and up is not None:
-            yield str(row.get(SOURCE, "")), across, up
+            yield next((str(row[name]) for name in LABELS if name in row), ""), across, up
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return which columns hold times and which numbers, in their order."""
     kinds: dict[str, str] = {}
-    for name in dict.fromkeys(name for row in rows for name in row if name != SOURCE):
+    for name in dict.fromkeys(name for row in rows for name in row if name not in LABELS):
         values = [value for row in rows if (value := row.get(name)) is not None]
         if values and all(_number(value) is not None for value in values):
             times = name.lower().endswith("timestamp") or not any(_is_plain(value) for value in values)
@@ -160,8 +161,8 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _only(kind: str, kinds: Mapping[str, str], axis: str, path: Path) -> str:
-    names = [name for name, found in kinds.items() if found == kind]
+def _only(kind: str, kinds: Mapping[str, str], axis: str, path: Path, *, but: str = "") -> str:
+    names = [name for name, found in kinds.items() if found == kind and name != but]
     if len(names) == 1:
         return names[0]
     which = f"{len(names)} columns of {kind}s" if names else f"no column of {kind}s"
@@ -243,6 +244,19 @@ def _tick(value: float, length: float, *, times: bool) -> str:
 # As a picture
 
 
+def require_pictures() -> None:
+    """Find out before anything is fetched whether `save` can work.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ModuleNotFoundError:
+        raise ConfigurationError("matplotlib is not installed: pip install 'chainapi[plot]'") from None
+
+
 def save(chart: Chart, path: Path) -> None:
     """Write the chart as a PNG of 1,500 x 750 pixels, in the place of a file that is there.
 
@@ -251,12 +265,11 @@ def save(chart: Chart, path: Path) -> None:
         OSError: the file cannot be written.
 
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise ConfigurationError("matplotlib is not installed: pip install 'chainapi[plot]'") from None
+    require_pictures()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=PICTURE, dpi=DOTS, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

@@ -25,7 +25,7 @@ from chainapi.cli.plot import present
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.models.metrics import MetricPoint
 from chainapi.pages import Pages
-from chainapi.plot import chart_of
+from chainapi.plot import chart_of, require_pictures
 
 __all__ = ["tps"]
 
@@ -59,6 +59,8 @@ async def tps(
     """
     if plot and json:
         raise ConfigurationError("--plot and --json both say what is printed: give one of them")
+    if png is not None:
+        require_pictures()
     table = terminal.interactive and not json and not plot
     most = None if all_ else limit
     series: dict[str, list[MetricPoint]] = {chain: [] for chain in chains}
