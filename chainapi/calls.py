@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from math import inf
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field, frozen
 
 from chainapi._version import __version__
 from chainapi.config import Endpoint
-from chainapi.core.events import (
-    RequestSent,
-    ResponseReceived,
-    RetryScheduled,
-    WaitBegan,
-    WaitEnded,
-)
 from chainapi.core.headers import LimitNews, read_limits
 from chainapi.core.query import Query
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, Tries
@@ -44,6 +37,9 @@ from chainapi.limiter import Gate
 from chainapi.models.decode import decode_error, excerpt
 from chainapi.observe import Listener
 from chainapi.transport import Transport
+
+if TYPE_CHECKING:
+    from chainapi.core.events import WaitBegan
 
 __all__ = ["Ask", "Dispatcher", "Sent", "Service"]
 
@@ -71,7 +67,7 @@ class Sent:
     wall: float
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Service:
     """One service as a session reaches it: its endpoint, and the gate of its quota."""
 
@@ -104,6 +100,8 @@ class Service:
         """Tell that nothing leaves for `seconds`; a longer wait takes the place of one that runs."""
         if not emit or (self._wait is not None and until < self._wait_until + 1):
             return
+        from chainapi.core.events import WaitBegan
+
         self.wait_ended(emit)
         self._wait, self._wait_until = WaitBegan(self.name, reason, seconds), until
         emit(self._wait)
@@ -111,6 +109,8 @@ class Service:
     def wait_ended(self, emit: Listener) -> None:
         """Tell that the wait is over, if one runs."""
         if self._wait is not None:
+            from chainapi.core.events import WaitEnded
+
             wait, self._wait = self._wait, None
             emit(WaitEnded(wait.service, wait.reason, wait.seconds))
 
@@ -119,7 +119,7 @@ class Service:
         return "" if self.endpoint.key is None else self.endpoint.key.reveal()
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Ask:
     """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent."""
 
@@ -130,7 +130,7 @@ class Ask:
     priority: int = 0
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Dispatcher:
     """Sends the requests of a session. `timeout` and `max_wait` are seconds."""
 
@@ -143,15 +143,15 @@ class Dispatcher:
     emit: Listener
     jitter: Callable[[], float] = field(default=random.random)
 
-    async def call(self, ask: Ask, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
-        """Send a request until it is answered well or no attempt is left.
+    def call(self, ask: Ask, decode: Callable[[bytes], R]) -> Awaitable[tuple[R, Sent]]:
+        """Send a request until it is answered well or no attempt is left; to be awaited at once.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError, QuotaWaitError: how it ended otherwise.
             PageTokenExpiredError: the page token died while the request waited for its turn.
 
         """
-        return await _Call(self, ask).run(decode)
+        return _Call(self, ask).run(decode)
 
 
 class _Call:
@@ -215,16 +215,20 @@ class _Call:
                 permit.unsent()
                 raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
             self._attempts += 1
-            self._tell_sent()
+            heard = bool(to.emit)
+            if heard:
+                self._tell_sent()
             outcome = await self._exchange()
             if isinstance(outcome, APIConnectionError):
-                self._tell_received(sent, None, fault=outcome.reason)
+                if heard:
+                    self._tell_received(sent, None, fault=outcome.reason)
                 return sent, outcome, _NO_NEWS
             news = read_limits(outcome.headers, to.now())
             permit.answered(outcome.status, news)
         finally:
             permit.lost()  # does nothing after `answered`
-        self._tell_received(sent, outcome)
+        if heard:
+            self._tell_received(sent, outcome)
         return sent, outcome, news
 
     async def _exchange(self) -> Response | APIConnectionError:
@@ -260,6 +264,8 @@ class _Call:
         self._spent += spent
         wait = self._to.policy.backoff(self._tries, self._to.jitter(), asked)
         if self._to.emit:
+            from chainapi.core.events import RetryScheduled
+
             reason = error.reason if not isinstance(error, APIStatusError) else str(error.status)
             self._to.emit(RetryScheduled(self._service.name, self._query.where, self._attempts, wait, reason))
         await asyncio.sleep(wait)
@@ -281,16 +287,16 @@ class _Call:
         return kind(status, error or _reason_phrase(status), messages)
 
     def _tell_sent(self) -> None:
+        from chainapi.core.events import RequestSent
+
         emit, service = self._to.emit, self._service
-        if not emit:
-            return
         service.wait_ended(emit)
         emit(RequestSent(service.name, self._query.where, self._attempts))
 
     def _tell_received(self, sent: Sent, response: Response | None, fault: str = "") -> None:
+        from chainapi.core.events import ResponseReceived
+
         emit, service = self._to.emit, self._service
-        if not emit:
-            return
         status, size = (None, 0) if response is None else (response.status, len(response.body))
         elapsed = self._clock() - sent.at
         emit(ResponseReceived(service.name, self._query.where, status, elapsed, size, fault))

@@ -76,7 +76,7 @@ class Endpoint:
         return f"{parts.scheme}://{parts.netloc}"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Missing:
     """A service that cannot be reached until `reason` is mended."""
 

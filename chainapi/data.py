@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.groups.evm import EVM
-from chainapi.groups.icm import ICM, Teleporter
-from chainapi.groups.nfts import NFTs
-from chainapi.groups.primary_network import PrimaryNetwork
-from chainapi.groups.usage import Usage
-from chainapi.groups.webhooks import Webhooks
-from chainapi.methods import gets, lists
+from chainapi.methods import gets, group, lists
 from chainapi.pages import Pages
-from chainapi.parameters import ChainId
 from chainapi.routes import Route
 from chainapi.service import ServiceAPI
 
 if TYPE_CHECKING:
+    from chainapi.groups.evm import EVM
+    from chainapi.groups.icm import ICM, Teleporter
+    from chainapi.groups.nfts import NFTs
+    from chainapi.groups.primary_network import PrimaryNetwork
+    from chainapi.groups.usage import Usage
+    from chainapi.groups.webhooks import Webhooks
     from chainapi.models import AggregatedSignatures, AvaxSupply, ChainInfo, HealthCheck, Operation
     from chainapi.models.enums import ChainFeature, Network
+    from chainapi.parameters import ChainId
 
 __all__ = ["DataAPI"]
 
@@ -38,13 +38,13 @@ class DataAPI(ServiceAPI):
 
     """
 
-    evm: EVM
-    nfts: NFTs
-    primary_network: PrimaryNetwork
-    icm: ICM
-    teleporter: Teleporter
-    usage: Usage
-    webhooks: Webhooks
+    evm: EVM = group("chainapi.groups.evm.EVM")
+    nfts: NFTs = group("chainapi.groups.nfts.NFTs")
+    primary_network: PrimaryNetwork = group("chainapi.groups.primary_network.PrimaryNetwork")
+    icm: ICM = group("chainapi.groups.icm.ICM")
+    teleporter: Teleporter = group("chainapi.groups.icm.Teleporter")
+    usage: Usage = group("chainapi.groups.usage.Usage")
+    webhooks: Webhooks = group("chainapi.groups.webhooks.Webhooks")
 
     # The routes that are in no group.
 

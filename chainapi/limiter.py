@@ -15,13 +15,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count, islice
 from math import inf
+from typing import TYPE_CHECKING
 
-from aiolimiter import AsyncLimiter
 from attrs import define, field
 
 from chainapi.core.headers import LimitNews
 from chainapi.core.quota import Flight, Limit, Quota, QuotaSnapshot
 from chainapi.errors import QuotaWaitError
+
+if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
 
 __all__ = ["Gate", "Permit"]
 
@@ -62,7 +65,7 @@ class Permit:
         return flight
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Waiter:
     """A request in the queue; `flight` is set from its grant until its task runs."""
 
@@ -79,7 +82,7 @@ class _Waiter:
     passed: float = 0.0
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Lane:
     """Waiters of one rank in the order of their numbers; who left is skipped when its turn comes."""
 
@@ -148,7 +151,7 @@ class Gate:
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._rate = AsyncLimiter(rate.amount, rate.per) if rate is not None else None
+        self._rate = None if rate is None else _bucket(rate)
         self.limits = tuple(limits)
         self._quota = Quota(max_in_flight, self.limits, ask)
         self._random = random
@@ -286,10 +289,9 @@ class Gate:
 
     def _try(self, now: float, route: str, price: float) -> Flight | None:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
-        when = self._quota.opens_at(now, price)
-        reason = "stop" if when == self._quota.stopped_until else "quota"
+        when, rated = self._quota.opens_at(now, price), False
         if when <= now and self._rate is not None:
-            when, reason = now + _take(self._rate, price), "rate"
+            when, rated = now + _take(self._rate, price), True
         if when <= now:
             return self._quota.send(now, route, price)
         self._wake_at(when)
@@ -300,11 +302,15 @@ class Gate:
             and when > self._told
         ):
             self._told = when
+            stopped = when == self._quota.stopped_until
+            reason = "rate" if rated else "stop" if stopped else "quota"
             self._on_wait(reason=reason, seconds=when - now, waiting=self._waiting)
         return None
 
     def _pump(self) -> None:
         """Grant everybody who may leave now."""
+        if not self._waiting and self._timer is None:
+            return
         now = asyncio.get_running_loop().time()
         price = self._quota.costs.price
         while (waiter := self._first()) is not None:
@@ -397,6 +403,12 @@ class Gate:
         """Take a grant back."""
         self._quota.unsent(flight)
         self._pump()
+
+
+def _bucket(rate: Limit) -> AsyncLimiter:
+    from aiolimiter import AsyncLimiter  # here, because most sessions have no ceiling
+
+    return AsyncLimiter(rate.amount, rate.per)
 
 
 def _take(bucket: AsyncLimiter, amount: float) -> float:

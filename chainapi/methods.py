@@ -12,19 +12,20 @@ import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attrs import evolve, frozen
 
 from chainapi import models
 from chainapi.config import refuse_unknown
-from chainapi.parameters import Parameter, wire_parameters
 from chainapi.routes import Route
 
 if TYPE_CHECKING:
+    from chainapi.parameters import Parameter
     from chainapi.service import ServiceAPI
 
-__all__ = ["Declared", "Group", "declared_in", "gets", "groups_of", "lists"]
+__all__ = ["Declared", "Group", "declared_in", "gets", "group", "groups_of", "lists"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +47,34 @@ class Group:
         return self._service_api
 
 
-@frozen
+class _GroupAt:
+    """Makes a group when it is first asked for; its module is not loaded before."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @property
+    def kind(self) -> type[Group]:
+        """The class of the group."""
+        module, _, name = self._place.rpartition(".")
+        return cast("type[Group]", getattr(import_module(module), name))
+
+    def __get__(self, service: ServiceAPI | None, owner: type) -> Any:
+        if service is None:
+            return self
+        made = vars(service)[self._name] = self.kind(service)
+        return made
+
+
+def group(place: str) -> Any:
+    """Declare a group of a service by the place of its class, such as ``"chainapi.groups.evm.EVM"``."""
+    return _GroupAt(place)
+
+
+@frozen(eq=False, repr=False)
 class _Signature:
     """What a declaration says: the parameters that are sent, what it gives, and of which model."""
 
@@ -94,6 +122,8 @@ class Declared:
 
     @cached_property
     def _read(self) -> _Signature:
+        from chainapi.parameters import Parameter
+
         hints = self._hints()
         gives = hints.pop("return")
         parameters = [
@@ -147,6 +177,8 @@ class Declared:
             ConfigurationError: a value cannot be sent.
 
         """
+        from chainapi.parameters import wire_parameters
+
         if self._route.deprecated:
             text = (
                 f"{self.function.__qualname__} is deprecated: the service will take {self._route.path} away"
@@ -198,8 +230,7 @@ def declared_in(kind: type) -> dict[str, Declared]:
 
 def groups_of(kind: type) -> dict[str, type[Group]]:
     """Return the groups that a service declares, by the names of its attributes."""
-    hints = typing.get_type_hints(kind)
-    return {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Group)}
+    return {name: value.kind for name, value in vars(kind).items() if isinstance(value, _GroupAt)}
 
 
 def _api(place: Any) -> ServiceAPI:
@@ -207,9 +238,11 @@ def _api(place: Any) -> ServiceAPI:
 
 
 def _names(texts: Sequence[str]) -> dict[str, Any]:
-    """Return what of the models is named in annotations."""
+    """Return what of the models and the parameters is named in annotations."""
+    from chainapi import parameters
     from chainapi.models import enums
 
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     named = {word: getattr(enums, word) for word in words if hasattr(enums, word)}
-    return named | {word: getattr(models, word) for word in words & set(models.__all__)}
+    named |= {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
+    return named | {word: getattr(models, word) for word in words & set(dir(models))}

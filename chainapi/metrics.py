@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.groups.chain_metrics import (
-    MetricChains,
-    MetricICM,
-    MetricL1Validators,
-    MetricNetworks,
-    MetricSubnets,
-)
-from chainapi.methods import gets, lists
+from chainapi.methods import gets, group, lists
 from chainapi.pages import MetricPages
-from chainapi.parameters import ChainId
 from chainapi.routes import Route
 from chainapi.service import ServiceAPI
 
 if TYPE_CHECKING:
+    from chainapi.groups.chain_metrics import (
+        MetricChains,
+        MetricICM,
+        MetricL1Validators,
+        MetricNetworks,
+        MetricSubnets,
+    )
     from chainapi.models import HealthCheck, MetricPoint
+    from chainapi.parameters import ChainId
 
 __all__ = ["MetricsAPI"]
 
@@ -36,11 +36,11 @@ class MetricsAPI(ServiceAPI):
 
     """
 
-    chains: MetricChains
-    icm: MetricICM
-    networks: MetricNetworks
-    l1_validators: MetricL1Validators
-    subnets: MetricSubnets
+    chains: MetricChains = group("chainapi.groups.chain_metrics.MetricChains")
+    icm: MetricICM = group("chainapi.groups.chain_metrics.MetricICM")
+    networks: MetricNetworks = group("chainapi.groups.chain_metrics.MetricNetworks")
+    l1_validators: MetricL1Validators = group("chainapi.groups.chain_metrics.MetricL1Validators")
+    subnets: MetricSubnets = group("chainapi.groups.chain_metrics.MetricSubnets")
 
     @lists(
         Route(

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
-from chainapi.core.events import Event, LoopFound, Restarted, RetryScheduled, WaitBegan
+if TYPE_CHECKING:
+    from chainapi.core.events import Event
 
 __all__ = ["Listener"]
 
 LOGGER = logging.getLogger("chainapi")
 
 # What a person who runs a program wants to know; all else is detail.
-_LEVELS: dict[type, int] = {
-    LoopFound: logging.INFO,
-    Restarted: logging.INFO,
-    RetryScheduled: logging.INFO,
-    WaitBegan: logging.INFO,
-}
+_TOLD = frozenset({"LoopFound", "Restarted", "RetryScheduled", "WaitBegan"})
 
 
 class Listener:
-    """Passes events on. It is false when nobody listens (logging at INFO counts): no event is made then."""
+    """Passes events on. It is false when nobody listens (logging at INFO counts).
+
+    No event is made then, and `chainapi.core.events` is not even loaded: who makes one imports it there.
+    """
 
     def __init__(self, on_event: Callable[[Event], None] | None) -> None:
         self._on_event = on_event
@@ -33,7 +33,7 @@ class Listener:
 
     def __call__(self, event: Event) -> None:
         """Log an event, and hand it to the user's listener."""
-        level = _LEVELS.get(type(event), logging.DEBUG)
+        level = logging.INFO if type(event).__name__ in _TOLD else logging.DEBUG
         if LOGGER.isEnabledFor(level):
             fields = " ".join(
                 f"{name}={value!r}" for name, value in _fields(event) if value not in ("", None)

@@ -13,15 +13,13 @@ from collections.abc import (
 )
 from math import inf
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
 
 from chainapi.calls import Sent
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Digests, Ordered, Seen
-from chainapi.core.estimate import Estimate, estimate
-from chainapi.core.events import LoopFound, PageReceived, Restarted
 from chainapi.core.paging import PageToken, State, Walk
 from chainapi.core.quota import Limit
 from chainapi.errors import (
@@ -35,6 +33,9 @@ from chainapi.errors import (
 from chainapi.models.decode import DecodedPage, decode_resource
 from chainapi.observe import Listener
 from chainapi.prefetch import Ahead, Fetched
+
+if TYPE_CHECKING:
+    from chainapi.core.estimate import Estimate
 
 __all__ = ["MetricPage", "MetricPages", "Page", "Pages", "Source"]
 
@@ -105,7 +106,7 @@ class Fetch(Protocol):
         ...
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Source:
     """What a stream reads from: one query of one service."""
 
@@ -278,6 +279,8 @@ class Pages(Generic[T]):
             ConfigurationError: a number is not above 0, or nobody said how many rows a page has.
 
         """
+        from chainapi.core.estimate import estimate
+
         size = self._source.page_size if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {self._source.where}: pass page_size=")
@@ -329,6 +332,8 @@ class Pages(Generic[T]):
                 self._failure = error
                 self._drop_ahead()
             if isinstance(error, PaginationLoopError) and (source := self._source).emit:
+                from chainapi.core.events import LoopFound
+
                 source.emit(LoopFound(source.service, source.where, self._walk.depth))
             raise
         finally:
@@ -382,6 +387,8 @@ class Pages(Generic[T]):
         self._start, self._rows, self._stale, self._offset = start, tuple(decoded.rows), stale, 0
         page = self._page = self._make_page(decoded)
         if source.emit:
+            from chainapi.core.events import PageReceived
+
             source.emit(PageReceived(source.service, source.where, self._walk.depth, len(decoded.rows)))
         if source.prefetch:
             self._look_ahead()
@@ -496,6 +503,8 @@ class Pages(Generic[T]):
     def _tell_restarted(self, reason: str, *, exact: bool) -> None:
         source = self._source
         if source.emit:
+            from chainapi.core.events import Restarted
+
             source.emit(Restarted(source.service, source.where, self._walk.restarts, reason, exact))
 
 

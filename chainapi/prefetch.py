@@ -17,7 +17,7 @@ from chainapi.models.decode import DecodedPage
 __all__ = ["Ahead", "Fetched"]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Fetched:
     """A page, and when its request was sent."""
 

@@ -13,7 +13,6 @@ from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.methods import groups_of
 from chainapi.models.convert import DIGITS
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.metrics import MetricPoint
@@ -38,8 +37,6 @@ class ServiceAPI:
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
         self._name = name
-        for attribute, group in groups_of(self.__class__).items():
-            setattr(self, attribute, group(self))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._session!r}>"

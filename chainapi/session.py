@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Never, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
 
 from chainapi.calls import Ask, Dispatcher, Sent, Service
 from chainapi.config import Endpoint, Missing, Provider, Secret, refuse_unknown, resolve
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.events import Event
 from chainapi.core.paging import Walk
 from chainapi.core.quota import Limit, QuotaSnapshot
 from chainapi.core.retry import RetryBudget, RetryPolicy
@@ -22,6 +21,9 @@ from chainapi.limiter import Gate
 from chainapi.metrics import MetricsAPI
 from chainapi.observe import Listener
 from chainapi.transport import AiohttpTransport, Transport
+
+if TYPE_CHECKING:
+    from chainapi.core.events import Event
 
 __all__ = ["Session"]
 

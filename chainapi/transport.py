@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
+import select
+import sys
 import warnings
 import zlib
 from collections.abc import AsyncGenerator
@@ -210,13 +211,15 @@ def _is_quiet(connection: Connection) -> bool:
     protocol, transport = connection.protocol, connection.transport
     if protocol is None or transport is None or protocol.should_close:
         return False
-    with _Selector() as selector:
-        selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
-        return not selector.select(0)
+    return not _is_readable(transport.get_extra_info("socket").fileno())
 
 
-# One that takes any number of a file descriptor and needs none itself.
-_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+def _is_readable(descriptor: int) -> bool:
+    if sys.platform == "win32":
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()  # takes any number of a file descriptor, and needs none itself
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _own_client() -> aiohttp.ClientSession:
@@ -230,11 +233,11 @@ def _own_client() -> aiohttp.ClientSession:
 
 def _folded(answer: aiohttp.ClientResponse) -> dict[str, str]:
     """Return the headers with lower-case names; repeated ones are joined."""
-    folded: dict[str, str] = {}
-    for name, value in answer.headers.items():
-        lower = name.lower()
-        folded[lower] = f"{folded[lower]}, {value}" if lower in folded else value
-    return folded
+    headers = answer.headers
+    folded = {name.lower(): value for name, value in headers.items()}
+    if len(folded) == len(headers):
+        return folded
+    return {name: ", ".join(headers.getall(name)) for name in folded}
 
 
 def _reason(error: aiohttp.ClientError | OSError | ValueError) -> str:

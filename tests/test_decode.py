@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
-from chainapi.models import MetricPoint, converter
+from chainapi.models import Contract, Erc20Contract, MetricPoint, UnknownContract, converter
 from chainapi.models.convert import row_type, wire_name
 from chainapi.models.decode import (
     EXCERPT,
@@ -756,6 +756,17 @@ def test_a_hook_for_whole_numbers() -> None:
     """Even how whole numbers are read can be changed."""
     converter().register_structure_hook(int, lambda value, _: int(value, 16))
     assert rows(Gas, {"gasUsed": "0xff"}) == [Gas(255)]
+
+
+def test_a_hook_reaches_rows_of_several_kinds() -> None:
+    """Kinds of a union are read with the hooks as well; what is wrong with a row is told with its number."""
+    converter().register_structure_hook(int, lambda value, _: int(value, 16))
+    unknown = {"address": "0xa", "ercType": "UNKNOWN"}
+    token = {"address": "0xb", "ercType": "ERC-20", "decimals": "12"}
+    made = rows(Contract, token, unknown, token)
+    assert [type(row) for row in made] == [Erc20Contract, UnknownContract, Erc20Contract]
+    assert made[0].decimals == 0x12
+    assert refused(rows, Contract, token, unknown, {**token, "decimals": "x"}).path == "$.blocks[2].decimals"
 
 
 def test_a_converter_without_hooks_changes_nothing() -> None:

@@ -41,7 +41,7 @@ class Kind(Enum):
     DRIP = "drip"
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Spent:
     """Units spent by a request; they return after `sent + window`, and surely by `back`."""
 
@@ -50,7 +50,7 @@ class _Spent:
     cost: float
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Allowance:
     """`limit` units in `window` seconds, as far as it is known; None is a window that nobody told.
 

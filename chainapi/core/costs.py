@@ -17,7 +17,7 @@ MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Costs:
     """Prices per route, in units.
 

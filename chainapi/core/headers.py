@@ -95,7 +95,7 @@ def read_limits(headers: Mapping[str, str], now: float) -> LimitNews:
         return _SILENCE
     get = headers.get
     policies = _read_policies(get("ratelimit-policy"))
-    claims = list[_Claim]()
+    claims: list[_Claim] = []
     for limit_name, remaining_name, reset_name in _FAMILIES:
         limit, remaining, reset = get(limit_name), get(remaining_name), get(reset_name)
         if limit or remaining or reset:
@@ -245,18 +245,14 @@ def _dictionary_claim(pairs: Iterable[tuple[str, Item]]) -> _Claim:
 _LONGEST_WINDOW = 1e8
 
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
-_HTTP_DATES = tuple(
-    re.compile(form, re.IGNORECASE | re.ASCII)
-    for form in (
-        rf"[a-z]{{3}}, (?P<day>[0-9]{{1,2}}) (?P<month>[a-z]{{3}}) (?P<year>[0-9]{{4}}) {_CLOCK} (?:GMT|UTC)",
-        rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>[a-z]{{3}})-(?P<year>[0-9]{{2}}) {_CLOCK} (?:GMT|UTC)",
-        rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ 0-9][0-9]) {_CLOCK} (?P<year>[0-9]{{4}})",
-    )
+_HTTP_DATES = (
+    rf"[a-z]{{3}}, (?P<day>[0-9]{{1,2}}) (?P<month>[a-z]{{3}}) (?P<year>[0-9]{{4}}) {_CLOCK} (?:GMT|UTC)",
+    rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>[a-z]{{3}})-(?P<year>[0-9]{{2}}) {_CLOCK} (?:GMT|UTC)",
+    rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ 0-9][0-9]) {_CLOCK} (?P<year>[0-9]{{4}})",
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAY_NAME = re.compile(
-    r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?", re.IGNORECASE | re.ASCII
-)
+_DAY_NAME = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
+_ANY_CASE = re.IGNORECASE | re.ASCII
 
 
 def _until_moment(reset: float, base: float) -> float:
@@ -291,7 +287,7 @@ def _elements(text: str) -> Iterator[str]:
     day = ""
     for part in text.split(","):
         element = day + part.strip(" \t")
-        day = f"{element}, " if _DAY_NAME.fullmatch(element) else ""
+        day = f"{element}, " if re.fullmatch(_DAY_NAME, element, _ANY_CASE) else ""
         if not day:
             yield element
 
@@ -308,7 +304,7 @@ def _wait(element: str, headers: Mapping[str, str], now: float) -> float | None:
 def _read_date(text: str, base: float) -> float | None:
     """Read a date in one of the three forms of RFC 9110, section 5.6.7, as Unix time."""
     for form in _HTTP_DATES:
-        if match := form.fullmatch(text):
+        if match := re.fullmatch(form, text, _ANY_CASE):
             return _unix_time(match, base)
     return None
 

@@ -32,7 +32,7 @@ GROWTH = 0.05  # a second, at first
 MOST_ENTRIES = 1024
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Hidden:
     """What is found out about limits of which nothing is told."""
 

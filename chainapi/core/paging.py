@@ -13,7 +13,6 @@ The rules (specification, section 4, and what it leaves open):
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from math import inf
@@ -101,7 +100,7 @@ class LoopGuard:
 
     def __init__(self) -> None:
         self._pages = 0
-        self._recent: OrderedDict[Hashable, int] = OrderedDict()
+        self._recent: dict[Hashable, int] = {}  # the page seen last is the last
         self._pinned: dict[Hashable, int] = {}
 
     def loops(self, token: str, rows: Sequence[object], body: int) -> bool:
@@ -118,10 +117,11 @@ class LoopGuard:
         return False
 
     def _known(self, page: Hashable) -> int | None:
-        if page in self._recent:
-            self._recent.move_to_end(page)
-            return self._recent[page]
-        return self._pinned.get(page)
+        body = self._recent.pop(page, None)
+        if body is None:
+            return self._pinned.get(page)
+        self._recent[page] = body
+        return body
 
     def _remember(self, page: Hashable, body: int) -> bool:
         """Take note of a page; True when it is kept for good."""
@@ -131,7 +131,7 @@ class LoopGuard:
             return True
         self._recent[page] = body
         if len(self._recent) > self.WINDOW:
-            self._recent.popitem(last=False)
+            del self._recent[next(iter(self._recent))]
         return False
 
 

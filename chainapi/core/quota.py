@@ -75,7 +75,7 @@ class QuotaSnapshot:
         return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Flight:
     """One request that was granted: `sent` at this time, for `cost` units."""
 
@@ -87,7 +87,7 @@ class Flight:
     guess: bool
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Quota:
     """Ask `opens_at`; when it says now, `send`; then say how the flight ended."""
 
@@ -99,6 +99,7 @@ class Quota:
     costs: Costs = field(factory=Costs, init=False)
     _allowances: list[Allowance] = field(factory=list[Allowance], init=False)
     _told: Allowance | None = field(default=None, init=False)
+    _said: object = field(default=None, init=False)  # limit and policies that the last answer named
     _hidden: Hidden | None = field(factory=Hidden, init=False)
     _held: float = field(default=0.0, init=False)
     _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
@@ -321,6 +322,10 @@ class Quota:
         """Follow the policies that an answer names; return the one that its numbers are about."""
         if news.limit is None and not news.policies and news.remaining is None:
             return self._told if refused else None
+        said = (news.limit, news.policies)
+        if said == self._said and not refused:
+            return self._told
+        self._said = None if refused else said
         named: list[tuple[float, float | None]] = [
             (policy.quota, policy.window or None) for policy in news.policies if policy.quota > 0
         ]

@@ -37,7 +37,7 @@ class RetryPolicy:
         return drawn if asked is None else max(drawn, asked)
 
 
-@define
+@define(eq=False, repr=False)
 class Tries:
     """What one call has been through so far."""
 
@@ -60,7 +60,7 @@ class Tries:
         return self.refusals <= policy.max_refusals
 
 
-@define
+@define(eq=False, repr=False)
 class RetryBudget:
     """Tokens that all calls of a session share, so that an outage does not multiply the load.
 

@@ -42,7 +42,7 @@ _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class RowType:
     """How rows are made: msgspec decodes each to `wire`, `finish` makes the objects of a list of them.
 
@@ -75,7 +75,7 @@ def _row_type(model: Any) -> RowType:
     if model in _AS_ON_THE_WIRE:
         return RowType(model)
     if tags := tags_of(model):
-        return RowType(msgspec.Raw, _Union(tags))
+        return RowType(msgspec.Raw, _Union(tags), _tagged_way(tags))
     try:
         wire = _wire_type(model)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
@@ -100,13 +100,43 @@ def _quick_way(model: Any) -> tuple[Any, Finish] | None:
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
+    return wire, _quick_finish(model)
+
+
+def _quick_finish(model: Any) -> Finish:
     several: Any = types.GenericAlias(list, (model,))
 
     def finish(rows: list[Any]) -> list[Any]:
         made: list[Any] = msgspec.convert(rows, several, from_attributes=True)
         return made
 
-    return wire, finish
+    return finish
+
+
+def _tagged_way(tags: Sequence[Tag]) -> tuple[Any, Finish] | None:
+    """Return the quick way to rows of several kinds, where one field tells them all by its value."""
+    if len({tag.path for tag in tags}) > 1 or len(tags[0].path) > 1 or None in {tag.value for tag in tags}:
+        return None
+    if any(row_type(tag.kind).quick is None for tag in tags):
+        return None
+    makers = {_quick_struct(tag.kind, tag): _quick_finish(tag.kind) for tag in tags}
+
+    def finish(rows: list[Any]) -> list[Any]:
+        return _grouped(rows, map(type, rows), lambda kind, several: makers[kind](several))
+
+    return typing.Union[tuple(makers)], finish  # noqa: UP007 - made at run time
+
+
+def _grouped(rows: list[Any], kinds: Iterable[Any], make: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+    """Make the rows of each kind together; they stay in their order."""
+    numbers: dict[Any, list[int]] = {}
+    for number, kind in enumerate(kinds):
+        numbers.setdefault(kind, []).append(number)
+    made: list[Any] = [None] * len(rows)
+    for kind, places in numbers.items():
+        for number, row in zip(places, make(kind, [rows[at] for at in places]), strict=True):
+            made[number] = row
+    return made
 
 
 def _quick_type(hint: Any) -> Any:
@@ -125,15 +155,22 @@ def _quick_type(hint: Any) -> Any:
         return str
     if origin is list:
         return types.GenericAlias(list, (_quick_type(arguments[0]),))
+    if origin is dict and arguments[0] is str:
+        return types.GenericAlias(dict, (str, _quick_type(arguments[1])))
     if origin is None and attrs.has(hint):
         return _quick_struct(hint)
     raise TypeError(f"{hint!r} takes the other way")
 
 
-def _quick_struct(model: type) -> Any:
+def _quick_struct(model: type, tag: Tag | None = None) -> Any:
+    """Derive the private Struct of the quick way; msgspec itself reads the field of a `tag`."""
     hints = typing.get_type_hints(model, include_extras=True)
     fields: list[Any] = []
+    constants: dict[str, Any] = {}
     for attribute in attrs.fields(model):
+        if tag is not None and wire_name(attribute.name) == tag.path[0]:
+            constants[attribute.name] = tag.value
+            continue
         hint = hints[attribute.name]
         arguments = set(typing.get_args(hint)) if typing.get_origin(hint) in _UNIONS else {hint}
         given = arguments - {type(None)}
@@ -143,7 +180,11 @@ def _quick_struct(model: type) -> Any:
         # A text stays a text. Elsewhere null is left to the other way, and only a missing field is None.
         wire = str | None if quick is str and given != arguments else quick
         fields.append((attribute.name, wire, _wire_field(attribute, hint)))
-    return msgspec.defstruct(model.__name__, fields, kw_only=True)
+    if tag is None:
+        return msgspec.defstruct(model.__name__, fields, kw_only=True)
+    return msgspec.defstruct(
+        model.__name__, fields, kw_only=True, namespace=constants, tag_field=tag.path[0], tag=tag.value
+    )
 
 
 _UNIONS = (typing.Union, types.UnionType)
@@ -157,68 +198,79 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
     return made
 
 
-def one_of(rows: RowType) -> Callable[[Any], Any]:
-    """Return what makes one row of JSON: the quick way where that goes, else the other."""
-    decoder = msgspec.json.Decoder(rows.wire)
-    quick = None if rows.quick is None else msgspec.json.Decoder(rows.quick[0], strict=False)
+def several_of(rows: RowType) -> Callable[[Sequence[msgspec.Raw]], list[Any]]:
+    """Return what makes rows of JSON: the quick way where that goes for all of them, else the other."""
+    decode = msgspec.json.Decoder(rows.wire).decode
+    quick = None
+    if rows.quick is not None:
+        quick = msgspec.json.Decoder(rows.quick[0], strict=False).decode, rows.quick[1]
 
-    def make(body: Any) -> Any:
-        if quick is not None and rows.quick is not None:
+    def make(raws: Sequence[msgspec.Raw]) -> list[Any]:
+        if quick is not None:
+            quickly, finish = quick
             try:
-                return rows.quick[1]([quick.decode(body)])[0]
+                return finish([quickly(raw) for raw in raws])
             except msgspec.ValidationError:
                 pass
-        row = decoder.decode(body)
-        return row if rows.finish is None else rows.finish([row])[0]
+        made = [decode(raw) for raw in raws]
+        return made if rows.finish is None else rows.finish(made)
 
     return make
 
 
 class _Union:
-    """Makes rows of several kinds: a look at what tells them apart, then each as one of its own kind."""
+    """Makes rows of several kinds: a look at what tells them apart, then those of each kind together."""
 
     def __init__(self, tags: Sequence[Tag]) -> None:
-        self._tags = tags
-        heads = dict.fromkeys(tag.path[0] for tag in tags)
+        heads = {head: f"f{number}" for number, head in enumerate(dict.fromkeys(tag.path[0] for tag in tags))}
         # A field that only has to be there is passed over, not read.
         read = {tag.path[0] for tag in tags if tag.value is not None or len(tag.path) > 1}
         fields = [
-            (f"f{number}", Any if head in read else msgspec.Raw, msgspec.field(name=head, default=None))
-            for number, head in enumerate(heads)
+            (name, Any if head in read else msgspec.Raw, msgspec.field(name=head, default=None))
+            for head, name in heads.items()
         ]
-        self._heads = {head: f"f{number}" for number, head in enumerate(heads)}
+        self._rules = [(heads[tag.path[0]], tag) for tag in tags]
         self._look: msgspec.json.Decoder[Any] = msgspec.json.Decoder(msgspec.defstruct("Look", fields))
-        self._kinds: dict[type, Callable[[Any], Any]] = {}
+        self._makers: dict[type, Callable[[Sequence[msgspec.Raw]], list[Any]]] = {}
 
     def __call__(self, rows: list[Any]) -> list[Any]:
         """Make the rows; the path of what is wrong with one has its number."""
-        made: list[Any] = []
-        for number, raw in enumerate(rows):
-            try:
-                made.append(self._make(raw))
-            except msgspec.ValidationError as error:
-                reason, at, place = str(error).partition(" - at `$")
-                path = f"$[{number}]{place.removeprefix('[0]') if at else '`'}"
-                raise msgspec.ValidationError(f"{reason} - at `{path}") from None
-        return made
+        try:
+            return self._make(rows)
+        except (msgspec.ValidationError, DecodeError):
+            return [self._alone(number, row) for number, row in enumerate(rows)]
 
-    def _make(self, raw: Any) -> Any:
-        look = self._look.decode(raw)
-        for tag in self._tags:
-            if self._fits(tag, look):
-                return self._kind(tag.kind)(raw)
-        return Unknown(_PLAIN.decode(raw))
+    def _make(self, rows: list[Any]) -> list[Any]:
+        kinds = map(self._kind, map(self._look.decode, rows))
+        return _grouped(rows, kinds, lambda kind, several: self._of(kind)(several))
 
-    def _fits(self, tag: Tag, look: Any) -> bool:
-        head = getattr(look, self._heads[tag.path[0]])
-        if len(tag.path) > 1:
-            return tag.fits({tag.path[0]: head})
-        return head is not None and head != NULL if tag.value is None else bool(head == tag.value)
+    def _alone(self, number: int, row: Any) -> Any:
+        try:
+            return self._make([row])[0]
+        except msgspec.ValidationError as error:
+            reason, at, place = str(error).partition(" - at `$")
+            path = f"$[{number}]{place.removeprefix('[0]') if at else '`'}"
+            raise msgspec.ValidationError(f"{reason} - at `{path}") from None
+        except DecodeError as error:
+            raise DecodeError(error.reason, path=f"$[{number}]{error.path.removeprefix('$[0]')}") from None
 
-    def _kind(self, kind: type) -> Callable[[Any], Any]:
-        if kind not in self._kinds:
-            self._kinds[kind] = one_of(row_type(kind))
-        return self._kinds[kind]
+    def _kind(self, look: Any) -> type:
+        for name, tag in self._rules:
+            head = getattr(look, name)
+            if head is None or head == NULL:
+                continue
+            if tag.fits({tag.path[0]: head}) if len(tag.path) > 1 else tag.value in (None, head):
+                return tag.kind
+        return Unknown
+
+    def _of(self, kind: type) -> Callable[[Sequence[msgspec.Raw]], list[Any]]:
+        if kind not in self._makers:
+            self._makers[kind] = _unknown if kind is Unknown else several_of(row_type(kind))
+        return self._makers[kind]
+
+
+def _unknown(raws: Sequence[msgspec.Raw]) -> list[Any]:
+    return [Unknown(_PLAIN.decode(raw)) for raw in raws]
 
 
 _PLAIN: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 import types
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS, NULL, RowType, one_of, row_type
+from chainapi.models.convert import DIGITS, NULL, RowType, row_type, several_of
 from chainapi.models.unions import wire_name
 
 __all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
@@ -23,7 +23,7 @@ MAX_TOKEN = 4_096  # characters; it has to fit into a URL
 MESSAGES = 20  # messages of one error body that are kept
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class DecodedPage:
     """The rows of a page, the token to the next one, a hash of the body, and what else its route names."""
 
@@ -32,6 +32,35 @@ class DecodedPage:
     digest: int
     others: tuple[Any, ...] = ()
     body: bytes = b""
+
+
+@frozen(eq=False, repr=False)
+class _Envelope:
+    """What decodes the bodies of a route, and the short way, with the makers of what else is there."""
+
+    decoder: msgspec.json.Decoder[Any]
+    quick: msgspec.json.Decoder[Any] | None
+    makers: tuple[tuple[str, Callable[[list[Any]], list[Any]]], ...]
+
+
+@lru_cache(maxsize=256)
+def _envelope(items: str, rows: RowType, others: tuple[tuple[str, RowType], ...]) -> _Envelope:
+    """Return what decodes pages with a list field of this name: made once for all streams of a route."""
+    token: Any = ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None))
+    fields: list[Any] = [
+        ("rows", list[rows.wire] | None, msgspec.field(name=items)),  # type: ignore[name-defined]
+        token,
+    ]
+    for name, kind in others:
+        fields.append((name, kind.wire | None, msgspec.field(name=wire_name(name), default=None)))
+    decoder = msgspec.json.Decoder(msgspec.defstruct("Body", fields))
+    if rows.quick is None:
+        return _Envelope(decoder, None, ())
+    several: Any = types.GenericAlias(list, (rows.quick[0],))
+    fields = [("rows", several, msgspec.field(name=items)), token]
+    fields += [(name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name, _ in others]
+    makers = tuple((name, several_of(kind)) for name, kind in others)
+    return _Envelope(decoder, msgspec.json.Decoder(msgspec.defstruct("Body", fields), strict=False), makers)
 
 
 class PageDecoder:
@@ -49,32 +78,12 @@ class PageDecoder:
         self, model: Any = None, items: str | None = None, others: Sequence[tuple[str, Any]] = ()
     ) -> None:
         self._rows = row_type(model)
-        self._others = {name: row_type(kind) for name, kind in others}
+        self._others = tuple((name, row_type(kind)) for name, kind in others)
         self.items = items
-        self._quick: msgspec.json.Decoder[Any] | None = None
         try:
-            self._decoder = None if items is None else self._for(items)
+            self._envelope = None if items is None else _envelope(items, self._rows, self._others)
         except (TypeError, ValueError):
             raise ConfigurationError(f"items={ascii(items)[:80]} is no name of a list field") from None
-
-    def _for(self, items: str) -> msgspec.json.Decoder[Any]:
-        if self._rows.quick is not None:
-            quick: list[Any] = [
-                ("rows", types.GenericAlias(list, (self._rows.quick[0],)), msgspec.field(name=items)),
-                ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
-            ]
-            quick += [
-                (name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL))
-                for name in self._others
-            ]
-            self._quick = msgspec.json.Decoder(msgspec.defstruct("Body", quick), strict=False)
-        fields: list[Any] = [
-            ("rows", list[self._rows.wire] | None, msgspec.field(name=items)),  # type: ignore[name-defined]
-            ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
-        ]
-        for name, kind in self._others.items():
-            fields.append((name, kind.wire | None, msgspec.field(name=wire_name(name), default=None)))
-        return msgspec.json.Decoder(msgspec.defstruct("Body", fields))
 
     def decode(self, body: bytes) -> DecodedPage:
         """Decode one page; null stands for an empty list.
@@ -83,40 +92,41 @@ class PageDecoder:
             DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
 
         """
-        if self._decoder is None:
+        if self._envelope is None:
             items = _find_list(_parse(body))
             try:
-                self._decoder = self._for(items)
+                self._envelope = _envelope(items, self._rows, self._others)
             except ValueError:  # with a control character or a quotation mark in its name
                 raise DecodeError(f"no usable name of a list field: {items}") from None
             self.items = items
-        rows, token, others = self._quickly(body) or self._thoroughly(body, self._decoder)
+        envelope = self._envelope
+        rows, token, others = self._quickly(body, envelope) or self._thoroughly(body, envelope)
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
         return DecodedPage(rows, token, hash(body), others, body)
 
-    def _quickly(self, body: bytes) -> tuple[list[Any], str | None, tuple[Any, ...]] | None:
+    def _quickly(
+        self, body: bytes, envelope: _Envelope
+    ) -> tuple[list[Any], str | None, tuple[Any, ...]] | None:
         """Decode the short way; None where there is none, and where it does not go."""
-        if self._quick is None or self._rows.quick is None:
+        if envelope.quick is None or self._rows.quick is None:
             return None
         try:
-            page = self._quick.decode(body)
+            page = envelope.quick.decode(body)
             others = tuple(
-                None if (raw := getattr(page, name)) == NULL else one_of(kind)(raw)
-                for name, kind in self._others.items()
+                None if (raw := getattr(page, name)) == NULL else make([raw])[0]
+                for name, make in envelope.makers
             )
             return self._rows.quick[1](page.rows), page.next_page_token or None, others
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
-    def _thoroughly(
-        self, body: bytes, decoder: msgspec.json.Decoder[Any]
-    ) -> tuple[list[Any], str | None, tuple[Any, ...]]:
-        page = _guarded(decoder, body)
+    def _thoroughly(self, body: bytes, envelope: _Envelope) -> tuple[list[Any], str | None, tuple[Any, ...]]:
+        page = _guarded(envelope.decoder, body)
         rows = page.rows or []
         if rows and self._rows.finish is not None:
             rows = _finished(self._rows.finish, rows, f"$.{self.items}")
-        others = tuple(self._other(name, kind, page) for name, kind in self._others.items())
+        others = tuple(self._other(name, kind, page) for name, kind in self._others)
         return rows, page.next_page_token or None, others
 
     @staticmethod
@@ -197,6 +207,8 @@ def excerpt(text: str, secret: str = "") -> str:
 def _masked(text: str, secret: str) -> str:
     """Mask a secret, also as JSON, HTML and URLs write it."""
     if secret:
+        import html
+
         in_json = msgspec.json.encode(secret).decode()[1:-1]
         in_html = (html.escape(secret), html.escape(secret, quote=False))
         for form in (secret, in_json, *in_html, quote(secret, safe="")):

@@ -33,7 +33,7 @@ class Unknown:
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Tag:
     """What a row of one kind has: a field at `path`, and the `value` of it unless that is None."""
 

@@ -35,7 +35,7 @@ def text() -> str:
     calls = [call(name, declared) for name, declared in ROUTES.items()]
     results = {declared.function.__annotations__["return"] for declared in ROUTES.values()}
     words = sorted({word for result in results for word in re.findall(r"\w+", result)})
-    records = [word for word in words if word in models.__all__]
+    records = [word for word in words if word in dir(models)]
     lines = [
         '"""Every route with every parameter, for the type checkers; made by `tests.tooling.calls`."""',
         "",

@@ -10,8 +10,8 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -342,31 +342,34 @@ def package_text(places: dict[str, list[str]]) -> str:
         "from importlib import import_module",
         "from typing import TYPE_CHECKING, Any",
         "",
-        "from chainapi.models.convert import converter",
-        "from chainapi.models.metrics import MetricPoint",
-        "from chainapi.models.unions import Unknown",
+        "from chainapi.models.convert import converter as converter",
+        "from chainapi.models.metrics import MetricPoint as MetricPoint",
+        "from chainapi.models.unions import Unknown as Unknown",
         "",
         "if TYPE_CHECKING:",
     ]
+    lines += [f"    from chainapi.models.{module} import *" for module in sorted(places)]
+    lines += ["", "# What is in which module, for who runs this: type checkers look there.", "_NAMES = {"]
     for module, public in places.items():
-        lines.append(f"    from chainapi.models.{module} import ({', '.join(public)})")
-    every = sorted([*chain.from_iterable(places.values()), "MetricPoint", "Unknown", "converter"])
-    lines += ["", f"__all__ = [{', '.join(map(repr, every))}]", "", "_PLACES = {"]
-    for module, public in places.items():
-        lines.append(f'    "{module}": ({", ".join(map(repr, public))},),')
+        words = textwrap.fill(" ".join(public), 109, initial_indent=" " * 8, subsequent_indent=" " * 8)
+        lines += [f'    "{module}": """', words, '    """,']
     lines += [
         "}",
-        "_PLACE_OF = {name: module for module, public in _PLACES.items() for name in public}",
+        "_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}",
+        "",
+        "_PUBLIC = sorted([*_PLACES, 'MetricPoint', 'Unknown', 'converter'])",
+        "if not TYPE_CHECKING:",
+        "    __all__ = _PUBLIC",
         "",
         "",
         "def __getattr__(name: str) -> Any:",
-        "    if name not in _PLACE_OF:",
+        "    if name not in _PLACES:",
         "        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')",
-        "    return getattr(import_module(f'{__name__}.{_PLACE_OF[name]}'), name)",
+        "    return getattr(import_module(f'{__name__}.{_PLACES[name]}'), name)",
         "",
         "",
         "def __dir__() -> list[str]:",
-        "    return __all__",
+        "    return _PUBLIC",
     ]
     return "\n".join(lines) + "\n"
 
