@@ -42,7 +42,7 @@ class JsonLines:
                     row = loads(line)
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     row = None
-                if not isinstance(row, dict) or SOURCE not in row:
+                if not isinstance(row, dict) or (columns and SOURCE not in row):
                     raise unlike(path, self.name)
                 yield _typed(row, columns) if columns else row
 
