@@ -19,6 +19,7 @@ from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, Inco
 from chainapi.export.columns import Codec
 from chainapi.export.commits import Commits
 from chainapi.export.files import Target
+from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.seal import recover, seal
 from chainapi.export.state import Batch, Part, SourceState, State
@@ -222,7 +223,7 @@ class Exporter:
     def _check_begun(self, state: State) -> None:
         """Refuse a target that holds an export of something else."""
         about, begun = self._about(), state.about()
-        if not begun:
+        if state.untouched():  # of another command, which was wrong, nothing is left to protect
             state.begin(about)
             return
         other = [
@@ -291,7 +292,7 @@ class Exporter:
                 continue
             met.add(label)
             pages = self._pages(arguments)
-            codec = self._codec = self._codec or Codec(pages.model)
+            codec = self._codec = self._codec or self._new_codec(pages.model)
             source = await self._in_thread(state.source, label, pages.checkpoint.query)
             self.progress.met += 1
             if source.query != pages.checkpoint.query:
@@ -307,6 +308,13 @@ class Exporter:
             yield source, Walk(source, pages, codec.encode, self.limit)
         if not met:
             raise ConfigurationError("there is nothing to export: over= has no source")
+
+    def _new_codec(self, model: Any) -> Codec:
+        """Return what encodes the rows; refuse rows that the format cannot hold before any is fetched."""
+        codec = Codec(model)
+        if self.target.format.name != "jsonl":
+            require(codec.columns, self.target.format.name)
+        return codec
 
     def _pages(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
         pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
