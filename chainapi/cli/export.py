@@ -320,8 +320,8 @@ class ExportView:
         progress = self.progress
         if progress is None:
             return "no page so far"
-        failed = f", {progress.failed:,} of {counted(progress.met, 'source')} failed" if progress.failed else ""
-        return f"{counted(progress.rows, 'new row')} kept{failed}"
+        kept = f"{counted(progress.rows, 'new row')} kept"
+        return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
 
     def counts(self) -> str:
         """Say what is done: sources, rows, requests, and the time that is left."""
