@@ -75,7 +75,7 @@ async def export(
     param: Many = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     over: str | None = None,
-    from_: Annotated[str | None, Parameter(name="--from")] = None,
+    from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
     limit: Rows | None = None,
