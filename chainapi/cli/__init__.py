@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from cyclopts import CycloptsError
 
-from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, app
+from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
 from chainapi.cli.completion import completion
 from chainapi.cli.display import Terminal, standard
 from chainapi.cli.estimate import estimate
@@ -23,7 +23,7 @@ from chainapi.cli.simulate import demo, simulate
 from chainapi.cli.tps import tps
 from chainapi.errors import ChainAPIError, ConfigurationError
 
-__all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "WRONG_USAGE", "app", "run"]
+__all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
 
 app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
 app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VALUE...]")
@@ -52,6 +52,8 @@ def run(
         terminal.out.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except asyncio.CancelledError:
+        return TERMINATED
     except BrokenPipeError:
         return PIPE_CLOSED
     except (CycloptsError, ChainAPIError, OSError) as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +19,20 @@ from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from chainapi.cli.common import DEFAULTS, FAILED, Connection, Flag, Hidden, Many, Rows
+from chainapi.cli.common import (
+    DEFAULTS,
+    FAILED,
+    Connection,
+    Flag,
+    Hidden,
+    Many,
+    Rows,
+    cancelled_by_sigterm,
+    changed,
+    option_words,
+    refuse,
+    with_page_size,
+)
 from chainapi.cli.display import Progress, Terminal, counted, pause
 from chainapi.cli.names import (
     RouteName,
@@ -32,6 +47,8 @@ from chainapi.cli.names import (
     usage,
 )
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
+from chainapi.export import export as run
+from chainapi.service import ServiceAPI
 
 if TYPE_CHECKING:
     from chainapi.core.quota import QuotaSnapshot
@@ -42,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExportView", "export"]
 
+CONCURRENCY = 32  # sources
 TOLD_EVERY = 10.0  # seconds between two lines about progress
 WIDEST_BAR = 40  # characters
 
@@ -57,10 +75,11 @@ async def export(
     param: Many = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     over: str | None = None,
-    from_: Annotated[str | None, Parameter(name="--from")] = None,
-    api: Literal["data", "metrics"] = "data",
+    from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
+    api: Literal["data", "metrics"] | None = None,
+    items: str | None = None,
     limit: Rows | None = None,
-    concurrency: Rows = 32,
+    concurrency: Rows = CONCURRENCY,
     quiet: Flag = False,
     connection: Connection = DEFAULTS,
     terminal: Hidden,
@@ -79,7 +98,8 @@ async def export(
         page_size: Rows a page; else as many as the route gives.
         over: The parameter that the sources are values of, where it is another one.
         from_: File with a source in each line; - is standard input.
-        api: The service that has the path.
+        api: The service that has the path; data by default.
+        items: The field of the answer that holds the list of a path; without it, the only one that holds any.
         limit: Rows of each source; all without it.
         concurrency: Sources that are open at once.
         quiet: Show no progress.
@@ -87,16 +107,29 @@ async def export(
         terminal: Where the command writes.
 
     """
-    from chainapi.export import export as run
-
-    words = [*values, *(_lines(from_) if from_ is not None else [])]
-    size = {} if page_size is None else {"page_size": page_size}
+    options = {
+        "out": out,
+        "format": format_,
+        "param": param,
+        "page_size": page_size,
+        "over": over,
+        "from": from_,
+        "api": api,
+        "items": items,
+        "limit": limit,
+        "concurrency": None if concurrency == CONCURRENCY else concurrency,
+        "quiet": quiet,
+    }
+    again = ["chainapi", "export", route, *values, *option_words({**options, **changed(connection)})]
+    words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
     traffic = Progress(asyncio.get_running_loop().time)
     async with terminal.session(**asdict(connection), on_event=traffic) as session:
-        view = ExportView(traffic, lambda: session.quota)
+        view = ExportView(traffic, lambda: session.quota, terminal.now)
         try:
-            with calling(terminal, route):
-                walk, sources, query = _asked(session, route, words, param or [], over, api)
+            with calling(terminal, route), cancelled_by_sigterm():
+                walk, sources, query = _asked(
+                    session, route, words, param or [], page_size, over=over, api=api, items=items
+                )
                 async with view.shown(terminal, quiet=quiet):
                     result = await run(
                         walk,
@@ -107,44 +140,89 @@ async def export(
                         concurrency=concurrency,
                         on_progress=view.update,
                         **query,
-                        **size,
                     )
-        except IncompleteExportError as error:
-            for label, failure in error.failures.items():
-                terminal.complain(f"{label}: {failure}")
-            terminal.complain(error)
-            return FAILED
-        except (ChainAPIError, asyncio.CancelledError):
-            if view.progress is not None and view.progress.pages:
-                terminal.tell(f"{view.kept()}; to go on, give the same command again")
+        except (ChainAPIError, asyncio.CancelledError) as error:
+            if isinstance(error, ChainAPIError):
+                if view.progress is None:  # nothing was begun
+                    raise
+                _complain(terminal, route, error)
+            same = " with the same standard input" if from_ == "-" else ""
+            terminal.tell(f"{view.kept()}; to go on{same}: {shlex.join(again)}")
+            if isinstance(error, ChainAPIError):
+                return FAILED
             raise
     terminal.tell(_summary(result))
     return 0
 
 
+def _complain(terminal: Terminal, route: str, error: ChainAPIError) -> None:
+    """Tell an error, or those of all sources that failed."""
+    if isinstance(error, IncompleteExportError):
+        for label, failure in error.failures.items():
+            terminal.complain(f"{label or route}: {failure}")
+    else:
+        terminal.complain(error)
+
+
 def _lines(name: str) -> list[str]:
-    text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    """Return the lines of a file, or of standard input, that have something in them.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+
+    """
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"--from {name} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"--from {name} is no text in UTF-8") from None
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _asked(
-    session: Session, route: str, words: Sequence[str], params: Sequence[str], over: str | None, api: str
-) -> tuple[Callable[..., Any], Iterable[Any], Mapping[str, Any]]:
+    session: Session,
+    route: str,
+    words: Sequence[str],
+    params: Sequence[str],
+    page_size: int | None,
+    *,
+    over: str | None,
+    api: str | None,
+    items: str | None,
+) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
     """Return the method, its sources, and the arguments that all of them share.
 
     Raises:
         ConfigurationError: what is asked for does not fit together.
 
     """
-    if not is_path(route):
-        sources, shared = _of_route(route, words, params, over)
-        return method_of(session, route), sources, shared
-    if over is not None:
-        raise ConfigurationError("--over needs the name of a route: the sources of a path are more paths")
-    query: dict[str, Any] = {}
+    if is_path(route):
+        refuse(f"the sources of {route} are more paths", over=over)
+        query = _query_of_path(params, page_size=page_size, items=items)
+        return getattr(session, api or "data").list, _paths(route, words), query
+    refuse(f"the name {route} says it", api=api, items=items)
+    sources, query = _of_route(route, words, with_page_size(params, page_size), over)
+    return method_of(session, route), sources, query
+
+
+def _paths(route: str, words: Sequence[str]) -> list[str]:
+    if wrong := next((word for word in words if not is_path(word)), None):
+        raise ConfigurationError(f"{wrong!r} is no path: the sources of {route} are more paths")
+    return [*dict.fromkeys([route, *words])]
+
+
+def _query_of_path(params: Sequence[str], **options: object) -> dict[str, Any]:
+    """Return what all paths are asked with."""
+    query: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name, value in read_pairs(params):
+        if name in _ARGUMENTS:
+            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
         query.setdefault(name, []).append(value)
-    return getattr(session, api).list, [route, *words], query
+    return query
+
+
+_ARGUMENTS = frozenset({*inspect.signature(run).parameters, *inspect.signature(ServiceAPI.list).parameters})
 
 
 def _of_route(
@@ -193,12 +271,14 @@ class ExportView:
     Attributes:
         traffic: counts the requests of the session.
         quota: gives what is known of the quotas.
+        now: gives the time of day, for the end of a wait.
         progress: of the export, once there is any.
 
     """
 
     traffic: Progress
     quota: Callable[[], Mapping[str, QuotaSnapshot]]
+    now: Callable[[], datetime]
     progress: ExportProgress | None = None
 
     def update(self, progress: ExportProgress) -> None:
@@ -210,7 +290,7 @@ class ExportView:
         """Show the progress while the block runs."""
         if quiet:
             yield
-        elif terminal.err.isatty():
+        elif terminal.err.isatty() and not terminal.messages.is_dumb_terminal:
             async with terminal.live(self.render, transient=True):
                 yield
         else:
@@ -225,31 +305,35 @@ class ExportView:
     def render(self) -> RenderableType:
         """Return what is drawn: a bar of the sources, and two lines."""
         progress = self.progress
-        if progress is None:
-            return Text("opening the target", style="dim")
-        total = progress.sources
-        bar = ProgressBar(total=total or None, completed=progress.done, width=WIDEST_BAR)
-        return Group(bar, Text(self.counts()), Text(" · ".join(self.waits()), style="dim"))
+        lines = [Text(self.counts()), Text(" · ".join(self.waits()), style="dim")]
+        if progress is None or not progress.sources:
+            return Group(*lines)
+        ended = progress.done + progress.failed
+        return Group(ProgressBar(total=progress.sources, completed=ended, width=WIDEST_BAR), *lines)
 
     def line(self) -> str:
         """Return all of it in one line."""
         return " · ".join([self.counts(), *self.waits()])
 
     def kept(self) -> str:
-        """Say what was committed."""
-        return f"{counted(self.progress.rows if self.progress else 0, 'new row')} kept"
+        """Say what was committed, and how many sources failed."""
+        progress = self.progress
+        if progress is None:
+            return "no page so far"
+        kept = f"{counted(progress.rows, 'new row')} kept"
+        return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
 
     def counts(self) -> str:
         """Say what is done: sources, rows, requests, and the time that is left."""
-        progress = self.progress
+        progress, requests = self.progress, counted(self.traffic.requests, "request")
         if progress is None:
-            return "opening the target"
+            return f"{self.kept()} · {requests}"
         total = "" if progress.sources is None else f" of {progress.sources:,}"
         parts = [
             f"{progress.done:,}{total} sources",
             counted(progress.rows, "row"),
             f"{progress.rows_per_second:,.0f} rows/s",
-            counted(self.traffic.requests, "request"),
+            requests,
         ]
         if progress.failed:
             parts.append(f"{progress.failed:,} failed")
@@ -260,15 +344,20 @@ class ExportView:
         return " · ".join(parts)
 
     def waits(self) -> list[str]:
-        """Say what is left of the quotas, and what is waited for."""
+        """Say what is left of the quotas, what is waited for, and when that ends."""
         said = []
         for service, snapshot in self.quota().items():
             if snapshot.remaining is not None and snapshot.limit is not None:
                 said.append(f"{service}: {snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
             if left := pause(snapshot):
-                until = datetime.now(UTC).astimezone() + timedelta(seconds=left)
-                said.append(f"{service}: rate limit, on at {until:%H:%M:%S} in {left:.0f} s")
+                said.append(f"{service}: rate limit, on in {_duration(left)}, at {self._clock(left)}")
         return said
+
+    def _clock(self, seconds: float) -> str:
+        """Return the time of day in so many seconds, with the day where it is another one."""
+        now = self.now()
+        then = now + timedelta(seconds=seconds)
+        return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
 
     async def _tell(self, terminal: Terminal) -> None:
         while True:

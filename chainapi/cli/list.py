@@ -25,6 +25,8 @@ from chainapi.cli.common import (
     open_session,
     option_words,
     read_checkpoint,
+    refuse,
+    with_page_size,
     write_rows,
 )
 from chainapi.cli.display import Terminal, counted
@@ -86,13 +88,13 @@ async def list_(
     """
     table = terminal.interactive and not json
     if is_path(route):
-        _refuse(f"{route} has its values in it", VALUE=values)
+        refuse(f"{route} has its values in it", VALUE=values)
         opened = _by_path(route, param or [], api=api, items=items, page_size=page_size)
     else:
-        _refuse(f"the name {route} says it", api=api, items=items)
-        query = read_values(route, values, _with_page_size(param, page_size))
+        refuse(f"the name {route} says it", api=api, items=items)
+        query = read_values(route, values, with_page_size(param, page_size))
         if resolve(route).single:
-            _refuse(f"{route} gives a single resource, no list", all=all_, resume=resume)
+            refuse(f"{route} gives a single resource, no list", all=all_, resume=resume)
             return await _print_resource(terminal, connection, route, query, table=table)
         opened = _by_name(terminal, route, query)
     start = read_checkpoint(resume)
@@ -115,18 +117,6 @@ async def list_(
             return FAILED
         raise
     return 0
-
-
-def _refuse(why: str, **options: object) -> None:
-    """Refuse options that say nothing here."""
-    for name, value in options.items():
-        if value:
-            shown = name if name.isupper() else f"--{name}"
-            raise ConfigurationError(f"{shown} has no place here: {why}")
-
-
-def _with_page_size(param: list[str] | None, page_size: int | None) -> list[str]:
-    return [*(param or []), *([] if page_size is None else [f"page_size={page_size}"])]
 
 
 # Opens a stream in a session, where a checkpoint says.

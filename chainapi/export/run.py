@@ -227,7 +227,7 @@ class Exporter:
 
     def _check_begun(self, state: State, about: Mapping[str, Any]) -> None:
         begun = state.about()
-        if not begun:
+        if state.untouched():  # of another command, which was wrong, nothing is left to protect
             state.begin(about)
             return
         other = [

@@ -162,10 +162,20 @@ class State:
         with _explained(self.path):
             return {name: json.loads(value) for name, value in self._db.execute("SELECT * FROM about")}
 
+    def untouched(self) -> bool:
+        """Tell whether no page was ever kept."""
+        with _explained(self.path):
+            (pages,) = self._db.execute(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE checkpoint IS NOT NULL)"
+            ).fetchone()
+        return not pages
+
     def begin(self, about: Mapping[str, Any]) -> None:
-        """Note what the export is begun with."""
+        """Note what the export is begun with, in place of whatever was noted."""
         rows = [(name, json.dumps(value)) for name, value in about.items()]
         with self._transaction():
+            self._db.execute("DELETE FROM about")
+            self._db.execute("DELETE FROM sources")
             self._db.executemany("INSERT INTO about VALUES (?, ?)", rows)
 
     # Sources and their rows
