@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -84,6 +85,7 @@ def test_generated_parts_are_up_to_date() -> None:
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # the tree that is tested, installed or not
     )
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
