@@ -168,6 +168,26 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
 
 
+async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path) -> None:
+    """Pages that came faster than they could be committed are kept when the export is cancelled."""
+    chains = tuple(range(1, 201))
+    simulator = Simulator(chains=chains, rows=60, latency=1.0)
+    events: list[Event] = []
+
+    def note(progress: ExportProgress) -> None:
+        if progress.pages > 400 and not run.cancelling():
+            run.cancel()
+
+    async with session_of(simulator, on_event=events.append) as session:
+        walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
+        run = asyncio.create_task(export(walk, chains, path, page_size=10, concurrency=200, on_progress=note))
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        had = sum(isinstance(event, PageReceived) for event in events)
+        result = await export(walk, chains, path, page_size=10)
+    assert result.rows == 200 * 60 - 10 * had
+
+
 @pytest.mark.parametrize("out", ["blocks.jsonl", "blocks/"])
 async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
     """Started again when it was done, an export of a newest-first list adds the new rows only."""
@@ -262,6 +282,23 @@ async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) 
     found = Counter(int(row[name]) for row in rows_in(tmp_path / "b.jsonl"))
     assert set(found.values()) == {1}
     assert set(found) >= {number for _, number in blocks_of(simulator, 100, (1,))}
+
+
+async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
+    """Rows that come a second time, because a list without an order was begun again, do not count."""
+    simulator = Simulator(chains=(1,), rows=100, latency=1.0)
+    async with session_of(simulator) as session:
+        path = "/v1/chains/1/blocks"
+        run = asyncio.create_task(
+            export(session.data.list, [path], tmp_path / "b.jsonl", page_size=10, limit=60)
+        )
+        await asyncio.sleep(4.5)
+        simulator.advance(86_400)
+        await run
+        newest = await session.data.list(path, page_size=60).collect(60)
+    assert [row["blockNumber"] for row in rows_in(tmp_path / "b.jsonl")] == [
+        row["blockNumber"] for row in newest
+    ]
 
 
 # Sources that fail
