@@ -168,8 +168,9 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
 
 
-async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path) -> None:
+async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that came faster than they could be committed are kept when the export is cancelled."""
+    monkeypatch.setattr("chainapi.export.commits.MOST_PENDING", 1)
     chains = tuple(range(1, 201))
     simulator = Simulator(chains=chains, rows=60, latency=1.0)
     events: list[Event] = []
@@ -236,6 +237,18 @@ async def test_an_ended_catching_up_goes_on(tmp_path: Path) -> None:
     assert simulator.stats.requests <= asked + 7
     assert set(numbers_in(tmp_path / "b.jsonl").values()) == {1}
     assert len(rows_in(tmp_path / "b.jsonl")) == 200
+
+
+async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
+    """A limit is that of the first walk: what is new since is fetched down to what is known."""
+    simulator = Simulator(chains=(1,), rows=100)
+    async with session_of(simulator) as session:
+        for new in (0, 30):
+            simulator.insert("/v1/chains/1/blocks", new)
+            await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10, limit=20)
+    numbers = sorted(number for _, number in numbers_in(tmp_path / "b.jsonl"))
+    assert len(numbers) == 50
+    assert numbers == list(range(numbers[0], numbers[0] + 50))
 
 
 async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -> None:
@@ -318,16 +331,22 @@ async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
 
 async def test_a_source_that_failed_in_its_midst_goes_on_there(tmp_path: Path) -> None:
     """Rows of a source that fails are kept, out of the file, until a later run has the rest of them."""
-    faults = tuple(Fault(at=number, status=500) for number in range(4, 20))
-    simulator = Simulator(chains=(1,), rows=100, faults=faults)
+    simulator = Simulator(chains=(1, 2), rows=100)
     async with session_of(simulator, max_attempts=1) as session:
+        walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
+        simulator.faults = (Fault(at=4, status=500),)
         with pytest.raises(IncompleteExportError):
-            await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=20)
-        assert not (tmp_path / "b.jsonl").exists()
+            await export(walk, [1], path, page_size=20)
+        assert not path.exists()
+        simulator.faults = (Fault(at=5 + 5, status=500),)
+        with pytest.raises(IncompleteExportError):
+            await export(walk, [2, 1], path, page_size=20, concurrency=1)
+        assert numbers_in(path) == Counter(blocks_of(simulator, 100, (2,)))
         simulator.faults = ()
-        await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=20)
-    assert simulator.stats.requests == 6
-    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100, (1,)))
+        asked = simulator.stats.requests
+        await export(walk, [1], path, page_size=20)
+    assert simulator.stats.requests == asked + 2
+    assert numbers_in(path) == Counter(blocks_of(simulator, 100, (1, 2)))
 
 
 async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:

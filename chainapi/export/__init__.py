@@ -49,7 +49,8 @@ async def export(
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; else the suffix says it, and a
             folder gets ``jsonl``.
-        limit: rows of each source; all without it. Where a walk had to begin again, up to a page more.
+        limit: rows of each source; all without it. Where a walk had to begin again, up to a page more; a
+            later run fetches all that is new.
         concurrency: how many sources are open at once; their pages are what is held in memory.
         on_progress: called after each commit, and at each stage.
         query: further arguments of `walk`, the same for all sources.

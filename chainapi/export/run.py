@@ -308,16 +308,16 @@ class Exporter:
             source = await self._in_thread(state.source, label, pages.checkpoint.query)
             self.progress.met += 1
             if source.query != pages.checkpoint.query:
-                raise ExportError(f"{self.target.path} has {label} of another address: choose another target")
+                raise ExportError(f"{self.target.path} has {label} of other services: choose another target")
             if source.done and not pages.ordered:
                 self.progress.done += 1
                 self.progress.skipped += 1
                 continue
-            if source.done:
-                source.taken = 0
-            elif source.checkpoint is not None:
+            if source.checkpoint is not None and not source.done:
                 pages = self._pages(arguments, resume=Checkpoint.loads(source.checkpoint))
-            yield source, Walk(source, pages, codec.encode, self.limit)
+            # What is new is fetched whole: a limit would leave a gap above what is known.
+            limit = self.limit if source.floor is None else None
+            yield source, Walk(source, pages, codec.encode, limit)
         if not met:
             raise ConfigurationError("there is nothing to export: over= has no source")
 
