@@ -33,8 +33,13 @@ def blocks() -> list[tuple[str, str]]:
 
 
 @pytest_asyncio.fixture
-async def simulated(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, str]]:
-    """Start a simulator and put its addresses into the environment, where `Session()` looks for them."""
+async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """Start a simulator and put its addresses into the environment, where `Session()` looks for them.
+
+    Files are written into a folder of their own.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     async with Simulator(seed=1) as simulator:
         environment = simulator.environment()
         for name, value in environment.items():
@@ -81,6 +86,17 @@ def test_generated_parts_are_up_to_date() -> None:
     """What the docs generate from the code is what the code says now."""
     outcome = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_recordings_are_up_to_date() -> None:
+    """What the docs show of a terminal is, to the byte, what the commands show."""
+    outcome = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "recording.py"), "--check"],
         capture_output=True,
         text=True,
         check=False,
