@@ -39,7 +39,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Make the generated parts of the docs and its recordings anew, then run every code block; `-- --full` measures as well."""
+    """Make what is generated in the docs anew, then run every code block; `-- --full` measures as well."""
     session.install("-e", ".[dev]")
     session.run("python", "docs/generate.py")
     session.run("python", "docs/recording.py")

@@ -6,10 +6,13 @@ import ast
 import asyncio
 import inspect
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import pytest_asyncio
@@ -63,6 +66,33 @@ async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> N
     outcome = eval(compiled, {"__name__": "docs"})
     if inspect.isawaitable(outcome):
         await outcome
+
+
+def commands() -> list[str]:
+    """Return the shell blocks of the page on exports."""
+    text = (ROOT / "docs" / "export.md").read_text("utf-8")
+    return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.real_time
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
+    """The commands of the page on exports do what they show, one after the other, in an empty folder."""
+    # The command of this very interpreter, wherever it is installed.
+    script = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", script + "ls *.parquet\n".join(commands()) + "ls", stdout=PIPE, stderr=PIPE
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, errors.decode()
+    assert re.findall(r"(\S+ new rows) of", errors.decode()) == [
+        "2,000 new rows",
+        "1,500 new rows",
+        "2,000 new rows",
+        "2,000 new rows",
+    ]
+    names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
+    assert set(output.decode().split()) == {*names, "blocks.parquet", "utxos"}
 
 
 async def run_as_program(code: str) -> None:
