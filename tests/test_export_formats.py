@@ -347,6 +347,8 @@ def test_the_types_of_parquet(tmp_path: Path) -> None:
         ("exact", Decimal("1.5"), Decimal(10) ** 20, "string"),
         ("exact", Decimal("1E-7"), Decimal("1E-19"), "string"),
         ("exact", Decimal("100.0"), Decimal("1E+9999"), "string"),
+        ("exact", Decimal("-0.1"), Decimal("3.99999999999998389398001418166E-28"), "string"),
+        ("exact", Decimal(0), Decimal("Infinity"), "string"),
     ],
 )
 def test_a_column_becomes_wider(
@@ -430,7 +432,8 @@ def test_memory_does_not_grow_with_the_rows(
 ) -> None:
     """Twenty times as many rows, and those of an earlier file, take no more memory at once."""
     monkeypatch.setattr("chainapi.export.formats.arrow.GROUP_ROWS", 2_000)
-    monkeypatch.setattr("chainapi.export.formats.arrow.BATCH_ROWS", 500)
+    for module in ("arrow", "parquet", "duckdb"):
+        monkeypatch.setattr(f"chainapi.export.formats.{module}.BATCH_ROWS", 500)
     peaks: list[int] = []
     for rows in (4_000, 80_000):
         first = peak(form, tmp_path / f"{rows}", rows)

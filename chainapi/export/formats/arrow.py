@@ -7,6 +7,7 @@ it takes a wider one, and the file is begun anew with the types that all rows ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from itertools import accumulate
@@ -104,17 +105,15 @@ class Types:
         if prepared is not None:
             values = [None if value is None else prepared(value) for value in values]
         types = TYPES[column.kind]
-        for step in range(self._steps.get(path, 0), len(types)):
-            try:
-                array = _leaf(column, values, types[step])
-            except (OverflowError, ValueError):  # ArrowInvalid is a ValueError
-                if step + 1 == len(types):
-                    raise
-            else:
-                self.widened |= step > self._steps.get(path, 0)
-                self._steps[path] = step
-                return array
-        raise AssertionError(path)
+        for step in range(self._steps.get(path, 0), len(types) - 1):
+            with suppress(OverflowError, ValueError):  # pyarrow's ArrowInvalid is a ValueError
+                return self._stepped(path, step, _leaf(column, values, types[step]))
+        return self._stepped(path, len(types) - 1, _leaf(column, values, types[-1]))
+
+    def _stepped(self, path: str, step: int, array: Any) -> Any:
+        self.widened |= step > self._steps.get(path, 0)
+        self._steps[path] = step
+        return array
 
     def _records(self, column: Column, values: Sequence[Any], path: str) -> Any:
         nothing = (None,) * len(column.fields)
@@ -169,9 +168,20 @@ def _leaf(column: Column, values: Sequence[Any], wanted: Any) -> Any:
         if given := [value for value in values if value is not None]:
             _ = moment(min(given)), moment(max(given))
         return pa.array(values, pa.timestamp("s", "UTC")).cast(TIME)
+    if wanted in (WHOLE, FRACTION) and not all(value is None or _fits(value, wanted) for value in values):
+        raise ValueError
     if wanted == pa.string() and column.kind not in ("text", "json"):
         values = [None if value is None else _plain(value) for value in values]
     return pa.array(values, wanted)
+
+
+def _fits(value: int | Decimal, wanted: Any) -> bool:
+    """Tell whether a number fits as it is: of more than 38 digits pyarrow cuts some off without a word."""
+    if isinstance(value, int):
+        return bool(abs(value) < 10**wanted.precision)
+    exponent = value.as_tuple().exponent
+    whole = wanted.precision - wanted.scale
+    return isinstance(exponent, int) and bool(exponent >= -wanted.scale and value.adjusted() < whole)
 
 
 _LONGEST = 1_000  # digits that a number may have without its exponent
