@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from chainapi import Session
 from chainapi.cli import FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE, run
@@ -329,10 +330,10 @@ def test_plain_lines_every_ten_seconds() -> None:
     assert len(lines) > 2
     shape = re.compile(
         r"chainapi: \d of 2 sources · \d+ rows · \d+ rows/s · \d+ requests(?: · about \d+ s left)? · "
-        r"data: \d of 4 left(?: · data: rate limit, on in \d+ s, at 12:00:\d\d)?"
+        r"data: \d of 4 left(?:, on again in \d+ s, at 12:00:\d\d)?"
     )
     assert [line for line in lines if not shape.fullmatch(line)] == []
-    wait = re.compile(r".* on in (\d+) s, at 12:00:(\d\d)")
+    wait = re.compile(r".* on again in (\d+) s, at 12:00:(\d\d)")
     waits = [match for line in lines if (match := wait.fullmatch(line))]
     assert waits
     assert all(int(match[1]) == int(match[2]) for match in waits)
@@ -364,14 +365,16 @@ def test_progress_is_drawn_on_a_terminal() -> None:
         " requests · about ",
     ):
         assert part in drawn
-    assert re.search(r"data: 0 of 4 left · data: rate limit, on in \d+ s, at \d\d:\d\d:\d\d", drawn)
+    assert re.search(r"data: 0 of 4 left, on again in \d+ s, at \d\d:\d\d:\d\d", drawn)
 
 
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal on which nothing can be drawn gets lines."""
+    """A terminal on which nothing can be drawn gets lines; a source that is named twice counts once."""
     monkeypatch.setenv("TERM", "dumb")
     simulator = Simulator(seed=1, rows=30, latency=7.0)
-    outcome = exported(ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", simulator=simulator, tty=True)
+    outcome = exported(
+        ROUTE, "43114", "43114", "--page-size", "10", "--out", "b.jsonl", simulator=simulator, tty=True
+    )
     assert outcome.code == 0
     assert [line.split(" · ")[0] for line in outcome.err.splitlines()] == [
         "chainapi: 0 of 1 sources",
@@ -390,17 +393,17 @@ def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportVi
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (1.6, "on in 2 s, at 23:59:01"),
-        (119.0, "on in 119 s, at 2026-02-01 00:00"),
-        (3_600.0, "on in 60 min, at 2026-02-01 00:59"),
-        (36_000.0, "on in 10 h, at 2026-02-01 09:59"),
-        (400_000.0, "on in 5 d, at 2026-02-05 15:05"),
+        (1.6, "on again in 2 s, at 23:59:01"),
+        (119.0, "on again in 119 s, at 2026-02-01 00:00"),
+        (3_600.0, "on again in 60 min, at 2026-02-01 00:59"),
+        (36_000.0, "on again in 10 h, at 2026-02-01 09:59"),
+        (400_000.0, "on again in 5 d, at 2026-02-05 15:05"),
     ],
 )
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
     """A wait is told by its length and its end, with the day where that is another one."""
     stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
-    assert view_of(None, data=stopped).waits() == ["data: 0 of 6,000 left", f"data: rate limit, {said}"]
+    assert view_of(None, data=stopped).waits() == [f"data: 0 of 6,000 left, {said}"]
 
 
 def test_stages_and_failures_are_seen() -> None:
@@ -409,6 +412,10 @@ def test_stages_and_failures_are_seen() -> None:
     assert view_of(progress).line() == (
         "997 of 1,000 sources · 123,456 rows · 0 rows/s · 0 requests · 3 failed · writing the file"
     )
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    console.print(view_of(progress).render())
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
     assert view_of(ExportProgress(None, met=5, done=2)).line().startswith("2 sources · ")
 
 

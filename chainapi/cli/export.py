@@ -309,7 +309,8 @@ class ExportView:
         if progress is None or not progress.sources:
             return Group(*lines)
         ended = progress.done + progress.failed
-        return Group(ProgressBar(total=progress.sources, completed=ended, width=WIDEST_BAR), *lines)
+        bar = ProgressBar(total=progress.sources, completed=ended, width=WIDEST_BAR)
+        return Group(bar, "", *lines)  # a bar does not end its line
 
     def line(self) -> str:
         """Return all of it in one line."""
@@ -347,10 +348,13 @@ class ExportView:
         """Say what is left of the quotas, what is waited for, and when that ends."""
         said = []
         for service, snapshot in self.quota().items():
+            parts = []
             if snapshot.remaining is not None and snapshot.limit is not None:
-                said.append(f"{service}: {snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
+                parts.append(f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
             if left := pause(snapshot):
-                said.append(f"{service}: rate limit, on in {_duration(left)}, at {self._clock(left)}")
+                parts.append(f"on again in {_duration(left)}, at {self._clock(left)}")
+            if parts:
+                said.append(f"{service}: {', '.join(parts)}")
         return said
 
     def _clock(self, seconds: float) -> str:
