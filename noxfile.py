@@ -39,9 +39,10 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Make the generated parts of the docs anew, then run every code block; `-- --full` measures as well."""
+    """Make what is generated in the docs anew, then run every code block; `-- --full` measures as well."""
     session.install("-e", ".[dev]")
     session.run("python", "docs/generate.py")
+    session.run("python", "docs/recording.py")
     if "--full" in session.posargs:  # minutes: the tables of the page on rate limits
         session.run("python", "docs/rate_limits.py", "--full")
     session.run("python", "-m", "pytest", "tests/test_docs.py")

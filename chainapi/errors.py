@@ -18,6 +18,8 @@
     │   └── ResponseTooLargeError   the body passed the cap
     ├── DecodeError                 a successful answer with a body that is not what it should be
     ├── QuotaWaitError              the wait for quota would be longer than `max_wait`
+    ├── ExportError                 an export cannot read or write its target; what was committed is kept
+    │   └── IncompleteExportError   some of its sources failed; the others are in the target
     └── PagingError
         ├── PageTokenExpiredError   the page token died and restarting did not help or was not wanted
         ├── PaginationLoopError     the service hands out the same pages again and again
@@ -32,6 +34,8 @@ import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from chainapi.core.checkpoint import Checkpoint
 
 __all__ = [
@@ -44,6 +48,8 @@ __all__ = [
     "CheckpointError",
     "ConfigurationError",
     "DecodeError",
+    "ExportError",
+    "IncompleteExportError",
     "NotFoundError",
     "PageTokenExpiredError",
     "PaginationLoopError",
@@ -302,6 +308,23 @@ class PaginationLoopError(PagingError):
 
 class CheckpointError(PagingError, ValueError):
     """A checkpoint that is damaged, written by a newer version, or taken from another query."""
+
+
+class ExportError(ChainAPIError):
+    """An export cannot read or write its target; what was committed is kept, and started again it goes on."""
+
+
+class IncompleteExportError(ExportError):
+    """Some sources of an export failed; the others are in the target. Started again it goes on with those.
+
+    Attributes:
+        failures: the error of each source that failed, by its label.
+
+    """
+
+    def __init__(self, message: str = "", failures: Mapping[str, ChainAPIError] | None = None) -> None:
+        super().__init__(message)
+        self.failures = dict(failures or {})
 
 
 def _tried(attempts: int, elapsed: float) -> str:

@@ -80,7 +80,7 @@ class _Signature:
 
     parameters: tuple[Parameter, ...]
     gives: Any
-    model: Any
+    rows: Any
 
 
 class Declared:
@@ -98,7 +98,13 @@ class Declared:
     def route(self) -> Route:
         """The record, with the classes that it names."""
         others = tuple((name, self._resolve(kind)) for name, kind in self._route.others)
-        return evolve(self._route, model=self._read.model, others=others)
+        model = None if self.rows is str else self.rows  # a text is decoded like any plain value
+        return evolve(self._route, model=model, others=others)
+
+    @property
+    def rows(self) -> Any:
+        """Class of the rows, or of the resource."""
+        return self._read.rows
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -127,8 +133,7 @@ class Declared:
         ]
         if self.single:
             return _Signature(tuple(parameters), None, gives)
-        (model,) = typing.get_args(gives)
-        rows = None if model is str else model
+        (rows,) = typing.get_args(gives)
         return _Signature(tuple(parameters), typing.get_origin(gives), rows)
 
     def _hints(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 
 from chainapi.calls import Sent
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Digests, Seen
+from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.paging import PageToken, State, Walk
 from chainapi.core.quota import Limit
 from chainapi.errors import (
@@ -120,6 +120,7 @@ class Source:
     now: Callable[[], float]
     emit: Listener
     prefetch: int = 0
+    model: Any = None  # class of the rows
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
     others: tuple[str, ...] = ()  # names of what else a page holds
     page_size: int | None = None  # rows a page, where it was asked for
@@ -176,6 +177,25 @@ class Pages(Generic[T]):
         if self._page is None:
             return self._start
         return self._inside() if self._offset < len(self._rows) else self._page.checkpoint
+
+    @property
+    def model(self) -> Any:
+        """Class of the rows; None where they are plain JSON values."""
+        return self._source.model
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a whole number falls strictly from row to row, which `identity` gives."""
+        return isinstance(self._source.seen, Ordered)
+
+    def identity(self, row: T) -> int | bytes:
+        """Return what tells a row from all others of the list: its number in the order, else a digest.
+
+        Raises:
+            DecodeError: the row has no such number.
+
+        """
+        return self._source.seen.identity(row)
 
     def __aiter__(self) -> Self:
         return self

@@ -121,7 +121,9 @@ class ServiceAPI:
             raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
         route = Route(checked_path(path), items, model, newest_first, until=until)
         return Pages(
-            self._source(route, route.path, self._params(page_size, params), resume, prefetch, priority)
+            self._source(
+                route, route.path, self._params(page_size, params), model, resume, prefetch, priority
+            )
         )
 
     async def get(self, path: str, *, model: Any = None, priority: int = 0, **params: object) -> Any:
@@ -158,7 +160,8 @@ class ServiceAPI:
         segments, params = declared.asked(given)
         route = declared.route
         path = _filled(route.path, segments)
-        source = self._source(route, path, params, given["resume"], given["prefetch"], given["priority"])
+        walk = given["resume"], given["prefetch"], given["priority"]
+        source = self._source(route, path, params, declared.rows, *walk)
         return declared.stream(source)
 
     async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
@@ -194,6 +197,7 @@ class ServiceAPI:
         route: Route,
         path: str,
         params: tuple[tuple[str, str], ...],
+        model: Any,
         resume: Checkpoint | None,
         prefetch: int,
         priority: int,
@@ -224,6 +228,7 @@ class ServiceAPI:
             now=session.now,
             emit=session.emit,
             prefetch=prefetch,
+            model=model,
             bounded=route.until is not None and route.newest_first is not None,
             page_size=next((int(value) for name, value in params if name == "pageSize"), None),
             price=lambda: service.gate.price(query.route, query.cost),

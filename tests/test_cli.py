@@ -489,6 +489,16 @@ def test_simulate_serves_what_the_other_commands_ask() -> None:
 
 
 @pytest.mark.real_time
+def test_simulate_counts_compute_units() -> None:
+    """With --weighted the limit is one of compute units: a request for blocks takes ten of them."""
+    with simulated("--limit", "25", "--window", "30", "--weighted") as variables:
+        outcome = finish(
+            start("-m", "chainapi", "list", BLOCKS, "--all", "--max-wait", "0", **variables),
+        )
+    assert (outcome.code, len(outcome.rows)) == (FAILED, 20)
+
+
+@pytest.mark.real_time
 def test_simulate_on_a_port_that_is_taken_is_one_line() -> None:
     """A port that another program has is an error like any other."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

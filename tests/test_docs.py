@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import pytest_asyncio
@@ -33,8 +37,13 @@ def blocks() -> list[tuple[str, str]]:
 
 
 @pytest_asyncio.fixture
-async def simulated(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, str]]:
-    """Start a simulator and put its addresses into the environment, where `Session()` looks for them."""
+async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """Start a simulator and put its addresses into the environment, where `Session()` looks for them.
+
+    Files are written into a folder of their own.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     async with Simulator(seed=1) as simulator:
         environment = simulator.environment()
         for name, value in environment.items():
@@ -60,6 +69,33 @@ async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> N
         await outcome
 
 
+def commands() -> list[str]:
+    """Return the shell blocks of the page on exports."""
+    text = (ROOT / "docs" / "export.md").read_text("utf-8")
+    return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.real_time
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
+    """The commands of the page on exports do what they show, one after the other, in an empty folder."""
+    # The command of this very interpreter, wherever it is installed.
+    script = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", script + "ls *.parquet\n".join(commands()) + "ls", stdout=PIPE, stderr=PIPE
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, errors.decode()
+    assert re.findall(r"(\S+ new rows) of", errors.decode()) == [
+        "2,000 new rows",
+        "1,500 new rows",
+        "2,000 new rows",
+        "2,000 new rows",
+    ]
+    names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
+    assert set(output.decode().split()) == {*names, "blocks.parquet", "utxos"}
+
+
 async def run_as_program(code: str) -> None:
     """Run a block that is a whole program as one, with warnings as errors."""
     process = await asyncio.create_subprocess_exec(
@@ -81,6 +117,18 @@ def test_generated_parts_are_up_to_date() -> None:
     """What the docs generate from the code is what the code says now."""
     outcome = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # the tree that is tested, installed or not
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_recordings_are_up_to_date() -> None:
+    """What the docs show of a terminal is, to the byte, what the commands show."""
+    outcome = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "recording.py"), "--check"],
         capture_output=True,
         text=True,
         check=False,

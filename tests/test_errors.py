@@ -22,6 +22,8 @@ from chainapi.errors import (
     CheckpointError,
     ConfigurationError,
     DecodeError,
+    ExportError,
+    IncompleteExportError,
     NotFoundError,
     PageTokenExpiredError,
     PaginationLoopError,
@@ -107,6 +109,8 @@ ALL: list[ChainAPIError] = [
     PageTokenExpiredError("dead"),
     PaginationLoopError("again"),
     CheckpointError("damaged"),
+    ExportError("locked"),
+    IncompleteExportError("1 of 3 sources failed"),
 ]
 DUPLICATES: list[Callable[[ChainAPIError], ChainAPIError]] = [
     copy.copy,
@@ -121,6 +125,19 @@ DUPLICATES: list[Callable[[ChainAPIError], ChainAPIError]] = [
 def test_all_errors_are_tried() -> None:
     """The list of this file has every class once."""
     assert sorted(type(error).__name__ for error in ALL) == sorted(defined())
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES, ids=range(len(DUPLICATES)))
+def test_the_failures_of_an_export_survive_as_well(
+    duplicate: Callable[[ChainAPIError], ChainAPIError],
+) -> None:
+    """What each source of an export failed with is in pickles and copies of the error."""
+    error = IncompleteExportError("1 of 3 failed", {"77": NotFoundError(messages=("no such chain",))})
+    twin = duplicate(error)
+    assert isinstance(twin, IncompleteExportError)
+    assert {label: str(failure) for label, failure in twin.failures.items()} == {
+        label: str(failure) for label, failure in error.failures.items()
+    }
 
 
 @pytest.mark.parametrize("duplicate", DUPLICATES, ids=range(len(DUPLICATES)))

@@ -44,7 +44,7 @@ LAYERS = (
     ("__init__",),
 )
 EDGES = frozenset(
-    {"cli", "__main__", "batch", "export", "redis", "dask", "otel", "pytest_plugin", "simulator"}
+    {"cli", "__main__", "batch", "export", "plot", "redis", "dask", "otel", "pytest_plugin", "simulator"}
 )
 # The simulator is a service: of the client it knows what crosses the wire and the errors. Two of its
 # modules read what both have in common, the records of routes and models, when a path needs them.

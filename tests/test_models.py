@@ -123,8 +123,7 @@ def test_every_time_has_both_forms(record: Any) -> None:
     """Each timestamp of a record has a property beside it that gives an aware datetime, or None with it."""
     times = {name for name, value in vars(record).items() if isinstance(value, Moment | MaybeMoment)}
     stamps = {field.name for field in attrs.fields(record) if field.name.endswith("timestamp")}
-    if record is not models.MetricPoint:
-        assert times == {f"{name.removesuffix('timestamp')}time" for name in stamps}
+    assert times == {f"{name.removesuffix('timestamp')}time" for name in stamps}
     for seed in range(5 if times else 0):
         made = decoded(record, Maker(seed).record(record))
         for name in times:

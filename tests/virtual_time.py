@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+from collections.abc import Callable
+from typing import Any
 
 # A busy iteration takes a little time, as on a real machine: code that waits out the rounding error
 # of a float (aiolimiter does) would otherwise spin for ever.
@@ -15,10 +17,11 @@ class VirtualClock(selectors.DefaultSelector):  # type: ignore[misc,valid-type,u
     """A selector that moves the clock instead of waiting."""
 
     now = 0.0
+    threads = 0  # that work for the loop: while one does, the loop is not idle
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready, or let `timeout` seconds pass at once."""
-        ready = super().select(0)
+        ready = super().select(None if self.threads and timeout != 0 else 0)
         if ready:
             return ready
         if timeout is None:
@@ -39,6 +42,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._virtual.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Let a thread do something; no time passes meanwhile."""
+        future = super().run_in_executor(executor, func, *args)
+        self._virtual.threads += 1
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    def _thread_ended(self, _: object) -> None:
+        self._virtual.threads -= 1
 
     def jump(self, seconds: float) -> None:
         """Let `seconds` pass without running anything, as a suspended machine does."""

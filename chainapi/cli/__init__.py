@@ -11,22 +11,26 @@ from contextlib import suppress
 
 from cyclopts import CycloptsError
 
-from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, app
+from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
 from chainapi.cli.completion import completion
 from chainapi.cli.display import Terminal, standard
 from chainapi.cli.estimate import estimate
+from chainapi.cli.export import export
 from chainapi.cli.list import list_
+from chainapi.cli.plot import plot
 from chainapi.cli.routes import routes
 from chainapi.cli.simulate import demo, simulate
 from chainapi.cli.tps import tps
 from chainapi.errors import ChainAPIError, ConfigurationError
 
-__all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "WRONG_USAGE", "app", "run"]
+__all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
 
 app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
 app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VALUE...]")
 app.command(routes, usage="Usage: chainapi routes [OPTIONS] [TEXT]")
 app.command(estimate, usage="Usage: chainapi estimate [OPTIONS] ROUTE [VALUE...]")
+app.command(export, usage="Usage: chainapi export [OPTIONS] ROUTE [VALUE...] --out PATH")
+app.command(plot, usage="Usage: chainapi plot [OPTIONS] FILE")
 app.command(completion)
 app.command(simulate)
 app.command(demo)
@@ -48,6 +52,8 @@ def run(
         terminal.out.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except asyncio.CancelledError:
+        return TERMINATED
     except BrokenPipeError:
         return PIPE_CLOSED
     except (CycloptsError, ChainAPIError, OSError) as error:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import Annotated, TypeVar
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from typing import Annotated, TypeVar, cast
 
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
@@ -25,6 +26,7 @@ __all__ = [
     "FAILED",
     "INTERRUPTED",
     "PIPE_CLOSED",
+    "TERMINATED",
     "WRONG_USAGE",
     "Amount",
     "Connection",
@@ -34,10 +36,13 @@ __all__ = [
     "Rows",
     "Seconds",
     "app",
+    "cancelled_by_sigterm",
     "changed",
     "open_session",
     "option_words",
     "read_checkpoint",
+    "refuse",
+    "with_page_size",
     "write_rows",
 ]
 
@@ -47,6 +52,7 @@ FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
 PIPE_CLOSED = 141  # the same for SIGPIPE
+TERMINATED = 143  # the same for SIGTERM
 DEFAULT_LIMIT = 30  # rows
 
 app = App(
@@ -58,7 +64,8 @@ app = App(
         "The services are reached at CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL. The key of the "
         "Data API is read from CHAINAPI_API_KEY and from nowhere else: other users of the machine can see "
         "a command line.\n\n"
-        "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed."
+        "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed, "
+        "143 terminated."
     ),
 )
 
@@ -131,6 +138,39 @@ def read_checkpoint(text: str | None) -> Checkpoint | None:
         return None if text is None else Checkpoint.loads(text)
     except CheckpointError as error:
         raise ConfigurationError(f"--resume: {error}") from None
+
+
+def refuse(why: str, **options: object) -> None:
+    """Refuse options that say nothing here.
+
+    Raises:
+        ConfigurationError: one of them is given.
+
+    """
+    for name, value in options.items():
+        if value:
+            shown = name if name.isupper() else f"--{name}"
+            raise ConfigurationError(f"{shown} has no place here: {why}")
+
+
+def with_page_size(param: Sequence[str] | None, page_size: int | None) -> list[str]:
+    """Return the parameters of a named route, the rows of a page among them."""
+    return [*(param or []), *([] if page_size is None else [f"page_size={page_size}"])]
+
+
+@contextmanager
+def cancelled_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM, by which containers and service managers end a job, cancel the command as Ctrl-C does."""
+    loop, task = asyncio.get_running_loop(), cast("asyncio.Task[int]", asyncio.current_task())
+    try:
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    except (NotImplementedError, RuntimeError):  # on Windows; outside of the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def changed(connection: Connection) -> dict[str, object]:

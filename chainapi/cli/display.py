@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from io import StringIO, UnsupportedOperation
 from itertools import pairwise
 from os import fstat
@@ -132,11 +133,20 @@ def pause(quota: QuotaSnapshot) -> float:
 
 @frozen(eq=False)
 class Terminal:
-    """Where a command writes, and how it makes its session: data to `out`, everything else to `err`."""
+    """Where a command writes: data to `out`, everything else to `err`.
+
+    Attributes:
+        out: takes data.
+        err: takes everything else.
+        session: makes the session of a command.
+        now: gives the local time.
+
+    """
 
     out: TextIO
     err: TextIO
     session: Callable[..., Session] = Session
+    now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone()
     console: Console = field(init=False)
     messages: Console = field(init=False)
 

@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from rich.table import Table
 
 from chainapi.cli.common import Flag, Hidden, Many, Rows
-from chainapi.cli.names import RouteName, Values, read_values, resolve
+from chainapi.cli.names import RouteName, Value, read_values, resolve
 from chainapi.core import estimate as arithmetic
 from chainapi.core.estimate import Estimate
 from chainapi.core.quota import Limit
@@ -33,9 +33,8 @@ _LIMIT = re.compile(r"([0-9][0-9_]*)/([0-9.]*) *([a-z]*)")
 
 def estimate(
     route: RouteName,
-    values: Values = None,
     /,
-    *,
+    *values: Value,
     rows: Rows,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     limit: Many = None,
@@ -59,7 +58,7 @@ def estimate(
 
     """
     declared = resolve(route)
-    read_values(route, values or [], whole=False)
+    read_values(route, values, whole=False)
     limits = [read_limit(text) for text in limit or []]
     size = _page_size(route, declared, page_size)
     price = declared.route.units

@@ -25,12 +25,14 @@ from chainapi.cli.common import (
     open_session,
     option_words,
     read_checkpoint,
+    refuse,
+    with_page_size,
     write_rows,
 )
 from chainapi.cli.display import Terminal, counted
 from chainapi.cli.names import (
     RouteName,
-    Values,
+    Value,
     calling,
     is_path,
     method_of,
@@ -50,9 +52,8 @@ __all__ = ["list_"]
 
 async def list_(
     route: RouteName,
-    values: Values = None,
     /,
-    *,
+    *values: Value,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
@@ -87,13 +88,13 @@ async def list_(
     """
     table = terminal.interactive and not json
     if is_path(route):
-        _refuse(f"{route} has its values in it", VALUE=values)
+        refuse(f"{route} has its values in it", VALUE=values)
         opened = _by_path(route, param or [], api=api, items=items, page_size=page_size)
     else:
-        _refuse(f"the name {route} says it", api=api, items=items)
-        query = read_values(route, values or [], _with_page_size(param, page_size))
+        refuse(f"the name {route} says it", api=api, items=items)
+        query = read_values(route, values, with_page_size(param, page_size))
         if resolve(route).single:
-            _refuse(f"{route} gives a single resource, no list", all=all_, resume=resume)
+            refuse(f"{route} gives a single resource, no list", all=all_, resume=resume)
             return await _print_resource(terminal, connection, route, query, table=table)
         opened = _by_name(terminal, route, query)
     start = read_checkpoint(resume)
@@ -111,23 +112,11 @@ async def list_(
         options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json, **left}
         if isinstance(error, ChainAPIError):
             terminal.complain(error)
-        _tell_how_to_go_on(terminal, [route, *(values or [])], {**options, **changed(connection)}, at)
+        _tell_how_to_go_on(terminal, [route, *(values)], {**options, **changed(connection)}, at)
         if isinstance(error, ChainAPIError):
             return FAILED
         raise
     return 0
-
-
-def _refuse(why: str, **options: object) -> None:
-    """Refuse options that say nothing here."""
-    for name, value in options.items():
-        if value:
-            shown = name if name.isupper() else f"--{name}"
-            raise ConfigurationError(f"{shown} has no place here: {why}")
-
-
-def _with_page_size(param: list[str] | None, page_size: int | None) -> list[str]:
-    return [*(param or []), *([] if page_size is None else [f"page_size={page_size}"])]
 
 
 # Opens a stream in a session, where a checkpoint says.

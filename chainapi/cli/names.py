@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RouteName",
-    "Values",
+    "Value",
     "calling",
     "gives",
     "is_path",
     "method_of",
     "plain",
     "read_pairs",
+    "read_value",
     "read_values",
     "resolve",
     "route_names",
@@ -141,7 +142,17 @@ def _read(parameter: Parameter, texts: Sequence[str]) -> Any:
         return parameter.checked([_value(parameter, entry) for entry in entries])
     if len(texts) > 1:
         raise ConfigurationError(f"{parameter.name} is given {len(texts)} times, and takes one value")
-    return parameter.checked(_value(parameter, texts[0]))
+    return read_value(parameter, texts[0])
+
+
+def read_value(parameter: Parameter, text: str) -> Any:
+    """Return one value of a parameter, checked.
+
+    Raises:
+        ConfigurationError: it cannot be sent.
+
+    """
+    return parameter.checked(_value(parameter, text))
 
 
 def _value(parameter: Parameter, text: str) -> Any:
@@ -203,6 +214,9 @@ def plain(row: Any) -> Any:
 @contextmanager
 def calling(terminal: Terminal, name: str) -> Iterator[None]:
     """Tell of a route that is deprecated as people read it, instead of as a warning of Python."""
+    if is_path(name):
+        yield
+        return
     route = resolve(name).route
     if route.deprecated:
         terminal.complain(f"{name} is deprecated: the service will take {route.path} away")
@@ -226,4 +240,4 @@ def _choices(context: CompletionContext) -> tuple[str, ...]:
 
 
 RouteName = Annotated[str, Option(completer=route_names)]
-Values = Annotated[list[str] | None, Option(completer=_choices, negative=())]
+Value = Annotated[str, Option(completer=_choices)]

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from chainapi.cli.common import Amount, Hidden, Seconds
+from chainapi.cli.common import Amount, Flag, Hidden, Seconds
 
 __all__ = ["demo", "simulate"]
 
@@ -19,6 +19,7 @@ async def simulate(
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))] = 0,
     limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     window: Seconds = 60.0,
+    weighted: Flag = False,
     metrics_limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     metrics_window: Seconds = 60.0,
     points: Amount = 1_000,
@@ -35,6 +36,7 @@ async def simulate(
         port: Port on the loopback interface; 0 takes any that is free.
         limit: Requests that the Data API takes in a window; without it, any number.
         window: Seconds that the window lasts.
+        weighted: Let --limit count compute units, as many for a request as its route is said to cost.
         metrics_limit: Requests that the Metrics API takes in a window, which it does not tell.
         metrics_window: Seconds that its window lasts.
         points: Daily points of each chain.
@@ -51,6 +53,7 @@ async def simulate(
         port=port,
         limit=limit,
         window=window,
+        weighted=weighted,
         metrics_limit=metrics_limit,
         metrics_window=metrics_window,
         points=points,

@@ -38,6 +38,10 @@ class Watermark:
 class Seen(Protocol):
     """What was given so far."""
 
+    def identity(self, row: Any) -> int | bytes:
+        """Return what tells a row from all others of its list: its number in the order, else a digest."""
+        ...
+
     def restart(self) -> None:
         """Begin another pass over the list."""
         ...
@@ -77,6 +81,10 @@ class Ordered:
         # Key of the last row of this pass. A walk that is resumed stands at or inside the topmost span.
         self._last: int | None = self._spans[0][1] if self._spans else None
         self._before = (self._spans, self._last)  # both before the page taken last
+
+    def identity(self, row: Any) -> int:
+        """Return the row's number in the order."""
+        return self._key(row)
 
     def restart(self) -> None:
         """Begin another pass: what lies above the newest row given so far is new."""
@@ -153,6 +161,10 @@ class Digests:
         self._key = key
         # Of the page taken last: its reader may change the rows that it was given.
         self._page: list[bytes] = []
+
+    def identity(self, row: Any) -> bytes:
+        """Return the digest of the row's key, or else of all that it holds."""
+        return self._digest(row)
 
     def restart(self) -> None:
         """Begin another pass; the digests stay."""

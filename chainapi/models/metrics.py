@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from attrs import frozen
 
-from chainapi.models.moments import moment
+from chainapi.models.moments import Moment
 
 __all__ = ["MetricPoint"]
 
@@ -21,12 +19,4 @@ class MetricPoint:
     timestamp: int
     value: float
 
-    @property
-    def time(self) -> datetime:
-        """The timestamp as an aware datetime in UTC.
-
-        Raises:
-            ValueError: the timestamp lies outside the years 1 to 9999.
-
-        """
-        return moment(self.timestamp)
+    time = Moment("timestamp")

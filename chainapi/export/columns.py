@@ -1,0 +1,391 @@
+"""From row models to columns, from rows to JSON objects, and from those to the values of columns.
+
+A row is written as JSON once, when it is fetched; the formats of files never see models. Between the two
+stands what is decided here for each field: its name, its kind, and whether a whole number has to be expected
+not to fit into 64 bits, which is told by its name (`is_amount`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import types
+import typing
+from collections import abc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Literal, TypeAlias
+from uuid import UUID
+
+import attrs
+import msgspec
+from attrs import frozen
+
+from chainapi.errors import ConfigurationError
+from chainapi.models.convert import DIGITS, NULL
+from chainapi.models.moments import MaybeMoment, Moment
+from chainapi.models.unions import Unknown, tags_of, wire_name
+
+__all__ = ["EXTRA", "SOURCE", "Codec", "Column", "Kind", "columns_of", "is_amount", "json_text", "unpacker"]
+
+Kind: TypeAlias = Literal[
+    "integer", "big", "float", "decimal", "truth", "text", "time", "json", "struct", "list"
+]
+
+SOURCE = "source"  # the first column of every file: the label of the series that a row is of
+EXTRA = "extra"  # in the rows of a union: what a row of an unknown kind has beyond the known columns
+
+
+@frozen
+class Column:
+    """A column: its name and what is in it; None may be in every column.
+
+    - ``integer``: a whole number that usually fits into 64 bits; ``big``: one that often does not
+    - ``float``, ``truth``, ``text``; ``decimal``: an exact fraction
+    - ``time``: Unix time in whole seconds
+    - ``json``: any JSON value
+    - ``struct``: a record, its columns are `fields`; ``list``: of what the only one of `fields` says
+    """
+
+    name: str
+    kind: Kind
+    fields: tuple[Column, ...] = ()
+
+
+# Which whole numbers are amounts.
+
+AMOUNTS = frozenset(
+    {
+        "amount",
+        "balance",
+        "burned",
+        "capacity",
+        "cost",
+        "delegated",
+        "fee",
+        "fees",
+        "price",
+        "reward",
+        "rewards",
+    }
+    | {"spent", "stake", "staked", "supply", "value", "volume", "wei", "weight"}
+)
+COUNTERS = frozenset({"bytes", "count", "decimals", "height", "id", "index", "nonce", "number", "timestamp"})
+
+
+def is_amount(name: str) -> bool:
+    """Tell by its name whether a whole number may well not fit into 64 bits.
+
+    It may where one of the words of its name is an amount (`AMOUNTS`), unless the last one is a counter or an
+    identifier (`COUNTERS`): `base_fee_per_gas` and `total_amount_staked` may, `fee_count` does not. The
+    identifiers of tokens (`token_id`) have 256 bits. All else, such as heights, counts, times and gas, fits.
+    """
+    words = name.strip("_").lower().split("_")
+    if words[-2:] == ["token", "id"]:
+        return True
+    return words[-1] not in COUNTERS and not AMOUNTS.isdisjoint(words)
+
+
+# From models to columns. Beside each column stands its mirror: the type from which msgspec writes its JSON.
+# The mirror of a record is a private Struct with the record's attributes under the names of the columns.
+
+_Mirrored: TypeAlias = tuple[Column, Any]
+
+_TEXTS = (str, datetime, date, time, timedelta, UUID, bytes, bytearray)
+_LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.Collection, abc.Iterable, abc.Set)
+_UNIONS = (typing.Union, types.UnionType)
+
+
+def columns_of(model: Any) -> tuple[Column, ...]:
+    """Return the columns of the rows of a model.
+
+    A model is an attrs class, a dataclass, a msgspec Struct, or a union of ours, whose kinds share one table.
+    `str` stands for rows that are texts: their only column is ``value``. For None and anything else, such as
+    plain JSON objects, no columns are known: there are none then.
+    """
+    return Codec(model).columns
+
+
+def _record(
+    model: Any, within: tuple[Any, ...] = (), taken: Iterable[str] = ()
+) -> tuple[tuple[Column, ...], Any]:
+    """Return the columns of a record and its mirror; `taken` are names that no column may have."""
+    names, hints, moments = _attributes(model), _hints(model), _moments(model)
+    columns, fields, used = [], [], {*taken}
+    for attribute in names:
+        name = _free(attribute, used)
+        column, mirror = _column(name, hints.get(attribute, Any), (*within, model), attribute in moments)
+        columns.append(column)
+        fields.append((attribute, mirror, msgspec.field(name=name, default=None)))
+    return tuple(columns), msgspec.defstruct("Mirror", fields, kw_only=True, gc=False)
+
+
+def _attributes(model: Any) -> list[str]:
+    """Return the names of the attributes of a class of records; none where it is no such class."""
+    if not isinstance(model, type):
+        return []
+    if attrs.has(model):
+        return [attribute.name for attribute in attrs.fields(model)]
+    if dataclasses.is_dataclass(model):
+        return [field.name for field in dataclasses.fields(model)]
+    return [*model.__struct_fields__] if issubclass(model, msgspec.Struct) else []
+
+
+def _hints(model: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(model, include_extras=True)
+    except NameError:  # cattrs knows what it stands for, we do not
+        return {}
+
+
+def _moments(model: Any) -> set[str]:
+    """Return the fields of a model that are Unix seconds: a property beside each gives the datetime."""
+    values = [value for kind in model.__mro__ for value in vars(kind).values()]
+    return {value.field for value in values if isinstance(value, Moment | MaybeMoment)}
+
+
+def _free(attribute: str, used: set[str]) -> str:
+    """Return the name of a column; databases do not tell capitals and small letters apart."""
+    name = attribute.strip("_") or attribute
+    while name.lower() in used:
+        name += "_"
+    used.add(name.lower())
+    return name
+
+
+def _column(name: str, hint: Any, within: tuple[Any, ...], moment: bool = False) -> _Mirrored:
+    hint = _plain(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in _LISTS:
+        if arguments and (origin is not tuple or arguments[1:] == (...,)):
+            return _list(name, _column("item", arguments[0], within))
+    elif hint not in within and _attributes(hint):
+        fields, mirror = _record(hint, within)
+        return Column(name, "struct", fields), mirror | None
+    elif (scalar := _scalar(hint)) is not None:
+        if scalar == "integer" and (moment or is_amount(name)):
+            scalar = "time" if moment else "big"
+        return Column(name, scalar), Any
+    return Column(name, "json"), Any
+
+
+def _list(name: str, item: _Mirrored) -> _Mirrored:
+    column, mirror = item
+    if column.kind == "json":
+        return Column(name, "json"), Any
+    whole: Any = Any if mirror is Any else types.GenericAlias(list, (mirror,)) | None
+    return Column(name, "list", (column,)), whole
+
+
+def _plain(hint: Any) -> Any:
+    """Return a type without its notes and other names, and without None."""
+    while True:
+        if hasattr(hint, "__supertype__"):  # NewType
+            hint = hint.__supertype__
+        elif hasattr(hint, "__value__"):  # type X = ...
+            hint = hint.__value__
+        elif typing.get_origin(hint) is Annotated:
+            hint = typing.get_args(hint)[0]
+        elif typing.get_origin(hint) in _UNIONS:
+            given = [argument for argument in typing.get_args(hint) if argument is not type(None)]
+            if len(given) != 1:
+                return hint
+            hint = given[0]
+        else:
+            return hint
+
+
+def _scalar(hint: Any) -> Kind | None:
+    if typing.get_origin(hint) is Literal:
+        return _of_values(typing.get_args(hint))
+    if not isinstance(hint, type):
+        return None
+    if issubclass(hint, enum.Enum):
+        return _of_values([member.value for member in hint])
+    kinds: dict[type, Kind] = {bool: "truth", int: "integer", float: "float", Decimal: "decimal"}
+    return "text" if hint in _TEXTS else kinds.get(hint)
+
+
+def _of_values(values: Iterable[Any]) -> Kind | None:
+    given = {type(value) for value in values if value is not None}
+    return "text" if given == {str} else "integer" if given == {int} else None
+
+
+def _merged(one: Column, other: Column) -> Column:
+    """Return a column that has room for both."""
+    if one == other:
+        return one
+    kinds = {one.kind, other.kind}
+    if kinds == {"integer", "big"}:
+        return Column(one.name, "big")
+    if kinds == {"struct"}:
+        return Column(one.name, "struct", _table([one.fields, other.fields]))
+    if kinds == {"list"}:
+        item = _merged(one.fields[0], other.fields[0])
+        if item.kind != "json":
+            return Column(one.name, "list", (item,))
+    return Column(one.name, "json")
+
+
+def _table(kinds: Iterable[Sequence[Column]]) -> tuple[Column, ...]:
+    """Return one table for records of several kinds."""
+    columns: dict[str, Column] = {}
+    for kind in kinds:
+        for column in kind:
+            columns[column.name] = _merged(columns.get(column.name, column), column)
+    return tuple(columns.values())
+
+
+# From rows to JSON.
+
+
+class Codec:
+    """Makes JSON of rows: objects by the names of the columns; whole numbers are exact, decimals are texts.
+
+    A row of a kind of a union that nobody knows yet gives its known columns, as far as its plain values fit
+    into them, and all the rest under its own names in the column ``extra``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.columns: tuple[Column, ...] = ()
+        self._mirrors: dict[type, Any] = {}
+        if tags := tags_of(model):
+            kinds = dict.fromkeys(tag.kind for tag in tags)
+            tables = {kind: _record(kind, taken=(SOURCE,)) for kind in kinds}
+            self._mirrors = {kind: mirror for kind, (_, mirror) in tables.items()}
+            self.columns = (*_table(columns for columns, _ in tables.values()), Column(EXTRA, "json"))
+        elif model is str:
+            self.columns = (Column("value", "text"),)
+        elif _attributes(kind := typing.get_origin(model) or model):
+            self.columns, mirror = _record(kind, taken=(SOURCE,))
+            self._mirrors = {kind: mirror}
+        self._known = {wire_name(column.name): column for column in self.columns if column.name != EXTRA}
+        self._check: Callable[[bytes], object] = unpacker(self.columns, nested=True)
+
+    def encode(self, row: Any) -> bytes:
+        """Return a row as a JSON object.
+
+        Raises:
+            ConfigurationError: a value is not what its column is for.
+
+        """
+        if not self.columns:
+            return _ENCODER.encode(_as_object(row))
+        mirror = self._mirrors.get(type(row))
+        if mirror is None:
+            mirror, row = Any, self._without_mirror(row)
+        try:
+            made = _ENCODER.encode(msgspec.convert(row, mirror, from_attributes=True))
+            self._check(made)
+        except msgspec.ValidationError as error:
+            name = getattr(self.model, "__name__", self.model)
+            raise ConfigurationError(f"a row of {name} is not what its columns are for: {error}") from None
+        return made
+
+    def _without_mirror(self, row: Any) -> dict[str, Any]:
+        if isinstance(row, Unknown):
+            return self._of_unknown(row.raw)
+        if self.model is str:
+            return {"value": row if isinstance(row, str) else _ENCODER.encode(row).decode()}
+        raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
+
+    def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        extra = dict(raw)
+        for wire, column in self._known.items():
+            value = _fitting(column.kind, raw.get(wire))
+            if value is not None:
+                made[column.name] = value
+            if value is not None or raw.get(wire) is None:
+                extra.pop(wire, None)
+        return {**made, EXTRA: extra or None}
+
+
+# Of types that JSON does not know, which the models of users may have, it has the text.
+_ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
+
+
+def _as_object(row: Any) -> Any:
+    """Return a row without columns as an object whose names leave room for the name of its source."""
+    if not isinstance(row, dict):
+        return {"value": row} if isinstance(row, str | int | float | list | None) else row
+    if SOURCE not in row:
+        return row
+    used = {name.lower() for name in row}
+    return {_free(SOURCE, used) if name == SOURCE else name: value for name, value in row.items()}
+
+
+def _fitting(kind: Kind, value: Any) -> Any:
+    """Return a plain JSON value as one for a column of this kind; None where it does not fit as it is."""
+    if kind in ("integer", "big", "time") and isinstance(value, str):
+        return int(value) if re.match(DIGITS, value) else None
+    if kind == "float" and type(value) in (int, float):
+        return value if value == float(value) else None
+    if kind == "decimal" and type(value) in (int, float, str):
+        return _decimal_text(str(value))
+    return value if kind == "json" or type(value) is _PLAIN.get(kind) else None
+
+
+_PLAIN: Mapping[Kind, type] = {"integer": int, "big": int, "time": int, "text": str, "truth": bool}
+
+
+def _decimal_text(text: str) -> str | None:
+    try:
+        return text if Decimal(text).is_finite() else None
+    except InvalidOperation:
+        return None
+
+
+# From JSON to the values of columns.
+
+
+def unpacker(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], tuple[Any, ...]]:
+    """Return what makes the values of its columns from a row as `Codec` encodes it, in their order.
+
+    Whole numbers and times are int, decimals are texts, and a value of a ``json`` column is raw JSON, for
+    `json_text`. So are records and lists, unless `nested`: a record is an object then whose
+    values `msgspec.structs.astuple` gives, in the order of its columns.
+    """
+    decoder = msgspec.json.Decoder(_struct(columns, nested))
+
+    def unpack(row: bytes) -> tuple[Any, ...]:
+        return msgspec.structs.astuple(decoder.decode(row))
+
+    return unpack
+
+
+def json_text(raw: msgspec.Raw | None) -> str | None:
+    """Return raw JSON as text, null as None."""
+    return None if raw is None or raw == NULL else bytes(raw).decode()
+
+
+_SCALARS: Mapping[Kind, Any] = {
+    "integer": int | None,
+    "big": int | None,
+    "time": int | None,
+    "float": float | None,
+    "truth": bool | None,
+    "decimal": str | None,
+    "text": str | None,
+}
+
+
+def _struct(columns: Sequence[Column], nested: bool) -> Any:
+    fields = [
+        (f"c{number}", _wire(column, nested), msgspec.field(name=column.name, default=None))
+        for number, column in enumerate(columns)
+    ]
+    return msgspec.defstruct("Row", fields, gc=False)
+
+
+def _wire(column: Column, nested: bool) -> Any:
+    if column.kind in _SCALARS:
+        return _SCALARS[column.kind]
+    if nested and column.kind == "struct":
+        return _struct(column.fields, nested) | None
+    if nested and column.kind == "list":
+        return types.GenericAlias(list, (_wire(column.fields[0], nested),)) | None
+    return msgspec.Raw

@@ -1,0 +1,94 @@
+"""The formats of files: each writes rows as `Codec` encodes them, and reads them back without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, cast
+
+from chainapi.errors import ConfigurationError
+from chainapi.export.columns import Column
+
+__all__ = ["FORMATS", "Format", "Rows", "format_of"]
+
+FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
+
+Rows: TypeAlias = Callable[[], Iterable[tuple[str, bytes]]]
+"""Gives the rows anew at each call: the label of each one's source, and the row as `Codec` encodes it."""
+
+_PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
+
+
+class Format(Protocol):
+    """A format of files.
+
+    Every file has the column ``source`` and then those of the rows. A column has one type in a file; a value
+    that does not fit into it makes the type of the whole column a wider one, up to text. Nothing is rounded.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the format."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """What the names of its files end with, such as ``.csv``."""
+        ...
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether it takes only rows whose columns are known."""
+        ...
+
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+        """Write a new file, in the place of one that is there: the rows of `previous`, then `rows`.
+
+        `previous` is another file of this format and of the same columns. Memory does not grow with the
+        number of rows. `rows` is called again where a value turned out to need a wider type. The file is
+        not fsynced; after an error, what is at `path` is not whole.
+
+        Raises:
+            ConfigurationError: no columns are known and the format needs them, or `previous` is no file of
+                these columns.
+            OSError: the file cannot be written.
+
+        """
+        ...
+
+    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a file in their order.
+
+        With `columns`, values are what these say: whole numbers, Decimal, aware datetimes (seconds where the
+        calendar ends), records as dicts, lists. Without, they are what the file tells of itself.
+
+        Raises:
+            ConfigurationError: it is no file of this format, or not of these columns.
+            OSError: the file cannot be read.
+
+        """
+        ...
+
+
+def format_of(name_or_path: str | Path) -> Format:
+    """Return a format by its name (``csv``), or by the suffix of a path (``blocks.csv``).
+
+    Raises:
+        ConfigurationError: no format has such a name, or its extra is not installed.
+
+    """
+    text = str(name_or_path)
+    name = text if text in FORMATS else Path(text).suffix.lower().removeprefix(".")
+    if name not in FORMATS:
+        raise ConfigurationError(f"no format of files is told by {text!r}: there are {', '.join(FORMATS)}")
+    try:
+        module = import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
+            raise
+        raise ConfigurationError(
+            f"{package} is not installed, which {name} files need: pip install 'chainapi[{name}]'"
+        ) from None
+    return cast("Format", module.FORMAT)

@@ -1,0 +1,246 @@
+"""Rows as Arrow tables, for the formats that are typed: which type each column has, and the way into it.
+
+Each kind of column has types from narrow to wide. A column begins with the first. Where a value does not fit,
+it takes a wider one, and the file is begun anew with the types that all rows need. Nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+from msgspec.structs import astuple
+
+from chainapi.export.columns import SOURCE, Column, json_text, unpacker
+from chainapi.export.formats import Rows
+from chainapi.models.moments import moment
+
+__all__ = ["Types", "write_fitting"]
+
+BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which are decoded at once
+GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
+
+WHOLE = pa.decimal128(38, 0)
+FRACTION = pa.decimal128(38, 18)
+TIME = pa.timestamp("ms", "UTC")  # Parquet has no seconds
+TYPES: dict[str, tuple[Any, ...]] = {
+    "integer": (pa.int64(), WHOLE, pa.string()),
+    "big": (WHOLE, pa.string()),
+    "time": (TIME, pa.int64(), WHOLE, pa.string()),
+    "decimal": (FRACTION, pa.string()),
+    "float": (pa.float64(),),
+    "truth": (pa.bool_(),),
+    "text": (pa.string(),),
+    "json": (pa.string(),),
+}
+
+
+class Types:
+    """The types of the columns of a file; `widened` tells whether one had to become wider."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = (Column(SOURCE, "text"), *columns)
+        self.widened = False
+        self._steps: dict[str, int] = {}  # which of its types a column has, by its path
+        self._earlier: dict[str, int] = {}  # the same in the earlier file
+
+    @property
+    def schema(self) -> Any:
+        """The schema of the file."""
+        return pa.schema([(column.name, _type(column, self._steps)) for column in self.columns])
+
+    def take(self, schema: Any) -> bool:
+        """Take over the types of an earlier file; False where it has other columns."""
+        names = [column.name for column in self.columns]
+        taken = schema.names == names and all(
+            self._take(column, field.type) for column, field in zip(self.columns, schema, strict=True)
+        )
+        self._earlier = dict(self._steps)
+        return taken
+
+    def _take(self, column: Column, found: Any, above: str = "") -> bool:
+        path = f"{above}.{column.name}"
+        if column.kind == "struct":
+            fields = {field.name: field.type for field in found} if pa.types.is_struct(found) else {}
+            return [*fields] == [field.name for field in column.fields] and all(
+                self._take(field, fields[field.name], path) for field in column.fields
+            )
+        if column.kind == "list":
+            return pa.types.is_list(found) and self._take(column.fields[0], found.value_type, path)
+        for step, known in enumerate(TYPES[column.kind]):
+            if known == found or (pa.types.is_timestamp(known) and pa.types.is_timestamp(found)):
+                self._steps[path] = step
+                return True
+        return False
+
+    def batch(self, rows: Sequence[Sequence[Any]]) -> Any:
+        """Return a batch of rows, each the values of all columns."""
+        arrays = [
+            self._array(column, values)
+            for column, values in zip(self.columns, zip(*rows, strict=True), strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, names=[column.name for column in self.columns])
+
+    def retyped(self, batch: Any) -> Any:
+        """Return a batch of an earlier file with the types of this one."""
+        arrays = []
+        for column, found in zip(self.columns, batch.columns, strict=True):
+            wanted = _type(column, self._steps)
+            alike = wanted == _type(column, self._earlier)  # but for units of time and names of items
+            arrays.append(found.cast(wanted) if alike else self._array(column, found.to_pylist()))
+        return pa.Table.from_arrays(arrays, names=batch.schema.names)
+
+    def _array(self, column: Column, values: Sequence[Any], above: str = "") -> Any:
+        path = f"{above}.{column.name}"
+        if column.kind == "struct":
+            return self._records(column, values, path)
+        if column.kind == "list":
+            return self._lists(column, values, path)
+        prepared = _PREPARE.get(column.kind)
+        if prepared is not None:
+            values = [None if value is None else prepared(value) for value in values]
+        types = TYPES[column.kind]
+        for step in range(self._steps.get(path, 0), len(types) - 1):
+            with suppress(OverflowError, ValueError):  # pyarrow's ArrowInvalid is a ValueError
+                return self._stepped(path, step, _leaf(column, values, types[step]))
+        return self._stepped(path, len(types) - 1, _leaf(column, values, types[-1]))
+
+    def _stepped(self, path: str, step: int, array: Any) -> Any:
+        self.widened |= step > self._steps.get(path, 0)
+        self._steps[path] = step
+        return array
+
+    def _records(self, column: Column, values: Sequence[Any], path: str) -> Any:
+        nothing = (None,) * len(column.fields)
+        rows = [nothing if value is None else _fields(column, value) for value in values]
+        parts = zip(*rows, strict=True) if rows else [()] * len(column.fields)
+        arrays = [self._array(field, part, path) for field, part in zip(column.fields, parts, strict=True)]
+        fields = [
+            pa.field(field.name, array.type) for field, array in zip(column.fields, arrays, strict=True)
+        ]
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=missing)
+
+    def _lists(self, column: Column, values: Sequence[Any], path: str) -> Any:
+        items = [item for value in values if value is not None for item in value]
+        array = self._array(column.fields[0], items, path)
+        ends = [*accumulate((len(value or ()) for value in values), initial=0)]
+        starts = [None if value is None else end for value, end in zip(values, ends, strict=False)]
+        offsets = pa.array([*starts, ends[-1]], pa.int32())
+        return pa.ListArray.from_arrays(offsets, array, type=pa.list_(pa.field("element", array.type)))
+
+
+def _type(column: Column, steps: Mapping[str, int], above: str = "") -> Any:
+    """Return the type of a column; `above` is the path of the columns that it is in."""
+    path = f"{above}.{column.name}"
+    if column.kind == "struct":
+        return pa.struct([(field.name, _type(field, steps, path)) for field in column.fields])
+    if column.kind == "list":
+        return pa.list_(pa.field("element", _type(column.fields[0], steps, path)))
+    return TYPES[column.kind][steps.get(path, 0)]
+
+
+def _fields(column: Column, value: Any) -> tuple[Any, ...]:
+    """Return the values of a record: one that was unpacked, or a dict of an earlier file."""
+    if isinstance(value, dict):
+        return tuple(value[field.name] for field in column.fields)
+    return astuple(value)
+
+
+# What comes from rows as they are unpacked, and from earlier files, as one kind of Python object.
+_PREPARE: dict[str, Callable[[Any], Any]] = {
+    "integer": int,
+    "big": int,
+    "decimal": Decimal,
+    "time": lambda value: round(value.timestamp()) if isinstance(value, datetime) else int(value),
+    "json": lambda value: value if isinstance(value, str) else json_text(value),
+}
+
+
+def _leaf(column: Column, values: Sequence[Any], wanted: Any) -> Any:
+    """Return values as an array of a type; ValueError or OverflowError where one does not fit into it."""
+    if wanted is TIME:
+        if given := [value for value in values if value is not None]:
+            _ = moment(min(given)), moment(max(given))
+        return pa.array(values, pa.timestamp("s", "UTC")).cast(TIME)
+    if wanted in (WHOLE, FRACTION) and not all(value is None or _fits(value, wanted) for value in values):
+        raise ValueError
+    if wanted == pa.string() and column.kind not in ("text", "json"):
+        values = [None if value is None else _plain(value) for value in values]
+    return pa.array(values, wanted)
+
+
+def _fits(value: int | Decimal, wanted: Any) -> bool:
+    """Tell whether a number fits as it is: of more than 38 digits pyarrow cuts some off without a word."""
+    if isinstance(value, int):
+        return bool(abs(value) < 10**wanted.precision)
+    exponent = value.as_tuple().exponent
+    whole = wanted.precision - wanted.scale
+    return isinstance(exponent, int) and bool(exponent >= -wanted.scale and value.adjusted() < whole)
+
+
+_LONGEST = 1_000  # digits that a number may have without its exponent
+
+
+def _plain(value: int | Decimal) -> str:
+    """Return a number as text; the same for equal ones."""
+    if isinstance(value, int) or not value.is_finite() or abs(value.adjusted()) > _LONGEST:
+        return str(value)
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# Streams of batches
+
+
+def write_fitting(
+    types: Types, rows: Rows, earlier: Callable[[], Iterable[Any]], write: Callable[[Iterator[Any]], None]
+) -> None:
+    """Call `write` with all rows as tables of `types.schema`; again, when these had to become wider."""
+    types.widened = True
+    while types.widened:
+        types.widened = False
+        write(_groups(_tables(types, rows, earlier)))
+
+
+def _tables(types: Types, rows: Rows, earlier: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """Yield tables until a type is too narrow; the rest is only looked at."""
+    for batch in earlier():
+        table = types.retyped(batch)
+        if not types.widened:
+            yield table
+    unpack = unpacker(types.columns[1:], nested=True)
+    for chunk in _chunks(rows()):
+        table = types.batch([(source, *unpack(row)) for source, row in chunk])
+        if not types.widened:
+            yield table
+
+
+def _chunks(rows: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    chunk, size = [], 0
+    for entry in rows:
+        chunk.append(entry)
+        size += len(entry[1])
+        if len(chunk) == BATCH_ROWS or size >= BATCH_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _groups(tables: Iterable[Any]) -> Iterator[Any]:
+    """Join small tables to ones of about 100,000 rows, or of 64 MiB where that is less."""
+    group, rows, size = [], 0, 0
+    for table in tables:
+        group.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield pa.concat_tables(group)
+            group, rows, size = [], 0, 0
+    if group:
+        yield pa.concat_tables(group)

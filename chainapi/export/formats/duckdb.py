@@ -1,0 +1,96 @@
+"""A DuckDB database with one table, ``rows``; its types are those of Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from chainapi.export.columns import SOURCE, Column
+from chainapi.export.formats import Rows
+from chainapi.export.formats.arrow import BATCH_ROWS, Types, write_fitting
+from chainapi.export.formats.values import require, unlike, value_of
+
+__all__ = ["FORMAT", "DuckDb"]
+
+# What DuckDB keeps in memory of a large file; it would take most of the machine's.
+_SETTINGS: dict[str, Any] = {"memory_limit": "512MB"}
+
+
+class DuckDb:
+    """Rows as a table of a DuckDB database."""
+
+    name: Final = "duckdb"
+    suffix: Final = ".duckdb"
+    needs_columns: Final = True
+
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+        """Write a database."""
+        require(columns, self.name)
+        types = Types(columns)
+        if previous is not None:
+            with _opened(previous) as batches:
+                if not types.take(batches.schema):
+                    raise unlike(previous, self.name)
+
+        def earlier() -> Iterator[Any]:
+            if previous is not None:
+                with _opened(previous) as batches:
+                    yield from batches
+
+        def write(tables: Iterator[Any]) -> None:
+            path.unlink(missing_ok=True)
+            with _told(path), closing(duckdb.connect(path, config=_SETTINGS)) as database:
+                database.register("fresh", types.schema.empty_table())
+                database.execute("CREATE TABLE rows AS SELECT * FROM fresh")
+                for table in tables:
+                    database.register("fresh", table)
+                    database.execute("INSERT INTO rows SELECT * FROM fresh")
+
+        write_fitting(types, rows, earlier, write)
+
+    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a database."""
+        with _opened(path) as batches:
+            if columns and not Types(columns).take(batches.schema):
+                raise unlike(path, self.name)
+            for batch in batches:
+                for row in batch.to_pylist():
+                    yield _typed(row, columns) if columns else row
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open the table of a database as a stream of Arrow batches."""
+    path.stat()
+    try:
+        database = duckdb.connect(path, read_only=True, config=_SETTINGS)
+    except duckdb.Error:
+        raise unlike(path, "duckdb") from None
+    with closing(database):
+        try:
+            batches = database.sql("SELECT * FROM rows").to_arrow_reader(BATCH_ROWS)
+        except duckdb.Error:
+            raise unlike(path, "duckdb") from None
+        with batches:  # a stream that is left open would let nobody open the database again
+            yield batches
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Tell what keeps DuckDB from writing as what it is: an error of the operating system."""
+    try:
+        yield
+    except duckdb.IOException as error:
+        raise OSError(f"{path}: {error}") from error
+
+
+def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    values = {column.name: value_of(column, row[column.name], json_texts=True) for column in columns}
+    return {SOURCE: row[SOURCE], **values}
+
+
+FORMAT = DuckDb()

@@ -1,0 +1,164 @@
+"""A SQLite database with one table, ``rows``.
+
+Whole numbers and times (Unix seconds) are INTEGER, amounts and decimals are TEXT because SQLite has no exact
+type for them, records, lists and other JSON are JSON texts. A column of whole numbers of which one does not
+fit into 64 bits is TEXT.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from chainapi.export.columns import SOURCE, Column, json_text, unpacker
+from chainapi.export.formats import Rows
+from chainapi.export.formats.values import NESTED, header, loads, require, unlike, value_of
+
+__all__ = ["FORMAT", "Sqlite"]
+
+_TYPES = {"integer": "INTEGER", "time": "INTEGER", "truth": "INTEGER", "float": "REAL"}
+
+
+class Sqlite:
+    """Rows as a table of a SQLite database."""
+
+    name: Final = "sqlite"
+    suffix: Final = ".sqlite"
+    needs_columns: Final = True
+
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+        """Write a database."""
+        require(columns, self.name)
+        types = ["TEXT", *(_TYPES.get(column.kind, "TEXT") for column in columns)]
+        before = types if previous is None else _types_in(previous, columns)
+        types = _joined(types, before)
+        try:
+            self._write(path, columns, rows, (previous, before), types)
+        except OverflowError:
+            types = _joined(types, _types_needed(columns, rows()))
+            self._write(path, columns, rows, (previous, before), types)
+
+    @staticmethod
+    def _write(
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        earlier: tuple[Path | None, Sequence[str]],
+        types: Sequence[str],
+    ) -> None:
+        path.unlink(missing_ok=True)
+        names = [_name(name) for name in header(columns)]
+        previous, before = earlier
+        with _told(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
+            # A file that was not written to its end is thrown away: it needs no journal.
+            database.execute("PRAGMA journal_mode=OFF")
+            database.execute("PRAGMA synchronous=OFF")
+            if previous is not None:
+                database.execute("ATTACH ? AS previous", (str(previous),))
+            database.execute("BEGIN")
+            declared = ", ".join(f"{name} {kind}" for name, kind in zip(names, types, strict=True))
+            database.execute(f"CREATE TABLE rows ({declared})")
+            if previous is not None:
+                taken = ", ".join(
+                    name if kind == had else f"CAST({name} AS {kind})"
+                    for name, kind, had in zip(names, types, before, strict=True)
+                )
+                database.execute(f"INSERT INTO rows SELECT {taken} FROM previous.rows ORDER BY rowid")  # noqa: S608
+            places = ", ".join("?" * len(names))
+            database.executemany(f"INSERT INTO rows VALUES ({places})", _records(columns, types, rows()))  # noqa: S608
+            database.execute("COMMIT")
+
+    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a database."""
+        with _opened(path) as database:
+            if columns:
+                _types_in(path, columns)
+            found = database.execute("SELECT * FROM rows ORDER BY rowid")
+            names = [name for name, *_ in found.description]
+            for values in found:
+                row = dict(zip(names, values, strict=True))
+                yield _typed(row, columns) if columns else row
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _records(
+    columns: Sequence[Column], types: Sequence[str], rows: Iterable[tuple[str, bytes]]
+) -> Iterator[tuple[Any, ...]]:
+    unpack = unpacker(columns, nested=False)
+    changes = [
+        (number, change)
+        for number, (column, kind) in enumerate(zip(columns, types[1:], strict=True))
+        if (change := _change(column, kind)) is not None
+    ]
+    for source, row in rows:
+        values = [*unpack(row)]
+        for number, change in changes:
+            if values[number] is not None:
+                values[number] = change(values[number])
+        yield (source, *values)
+
+
+def _change(column: Column, kind: str) -> Callable[[Any], Any] | None:
+    if column.kind in NESTED:
+        return json_text
+    return str if kind == "TEXT" and column.kind in ("integer", "big", "time") else None
+
+
+def _types_needed(columns: Sequence[Column], rows: Iterable[tuple[str, bytes]]) -> list[str]:
+    """Return the types that the rows need, after one of them did not fit."""
+    unpack = unpacker(columns, nested=False)
+    types = [_TYPES.get(column.kind, "TEXT") for column in columns]
+    for _, row in rows:
+        for number, value in enumerate(unpack(row)):
+            if types[number] == "INTEGER" and value is not None and not -(2**63) <= value < 2**63:
+                types[number] = "TEXT"
+    return ["TEXT", *types]
+
+
+def _joined(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    return ["TEXT" if "TEXT" in pair else pair[0] for pair in zip(one, other, strict=True)]
+
+
+def _types_in(path: Path, columns: Sequence[Column]) -> list[str]:
+    with _opened(path) as database:
+        found = database.execute("SELECT name, type FROM pragma_table_info('rows') ORDER BY cid").fetchall()
+    if [name for name, _ in found] != header(columns):
+        raise unlike(path, "sqlite")
+    return [kind for _, kind in found]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database to read it; SQLite would make one that is not there."""
+    path.stat()
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        try:
+            yield database
+        except sqlite3.DatabaseError:
+            raise unlike(path, "sqlite") from None
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Tell what keeps SQLite from writing as what it is: an error of the operating system."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OSError(f"{path}: {error}") from error
+
+
+def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    made = {SOURCE: row[SOURCE]}
+    for column in columns:
+        value = row[column.name]
+        made[column.name] = value_of(column, loads(value) if value and column.kind in NESTED else value)
+    return made
+
+
+FORMAT = Sqlite()

@@ -1,0 +1,365 @@
+"""One export, from its first source to its final file."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeVar
+
+from attrs import define, field, frozen
+
+from chainapi.batch import Failure, merge
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.export.columns import Codec, Column
+from chainapi.export.commits import Commits
+from chainapi.export.files import Target
+from chainapi.export.formats.values import require
+from chainapi.export.progress import ExportProgress, Stage
+from chainapi.export.seal import recover, seal
+from chainapi.export.state import Batch, Part, SourceState, State
+from chainapi.pages import Page, Pages
+
+__all__ = ["ExportResult", "Exporter"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Sources = Iterable[Any] | AsyncIterable[Any]
+
+
+@frozen
+class ExportResult:
+    """What an export did.
+
+    Attributes:
+        path: the file that has the rows, or the folder of such files.
+        rows: how many rows were fetched that the target did not have.
+        sources: how many sources were asked for.
+        written: the file that was written; None where there was nothing new.
+
+    """
+
+    path: Path
+    rows: int
+    sources: int
+    written: Path | None
+
+
+@frozen
+class Arguments:
+    """What makes one source of a walk: arguments of the method."""
+
+    positional: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, source: Any) -> Self:
+        """Read a source as it is given: the first argument, a tuple of them, or a mapping of named ones."""
+        if isinstance(source, Mapping):
+            return cls(named=source)
+        return cls(source if isinstance(source, tuple) else (source,))
+
+    @property
+    def label(self) -> str:
+        """Names the source: its arguments with slashes between them."""
+        return "/".join(str(value) for value in (*self.positional, *self.named.values()))
+
+
+class Walk:
+    """The walk of one source: gives what each page adds, and ends where no more is wanted."""
+
+    def __init__(
+        self, state: SourceState, pages: Pages[Any], encode: Callable[[Any], bytes], limit: int | None
+    ) -> None:
+        self.state = state
+        self._pages = pages
+        self._encode = encode
+        self._limit = limit
+        self._taken = state.taken
+        self._restarts = pages.restarts
+        self._done = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        """Fetch a page, and return what of it is wanted."""
+        if self._done:
+            raise StopAsyncIteration
+        before = self._pages.checkpoint.rows
+        page = await anext(self._pages)
+        return self._wanted(page, page.checkpoint.rows - before)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all that is wanted was given."""
+        return self._done
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where the walk stands."""
+        return self._pages.checkpoint
+
+    async def aclose(self) -> None:
+        """End the walk."""
+        await self._pages.aclose()
+
+    def _wanted(self, page: Page[Any], fresh: int) -> Batch:
+        """Return what a page adds, of which `fresh` rows were not given before."""
+        if page.restarts > self._restarts and not self._pages.ordered:
+            self._taken = 0  # the new pass has all rows again, and they are told when they are kept
+        self._restarts = page.restarts
+        rows, ends = self._above_floor(page.items)
+        if self._limit is not None:
+            # A page with rows given before is taken whole: only the state tells which they are.
+            rows = rows[: self._limit - self._taken] if fresh == len(page.items) else rows
+            self._taken += min(fresh, len(rows))
+            ends = ends or self._taken >= self._limit
+        self._done = ends or page.checkpoint.done
+        return Batch(
+            source=self.state,
+            rows=rows,
+            identity=self._pages.identity,
+            encode=self._encode,
+            checkpoint=page.checkpoint,
+            taken=self._taken,
+            done=self._done,
+        )
+
+    def _above_floor(self, rows: Sequence[Any]) -> tuple[Sequence[Any], bool]:
+        """Return the rows that the target does not have, and whether the others begin."""
+        floor = self.state.floor
+        if floor is None:
+            return rows, False
+        for index, row in enumerate(rows):
+            number = self._pages.identity(row)
+            if isinstance(number, int) and number <= floor:
+                return rows[:index], True
+        return rows, False
+
+
+@define(eq=False)
+class Exporter:
+    """One run of an export.
+
+    Attributes:
+        walk: returns the stream of a source.
+        over: the sources.
+        target: where the rows go.
+        query: keyword arguments of `walk`.
+        limit: rows of each source; None for all.
+        concurrency: how many sources are open at once.
+        on_progress: called when there is progress.
+
+    """
+
+    walk: Callable[..., Pages[Any]]
+    over: Sources
+    target: Target
+    query: Mapping[str, Any]
+    limit: int | None
+    concurrency: int
+    on_progress: Callable[[ExportProgress], None] | None
+    progress: ExportProgress = field(init=False)
+    _state: State = field(init=False)
+    _failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
+    _thread: ThreadPoolExecutor = field(init=False)
+    _stop: threading.Event = field(factory=threading.Event, init=False)
+    _codec: Codec | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        total = len(self.over) if isinstance(self.over, Sized) else None
+        self.progress = ExportProgress(total, clock=asyncio.get_running_loop().time)
+        self._thread = ThreadPoolExecutor(1, "chainapi-export")
+
+    async def run(self) -> ExportResult:
+        """Fetch what is missing, then write the final file.
+
+        Raises:
+            IncompleteExportError: some sources failed; the others are in the target.
+            ExportError: the target cannot be read or written, or holds another export.
+            ChainAPIError: what concerns all sources, such as a key that is refused.
+
+        """
+        try:
+            await self._in_thread(self._open)
+            return await self._run(self._state)
+        finally:
+            await self._in_thread(self._close)
+            self._thread.shutdown(wait=False)
+
+    async def _run(self, state: State) -> ExportResult:
+        await self._in_thread(recover, state, self.target)
+        await self._fetch(state)
+        self._tell("writing")
+        part = await self._seal(state)
+        self._tell("done")
+        if self._failures:
+            raise self._incomplete()
+        return ExportResult(
+            self.target.path,
+            self.progress.rows,
+            self.progress.met,
+            None if part is None else self.target.part(part.number),
+        )
+
+    def _open(self) -> None:
+        self.target.prepare()
+        self._state = State.open(self.target.state_path)
+
+    def _close(self) -> None:
+        if hasattr(self, "_state"):
+            self._state.close()
+
+    def _begin(self, state: State, pages: Pages[Any]) -> Codec:
+        """Return what encodes the rows; refuse a target that holds an export of something else."""
+        codec = Codec(pages.model)
+        if self.target.format.needs_columns:
+            require(codec.columns, self.target.format.name)
+        self._check_begun(state, self._about(pages, codec.columns))
+        return codec
+
+    def _check_begun(self, state: State, about: Mapping[str, Any]) -> None:
+        begun = state.about()
+        if state.untouched():  # of another command, which was wrong, nothing is left to protect
+            state.begin(about)
+            return
+        other = [
+            f"{name} was {begun.get(name)}, is {about.get(name)}"
+            for name in sorted(begun.keys() | about.keys())
+            if begun.get(name) != about.get(name)
+        ]
+        if other:
+            raise ExportError(
+                f"{self.target.path} holds another export: {'; '.join(other)}. Choose another target"
+            )
+
+    def _about(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Say what the export is of, for whoever starts it again."""
+        declared = getattr(self.walk, "declared", None)
+        route = declared.route.path if declared is not None else getattr(self.walk, "__qualname__", "")
+        query = {name: ascii(value) for name, value in self.query.items()}
+        about = {
+            "route": route,
+            "format": self.target.format.name,
+            "columns": ", ".join(column.name for column in columns),
+            "ordered": pages.ordered,
+            "limit": self.limit,
+        }
+        return {**about, **query}
+
+    async def _fetch(self, state: State) -> None:
+        """Fetch what is missing and keep it; what was fetched is kept however this ends."""
+        stop = asyncio.Event()
+        commits = Commits(state, self._thread, self._committed, stop.set)
+        # A task of its own, so that nobody's cancelling loses the pages in hand.
+        keeping = asyncio.create_task(self._keep(state, commits, stop))
+        try:
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait([keeping])
+            if not keeping.cancelled() and (error := keeping.exception()) is not None:
+                raise error from None
+            raise
+
+    async def _keep(self, state: State, commits: Commits, stop: asyncio.Event) -> None:
+        merged = merge(self._walks(state), concurrency=self.concurrency, on_error="give", stop=stop)
+        try:
+            async with aclosing(merged):
+                async for source, got in merged:
+                    if isinstance(got, Failure):
+                        self._failed(source.label, got.error)
+                    else:
+                        commits.put(got)
+                        await commits.room()
+        finally:
+            await commits.flush()
+
+    def _failed(self, label: str, error: ChainAPIError) -> None:
+        self._failures[label] = error
+        self.progress.failed += 1
+        self._tell()
+
+    def _committed(self, batches: Sequence[Batch], rows: int) -> None:
+        self.progress.rows += rows
+        for batch in batches:
+            self.progress.committed(batch.source.label, done=batch.done)
+        self._tell()
+
+    async def _walks(self, state: State) -> AsyncIterator[tuple[SourceState, Walk]]:
+        """Open the sources one after the other, each where it stood."""
+        met: set[str] = set()
+        async for arguments in self._arguments():
+            label = arguments.label
+            if label in met:
+                continue
+            met.add(label)
+            pages = self._pages(arguments)
+            if self._codec is None:
+                self._codec = await self._in_thread(self._begin, state, pages)
+            codec = self._codec
+            source = await self._in_thread(state.source, label, pages.checkpoint.query)
+            self.progress.met += 1
+            if source.query != pages.checkpoint.query:
+                raise ExportError(f"{self.target.path} has {label} of other services: choose another target")
+            if source.done and not pages.ordered:
+                self.progress.done += 1
+                self.progress.skipped += 1
+                continue
+            if source.checkpoint is not None and not source.done:
+                pages = self._pages(arguments, resume=Checkpoint.loads(source.checkpoint))
+            # What is new is fetched whole: a limit would leave a gap above what is known.
+            limit = self.limit if source.floor is None else None
+            yield source, Walk(source, pages, codec.encode, limit)
+        if not met:
+            raise ConfigurationError("there is nothing to export: over= has no source")
+
+    async def _arguments(self) -> AsyncIterator[Arguments]:
+        if isinstance(self.over, AsyncIterable):
+            async for source in self.over:
+                yield Arguments.of(source)
+        else:
+            for source in self.over:
+                yield Arguments.of(source)
+
+    def _pages(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
+        pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
+        if not isinstance(pages, Pages):
+            raise ConfigurationError("only lists can be exported: walk= must return Pages")
+        return pages
+
+    async def _seal(self, state: State) -> Part | None:
+        columns = () if self._codec is None else self._codec.columns
+        return await self._in_thread(seal, state, self.target, columns, self._stop)
+
+    async def _in_thread(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a step in the thread of the state; when this is cancelled, once the step has ended."""
+        work = asyncio.get_running_loop().run_in_executor(self._thread, partial(step, *args, **kwargs))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._stop.set()
+            await asyncio.wait([work])
+            work.exception()
+            raise
+
+    def _tell(self, stage: Stage = "fetching") -> None:
+        self.progress.stage = stage
+        if self.on_progress is not None:
+            self.on_progress(self.progress)
+
+    def _incomplete(self) -> IncompleteExportError:
+        label, error = next(iter(self._failures.items()))
+        more = f", and {len(self._failures) - 1} more" if len(self._failures) > 1 else ""
+        return IncompleteExportError(
+            f"{len(self._failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the "
+            f"others are in {self.target.path}. Start the same export again to go on with those",
+            self._failures,
+        )

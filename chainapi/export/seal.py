@@ -1,0 +1,88 @@
+"""From rows that wait to a final file, exactly once.
+
+A file is written aside; its digest is noted; it gets its name; its rows are dropped from the state. Who finds
+a digest noted and rows still there looks at the file: either it has the digest, and only the last step is
+left, or it never got its name, and its rows are written again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from chainapi.errors import ExportError
+from chainapi.export.columns import Column
+from chainapi.export.files import Target, digest_of, put_in_place, write_aside
+from chainapi.export.state import Part, State
+
+__all__ = ["Stopped", "recover", "seal"]
+
+
+class Stopped(Exception):  # noqa: N818 - asked for, not met
+    """The writing of a file was given up because its caller wants to end."""
+
+
+def recover(state: State, target: Target) -> None:
+    """Finish what a run that was killed had begun, and see that the last file is as it was left.
+
+    Raises:
+        ExportError: the file is gone or was changed.
+
+    """
+    part = state.last_part()
+    if part is None:
+        return
+    path = target.part(part.number)
+    if not part.whole:
+        if _is(path, part):
+            state.part_in_place(part)
+        else:
+            state.part_given_up(part)
+            part = state.last_part()
+    if part is not None and part.whole and not target.folder:
+        _check_unchanged(path, part, state)
+
+
+def seal(state: State, target: Target, columns: Sequence[Column], stop: threading.Event) -> Part | None:
+    """Write the rows of finished sources into a final file, behind those it has; None if there are none.
+
+    Raises:
+        ExportError: the file cannot be written; every row is still in the state.
+        Stopped: `stop` was set meanwhile.
+
+    """
+    last, waiting = state.last_part(), state.waiting()
+    # A first file is written for sources without rows as well, not where no source came to its end.
+    if not waiting and (last is not None or not state.finished()):
+        return None
+    number = 1 if last is None else last.number + 1
+    path = target.part(number)
+    previous = None if last is None or target.folder else path
+
+    def rows() -> Iterator[tuple[str, bytes]]:
+        for row in state.finished_rows():
+            if stop.is_set():
+                raise Stopped
+            yield row
+
+    aside, size, digest = write_aside(path, lambda new: target.format.write(new, columns, rows, previous))
+    before = last.rows if last is not None and previous else 0
+    part = Part(number, path.name, before + waiting, size, digest, whole=False)
+    state.part_written(part)
+    put_in_place(aside, path)
+    state.part_in_place(part)
+    return part
+
+
+def _is(path: Path, part: Part) -> bool:
+    return path.is_file() and path.stat().st_size == part.size and digest_of(path) == part.digest
+
+
+def _check_unchanged(path: Path, part: Part, state: State) -> None:
+    if _is(path, part):
+        return
+    what = "was changed since it was written" if path.exists() else "is gone"
+    raise ExportError(
+        f"{path} {what}: put it back as it was, or delete {state.path} (and {path.name}) to start over"
+    )

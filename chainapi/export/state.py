@@ -1,0 +1,345 @@
+"""What an export remembers: a SQLite database beside its target, with the rows that wait for the final file.
+
+The rows of a page and the checkpoint behind them are committed in one transaction, which SQLite syncs to the
+disk: after a kill or a power cut the database knows both or neither. It is locked for as long as it is open,
+so that no two exports work on one target. Everything here blocks, and belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from attrs import define, frozen
+
+from chainapi.core.checkpoint import Checkpoint
+from chainapi.errors import ExportError
+
+__all__ = ["Batch", "Part", "SourceState", "State"]
+
+FORMAT = 1
+FETCHED_AT_ONCE = 1_000  # rows
+LARGEST = 2**63 - 1  # what SQLite takes for an integer
+
+_TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE sources (
+    number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL, checkpoint TEXT,
+    taken INTEGER NOT NULL DEFAULT 0, newest TEXT, floor TEXT, done INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE rows (
+    source INTEGER NOT NULL, place INTEGER NOT NULL, key BLOB NOT NULL, row BLOB NOT NULL,
+    PRIMARY KEY (source, place)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX keys ON rows (source, key);
+CREATE TABLE parts (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
+    digest TEXT NOT NULL, whole INTEGER NOT NULL DEFAULT 0
+);
+"""
+
+
+@define
+class SourceState:
+    """What is known of a source.
+
+    Attributes:
+        number: counts the sources from 1, in the order in which they were met.
+        label: names it, such as ``43114``.
+        query: fingerprint of its query.
+        checkpoint: where its walk stands, as text; None before the first page.
+        taken: how many rows of this walk count towards its limit.
+        newest: the greatest number of a row that falls from row to row, where the route has one.
+        floor: the same at the end of the walk before this one: its rows are in the target already.
+        done: whether its walk came to its end.
+
+    """
+
+    number: int
+    label: str
+    query: str
+    checkpoint: str | None = None
+    taken: int = 0
+    newest: int | None = None
+    floor: int | None = None
+    done: bool = False
+
+
+@frozen
+class Batch:
+    """What one page adds to a source.
+
+    Attributes:
+        source: the source; committing the batch brings it up to date.
+        rows: the rows that are wanted.
+        identity: gives what tells a row of the source from all others.
+        encode: gives what is kept of a row.
+        checkpoint: where the walk stands behind them.
+        taken: how many rows of the walk count towards its limit.
+        done: whether no more are wanted.
+
+    """
+
+    source: SourceState
+    rows: Sequence[Any]
+    identity: Callable[[Any], int | bytes]
+    encode: Callable[[Any], bytes]
+    checkpoint: Checkpoint
+    taken: int
+    done: bool
+
+
+@frozen
+class Part:
+    """A final file: its number from 1, its name, its rows, and what it was when it was written last."""
+
+    number: int
+    name: str
+    rows: int
+    size: int
+    digest: str
+    whole: bool
+
+
+class State:
+    """The database of one export."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._db = connection
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the database, or make it.
+
+        Raises:
+            ExportError: another export has it open, it is none of ours, or it cannot be written.
+
+        """
+        with _explained(path):
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        state = cls(path, connection)
+        try:
+            with _explained(path):
+                state._prepare()
+        except BaseException:
+            connection.close()
+            raise
+        return state
+
+    def close(self) -> None:
+        """Let go of the database and its lock."""
+        self._db.close()
+
+    def _prepare(self) -> None:
+        db = self._db
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # held from the first write on
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        new = version == 0 and not tables
+        if not new and version != FORMAT:
+            raise ExportError(
+                f"{self.path} is no state of an export that this version of chainapi reads: "
+                "move it away, or choose another target"
+            )
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
+        with self._transaction():
+            if new:
+                for statement in _TABLES.split(";"):
+                    db.execute(statement)
+            db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    # What the export is of
+
+    def about(self) -> dict[str, Any]:
+        """Return what the export was begun with; nothing for a new one."""
+        with _explained(self.path):
+            return {name: json.loads(value) for name, value in self._db.execute("SELECT * FROM about")}
+
+    def untouched(self) -> bool:
+        """Tell whether no page was ever kept."""
+        with _explained(self.path):
+            (pages,) = self._db.execute(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE checkpoint IS NOT NULL)"
+            ).fetchone()
+        return not pages
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        """Note what the export is begun with, in place of whatever was noted."""
+        rows = [(name, json.dumps(value)) for name, value in about.items()]
+        with self._transaction():
+            self._db.execute("DELETE FROM about")
+            self._db.execute("DELETE FROM sources")
+            self._db.executemany("INSERT INTO about VALUES (?, ?)", rows)
+
+    # Sources and their rows
+
+    def source(self, label: str, query: str) -> SourceState:
+        """Return the source of this label; a new one is made, and known from its first page on."""
+        with _explained(self.path):
+            found = self._db.execute("SELECT * FROM sources WHERE label = ?", (label,)).fetchone()
+            if found is None:
+                with self._transaction():
+                    cursor = self._db.execute(
+                        "INSERT INTO sources (label, query) VALUES (?, ?)", (label, query)
+                    )
+                return SourceState(cursor.lastrowid or 0, label, query)
+        number, label, query, checkpoint, taken, newest, floor, done = found
+        return SourceState(
+            number, label, query, checkpoint, taken, _number(newest), _number(floor), bool(done)
+        )
+
+    def commit(self, batches: Sequence[Batch]) -> int:
+        """Keep the rows of some pages, together with where their walks stand; return how many were new."""
+        with self._transaction():
+            return sum(self._keep(batch) for batch in batches)
+
+    def _keep(self, batch: Batch) -> int:
+        source, db = batch.source, self._db
+        keys = [batch.identity(row) for row in batch.rows]
+        (place,) = db.execute(
+            "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
+        ).fetchone()
+        before = db.total_changes
+        db.executemany(
+            "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?)",
+            [
+                (source.number, place + index, _storable(key), batch.encode(row))
+                for index, (key, row) in enumerate(zip(keys, batch.rows, strict=True), 1)
+            ],
+        )
+        kept = db.total_changes - before
+        _bring_up_to_date(source, batch, [key for key in keys if isinstance(key, int)])
+        db.execute(
+            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, done = ? WHERE number = ?",
+            (
+                source.checkpoint,
+                source.taken,
+                _text(source.newest),
+                _text(source.floor),
+                source.done,
+                source.number,
+            ),
+        )
+        return kept
+
+    # Final files
+
+    def waiting(self) -> int:
+        """Return how many rows of finished sources wait for their file."""
+        with _explained(self.path):
+            (count,) = self._db.execute(
+                "SELECT count(*) FROM rows JOIN sources ON number = source WHERE done"
+            ).fetchone()
+        return int(count)
+
+    def finished(self) -> int:
+        """Return how many sources are at their end."""
+        with _explained(self.path):
+            (count,) = self._db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
+        return int(count)
+
+    def finished_rows(self) -> Iterator[tuple[str, bytes]]:
+        """Give the rows of finished sources, each with the label of its source, source by source."""
+        with _explained(self.path):
+            cursor = self._db.execute(
+                "SELECT label, row FROM sources CROSS JOIN rows ON source = number WHERE done "
+                "ORDER BY number, place"
+            )
+            cursor.arraysize = FETCHED_AT_ONCE
+            while rows := cursor.fetchmany():
+                yield from rows
+
+    def last_part(self) -> Part | None:
+        """Return the final file that was written, or begun, last."""
+        with _explained(self.path):
+            found = self._db.execute("SELECT * FROM parts ORDER BY number DESC LIMIT 1").fetchone()
+        if found is None:
+            return None
+        number, name, rows, size, digest, whole = found
+        return Part(number, name, rows, size, digest, bool(whole))
+
+    def part_written(self, part: Part) -> None:
+        """Note, before it gets its name, which file will have the rows that wait."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, 0)",
+                (part.number, part.name, part.rows, part.size, part.digest),
+            )
+
+    def part_in_place(self, part: Part) -> None:
+        """Note that the file has its name: the rows in it wait no longer."""
+        with self._transaction():
+            self._db.execute("UPDATE parts SET whole = 1 WHERE number = ?", (part.number,))
+            self._db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
+        with _explained(self.path):
+            self._db.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def part_given_up(self, part: Part) -> None:
+        """Forget a file that never got its name."""
+        with self._transaction():
+            self._db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with _explained(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say what SQLite's errors mean here."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ExportError(_explanation(path, error)) from error
+
+
+def _explanation(path: Path, error: sqlite3.Error) -> str:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return f"another export is writing to this target: {path} is locked"
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            return (
+                f"{path} cannot grow ({error}): is the disk full? What was committed is kept; "
+                "make room and start the same export again"
+            )
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return f"{path} cannot be written ({error}): choose a target in a folder that can"
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return f"{path} is no state of an export ({error}): move it away, or choose another target"
+        case _:
+            return f"{path}: {error}"
+
+
+def _bring_up_to_date(source: SourceState, batch: Batch, numbers: Sequence[int]) -> None:
+    newest = max(numbers, default=source.newest)
+    source.newest = newest if source.newest is None or newest is None else max(newest, source.newest)
+    source.checkpoint, source.taken, source.done = batch.checkpoint.dumps(), batch.taken, batch.done
+    if batch.done:
+        source.floor = source.newest
+
+
+def _storable(key: int | bytes) -> int | bytes | str:
+    return str(key) if isinstance(key, int) and not -LARGEST <= key <= LARGEST else key
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)

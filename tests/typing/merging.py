@@ -1,0 +1,66 @@
+"""What type checkers make of `merge`: pages of the kind that the streams give, under the sources' own type.
+
+It is checked and never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Mapping
+from typing import Any, assert_type
+
+from chainapi import MetricPage, MetricPoint, Page, Pages, Session
+from chainapi.batch import Failure, merge
+from chainapi.models import EvmBlock
+from chainapi.pages import MetricPages
+
+Rows = Pages[dict[str, Any]]
+
+
+async def streams(many: Iterable[Rows], later: AsyncIterable[Rows], session: Session) -> None:
+    """Without keys the source is the stream, of the type it has."""
+    async for stream, page in merge(many):
+        assert_type(stream, Rows)
+        assert_type(page, Page[dict[str, Any]])
+    async for stream, page in merge(later, concurrency=4):
+        assert_type(stream, Rows)
+        assert_type(page, Page[dict[str, Any]])
+    async for metric, points in merge([session.metrics.avg_tps(chain) for chain in (1, 2)]):
+        assert_type(metric, MetricPages[MetricPoint])
+        assert_type(points, MetricPage[MetricPoint])
+    async for _, blocks in merge(session.data.evm.blocks(chain) for chain in (1, 2)):
+        assert_type(blocks, Page[EvmBlock])
+
+
+async def keyed(
+    pairs: Iterable[tuple[str, Rows]], later: AsyncIterable[tuple[int, Rows]], session: Session
+) -> None:
+    """With keys the source is the key."""
+    async for name, page in merge(pairs):
+        assert_type(name, str)
+        assert_type(page, Page[dict[str, Any]])
+    async for number, page in merge(later, on_error="raise"):
+        assert_type(number, int)
+        assert_type(page, Page[dict[str, Any]])
+    async for number, points in merge({chain: session.metrics.avg_tps(chain) for chain in (1, 2)}):
+        assert_type(number, int)
+        assert_type(points, MetricPage[MetricPoint])
+    async for number, blocks in merge((chain, session.data.evm.blocks(chain)) for chain in (1, 2)):
+        assert_type(number, int)
+        assert_type(blocks, Page[EvmBlock])
+
+
+async def given(
+    many: Iterable[Rows],
+    mapping: Mapping[str, Rows],
+    metrics: AsyncIterable[MetricPages[MetricPoint]],
+) -> None:
+    """With on_error="give" an outcome may be a failure."""
+    async for stream, outcome in merge(many, on_error="give"):
+        assert_type(stream, Rows)
+        assert_type(outcome, Page[dict[str, Any]] | Failure)
+    async for name, outcome in merge(mapping, on_error="give"):
+        assert_type(name, str)
+        assert_type(outcome, Page[dict[str, Any]] | Failure)
+    async for metric, points in merge(metrics, on_error="give"):
+        assert_type(metric, MetricPages[MetricPoint])
+        assert_type(points, MetricPage[MetricPoint] | Failure)
