@@ -6,7 +6,11 @@ import asyncio
 import math
 import selectors
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Executor
+from typing import TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # A busy iteration takes a little time, as on a real machine: code that waits out the rounding error
 # of a float (aiolimiter does) would otherwise spin for ever.
@@ -43,7 +47,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds."""
         return self._virtual.now
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         """Let a thread do something; no time passes meanwhile."""
         future = super().run_in_executor(executor, func, *args)
         self._virtual.threads += 1
