@@ -260,8 +260,8 @@ def _left_out(declared: Declared, route: str, shared: Mapping[str, Any]) -> str 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
     if result.written is None:
-        return f"{result.path} has all rows of {sources}: nothing new"
-    return f"{rows} of {sources} in {result.written}"
+        return f"nothing new: {result.path} has the rows of {sources}"
+    return f"{rows} of {sources} fetched, {result.written} written"
 
 
 @define(eq=False)
