@@ -65,7 +65,7 @@ def sources_in(path: str) -> Counter[str]:
 def test_the_values_of_a_named_route_are_its_sources() -> None:
     """Each value gives the rows of one list; nothing is printed but a line on standard error."""
     outcome = exported(ROUTE, "43114", "53935", "--out", "blocks.jsonl")
-    assert outcome == Outcome(0, "", "chainapi: 60 new rows of 2 sources in blocks.jsonl\n")
+    assert outcome == Outcome(0, "", "chainapi: 60 new rows of 2 sources fetched, blocks.jsonl written\n")
     rows = rows_in("blocks.jsonl")
     assert [row["source"] for row in rows] == ["43114"] * 30 + ["53935"] * 30
     listed = chainapi("list", ROUTE, "53935", "--all", transport=Simulator(seed=1, rows=30).transport()).rows
@@ -96,7 +96,7 @@ def test_sources_from_a_file(folder: Path) -> None:
     """--from takes a source from each line, whatever is blank left out, besides those on the command line."""
     (folder / "chains.txt").write_text("\n53935  \n\n 432204\n53935\n")
     outcome = exported(ROUTE, "43114", "--from", "chains.txt", "--out", "blocks.jsonl", "--limit", "2")
-    assert outcome.err == "chainapi: 6 new rows of 3 sources in blocks.jsonl\n"
+    assert outcome.err == "chainapi: 6 new rows of 3 sources fetched, blocks.jsonl written\n"
     assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2, "432204": 2}
 
 
@@ -163,7 +163,7 @@ def test_parameters_and_limit_hold_for_each_source() -> None:
 def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) -> None:
     """The suffix or --format says what the file is; what has no suffix, or ends with a slash, is a folder."""
     outcome = exported(ROUTE, "43114", "--limit", "3", "--out", out, *option)
-    assert outcome == Outcome(0, "", f"chainapi: 3 new rows of 1 source in {written}\n")
+    assert outcome == Outcome(0, "", f"chainapi: 3 new rows of 1 source fetched, {written} written\n")
     name = option[1] if option else written
     assert len([*format_of(name).read(Path(written))]) == 3
 
@@ -174,10 +174,10 @@ def test_a_second_run_fetches_what_is_new() -> None:
     command = (ROUTE, "43114", "53935", "--out", "blocks.parquet")
     assert exported(*command, simulator=simulator).code == 0
     again = exported(*command, simulator=simulator)
-    assert again == Outcome(0, "", "chainapi: blocks.parquet has all rows of 2 sources: nothing new\n")
+    assert again == Outcome(0, "", "chainapi: nothing new: blocks.parquet has the rows of 2 sources\n")
     simulator.insert(BLOCKS, 4)
     third = exported(*command, simulator=simulator)
-    assert third == Outcome(0, "", "chainapi: 4 new rows of 2 sources in blocks.parquet\n")
+    assert third == Outcome(0, "", "chainapi: 4 new rows of 2 sources fetched, blocks.parquet written\n")
     assert sources_in("blocks.parquet") == {"43114": 34, "53935": 30}
 
 
@@ -187,7 +187,7 @@ def test_a_deprecated_route_is_told_in_a_line() -> None:
     told, last = outcome.err.splitlines()
     assert outcome.code == 0
     assert told.startswith("chainapi: data.teleporter.messages is deprecated")
-    assert last == "chainapi: 3 new rows of 1 source in messages.csv"
+    assert last == "chainapi: 3 new rows of 1 source fetched, messages.csv written"
 
 
 # What fails
@@ -218,7 +218,7 @@ def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
     assert kept == "chainapi: 30 new rows kept"
     simulator.faults = ()
     again = chainapi(*shlex.split(words), transport=simulator.transport())
-    assert again == Outcome(0, "", f"chainapi: 30 new rows of 2 sources in {name}\n")
+    assert again == Outcome(0, "", f"chainapi: 30 new rows of 2 sources fetched, {name} written\n")
     assert sources_in(name) == {"43114": 30, "53935": 30}
 
 
@@ -326,7 +326,7 @@ def test_plain_lines_every_ten_seconds() -> None:
     terminal = Terminal(Stream(terminal=False), err, session, now=lambda: noon)
     assert run(command, terminal=terminal, loop_factory=VirtualLoop) == 0
     *lines, last = err.getvalue().splitlines()
-    assert last == "chainapi: 120 new rows of 2 sources in b.jsonl"
+    assert last == "chainapi: 120 new rows of 2 sources fetched, b.jsonl written"
     assert len(lines) > 2
     shape = re.compile(
         r"chainapi: \d of 2 sources · \d+ rows · \d+ rows/s · \d+ requests(?: · about \d+ s left)? · "
@@ -345,7 +345,7 @@ def test_quiet_tells_the_end_only() -> None:
     outcome = exported(
         ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--quiet", simulator=simulator
     )
-    assert outcome == Outcome(0, "", "chainapi: 60 new rows of 1 source in b.jsonl\n")
+    assert outcome == Outcome(0, "", "chainapi: 60 new rows of 1 source fetched, b.jsonl written\n")
 
 
 def test_progress_is_drawn_on_a_terminal() -> None:
@@ -354,7 +354,7 @@ def test_progress_is_drawn_on_a_terminal() -> None:
     command = (ROUTE, "1", "2", "--page-size", "10", "--out", "b.jsonl", "--concurrency", "1")
     outcome = exported(*command, simulator=simulator, tty=True)
     assert outcome.code == 0
-    assert plain(outcome.err) == ["chainapi: 120 new rows of 2 sources in b.jsonl"]
+    assert plain(outcome.err) == ["chainapi: 120 new rows of 2 sources fetched, b.jsonl written"]
     assert [line for line in plain(outcome.out) if line] == []
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", outcome.out)
     for part in (
@@ -379,7 +379,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.split(" · ")[0] for line in outcome.err.splitlines()] == [
         "chainapi: 0 of 1 sources",
         "chainapi: 0 of 1 sources",
-        "chainapi: 30 new rows of 1 source in b.jsonl",
+        "chainapi: 30 new rows of 1 source fetched, b.jsonl written",
     ]
 
 
@@ -466,7 +466,7 @@ async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
         async with process_of(*shlex.split(told[2]), **simulator.environment()) as process:
             _, errors = await process.communicate()
     new = len(chains) * rows - int(told[1])
-    assert errors.decode() == f"chainapi: {new} new rows of 8 sources in b.jsonl\n"
+    assert errors.decode() == f"chainapi: {new} new rows of 8 sources fetched, b.jsonl written\n"
     assert process.returncode == 0
     numbers = Counter((row["source"], row["block_number"]) for row in rows_in("b.jsonl"))
     assert set(numbers.values()) == {1}

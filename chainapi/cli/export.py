@@ -100,7 +100,7 @@ async def export(
         from_: File with a source in each line; - is standard input.
         api: The service that has the path; data by default.
         items: The field of the answer that holds the list of a path; without it, the only one that holds any.
-        limit: Rows of each source; all without it.
+        limit: Rows of each source; all without it. A later run fetches all that is new.
         concurrency: Sources that are open at once.
         quiet: Show no progress.
         connection: How the services are reached.
@@ -260,8 +260,8 @@ def _left_out(declared: Declared, route: str, shared: Mapping[str, Any]) -> str 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
     if result.written is None:
-        return f"{result.path} has all rows of {sources}: nothing new"
-    return f"{rows} of {sources} in {result.written}"
+        return f"nothing new: {result.path} has the rows of {sources}"
+    return f"{rows} of {sources} fetched, {result.written} written"
 
 
 @define(eq=False)
