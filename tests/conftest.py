@@ -1,9 +1,14 @@
-"""Every asynchronous test runs in virtual time; one that needs sockets is marked `real_time`."""
+"""Every asynchronous test runs in virtual time; one that needs sockets is marked `real_time`.
+
+Long proofs, and those that measure memory, are marked `untraced`: they take several times as long where each
+line is counted for coverage, which the other tests see to.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Generator, Mapping
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,8 +21,22 @@ settings.load_profile("chainapi")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the markers."""
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
+    config.addinivalue_line("markers", "untraced: its lines are not counted for coverage, which is slow")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a test that is marked `untraced` run without what counts lines."""
+    if item.get_closest_marker("untraced") is None:
+        return (yield)
+    trace = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(trace)
 
 
 def pytest_asyncio_loop_factories(

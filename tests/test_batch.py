@@ -376,6 +376,7 @@ async def peak(sources: int, second: Response) -> int:
     return used
 
 
+@pytest.mark.untraced
 async def test_memory_is_flat() -> None:
     """2,000 sources take no more memory than 100, but for 1 MiB; their pages would take 50."""
     done = Response(200, {}, SECOND)
@@ -383,6 +384,7 @@ async def test_memory_is_flat() -> None:
     assert await peak(2_000, done) < few + 1024 * 1024
 
 
+@pytest.mark.untraced
 async def test_failed_sources_hold_no_pages() -> None:
     """Of a source that failed, its error is kept, and no page: 8 KiB for each, where a page takes 25."""
     refused = Response(400, {}, b"{}")

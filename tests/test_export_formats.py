@@ -426,7 +426,7 @@ def peak(form: Format, path: Path, rows: int, previous: Path | None = None) -> i
         pa.set_memory_pool(pool)
 
 
-@pytest.mark.skipif(sys.gettrace() is not None, reason="coverage makes it slow, and takes memory of its own")
+@pytest.mark.untraced
 def test_memory_does_not_grow_with_the_rows(
     form: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,6 +441,7 @@ def test_memory_does_not_grow_with_the_rows(
     assert peaks[1] < 1.3 * peaks[0] + 2**20
 
 
+@pytest.mark.untraced
 def test_rows_come_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Parquet file has groups of about 100,000 rows, and smaller ones where rows are large."""
     path = tmp_path / "f.parquet"

@@ -10,7 +10,7 @@ import pytest
 from chainapi.export.formats import format_of
 from tests.export_kill import CHAINS, PAGE, PAGES, export_and_kill
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.untraced]
 
 KILLS = 30
 

@@ -130,6 +130,7 @@ def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> Non
 # Many sources through one quota
 
 
+@pytest.mark.untraced
 async def test_five_hundred_chains_through_one_quota(tmp_path: Path) -> None:
     """500 chains of 20 pages take at most 1.05 times what the quota allows, with hardly a refusal."""
     limit, window = 600, 60.0
@@ -175,6 +176,7 @@ BLOCK = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Path) -> None:
     """An export of 1,500 sources holds what one of 300 does: of a source that is done only its name is left.

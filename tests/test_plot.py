@@ -309,6 +309,7 @@ def test_decimals_and_dates_are_places(tmp_path: Path) -> None:
     assert read_chart(path, y="exact").series == {"a": [(0.0, 0.5), (9.0, 1.5)]}
 
 
+@pytest.mark.untraced
 def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
     """A file of forty times as many rows takes about the same memory."""
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.limits.report import TARGETS, strategies, table
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets_are_met(name: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.paging.kill import PAGE, walk_and_kill
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.untraced]
 
 
 @pytest.mark.parametrize(("pages", "kills", "newest_first"), [(10_000, 50, None), (1_000, 10, "blockNumber")])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from tests.paging.runs import check
+
+pytestmark = pytest.mark.untraced
 
 
 def test_each_row_once_whatever_happens() -> None:

@@ -10,6 +10,8 @@ from chainapi.errors import ChainAPIError
 from tests.paging.mutants import MUTANTS
 from tests.paging.runs import check
 
+pytestmark = pytest.mark.untraced
+
 
 def check_seeds() -> None:
     """Run the machine under several seeds: what hypothesis draws depends on the modules that are loaded."""
