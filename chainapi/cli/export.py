@@ -100,7 +100,7 @@ async def export(
         from_: File with a source in each line; - is standard input.
         api: The service that has the path; data by default.
         items: The field of the answer that holds the list of a path; without it, the only one that holds any.
-        limit: Rows of each source; all without it.
+        limit: Rows of each source; all without it. A later run fetches all that is new.
         concurrency: Sources that are open at once.
         quiet: Show no progress.
         connection: How the services are reached.
