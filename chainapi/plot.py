@@ -200,6 +200,7 @@ def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) 
     figure = plotext.figure
     figure.clear()
     figure.theme("simple" if coloured else "colorless")
+    plotext.terminal.limit(width=False, height=False)  # the size is the caller's to say
     figure.plot_size(width, height)
     figure.title(_short(chart.y))
     for number, (label, points) in enumerate(chart.series.items()):

@@ -6,7 +6,6 @@ The commands run against the simulator, in virtual time: two runs give the same 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -99,7 +98,6 @@ def record(command: str, simulator: Simulator, moments: Sequence[float] = ()) ->
     def now() -> datetime:
         return BEGIN + timedelta(seconds=asyncio.get_running_loop().time())
 
-    os.environ.update(COLUMNS=str(WIDTH), LINES="50")  # for plotext, which asks the process's own terminal
     terminal = Recorder(Screen(), Screen(), session, now, moments=moments)
     terminal.console.print(Text.assemble(("$ ", "bold green"), (command, "bold")), end="\n\n")
     code = run(command.split()[1:], terminal=terminal, loop_factory=VirtualLoop)

@@ -92,6 +92,15 @@ async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: 
     assert result.sources == 2
 
 
+async def test_a_list_without_arguments_is_one_source(tmp_path: Path) -> None:
+    """A route that takes nothing is a source of its own, named for all that it lists."""
+    simulator = Simulator(chains=CHAINS)
+    async with session_of(simulator) as session:
+        await export(session.data.chains, [()], tmp_path / "chains.jsonl")
+    rows = rows_in(tmp_path / "chains.jsonl")
+    assert [(row["source"], row["chain_id"]) for row in rows] == [("all", chain) for chain in CHAINS]
+
+
 async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> None:
     """A list that is only known by its path is exported as the JSON objects that the service sends."""
     simulator = Simulator(rows=30)

@@ -127,6 +127,13 @@ def test_each_stretch_keeps_its_lowest_and_highest() -> None:
 # In the terminal
 
 
+def test_a_chart_is_as_wide_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The width is the caller's, whatever terminal the process has, or none."""
+    monkeypatch.setenv("COLUMNS", "40")
+    for width in (60, 150):
+        assert max(map(len, draw(chart_of({"a": points(90)}), width=width).splitlines())) == width
+
+
 def test_a_chart_names_its_series() -> None:
     """The text has the title, a line of its own kind for each series, their labels, and dates."""
     above = [MetricPoint(point.timestamp, point.value + 10) for point in points(90)]

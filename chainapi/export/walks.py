@@ -30,8 +30,8 @@ class Arguments:
 
     @property
     def label(self) -> str:
-        """Names the source: its arguments with slashes between them."""
-        return "/".join(str(value) for value in (*self.positional, *self.named.values()))
+        """Names the source: its arguments with slashes between them, or ``all`` for a list without any."""
+        return "/".join(str(value) for value in (*self.positional, *self.named.values())) or "all"
 
 
 class Walk:
