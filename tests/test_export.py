@@ -47,6 +47,11 @@ def rows_in(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return what is in the final files of a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
+
+
 def numbers_in(path: Path) -> Counter[tuple[str, int]]:
     """Count the blocks of a file by source and number."""
     return Counter((row["source"], row["block_number"]) for row in rows_in(path))
@@ -444,6 +449,26 @@ async def test_a_file_that_was_changed_or_is_gone(tmp_path: Path) -> None:
             await export(session.data.evm.blocks, [43114], path)
         path.write_text(text)
         await export(session.data.evm.blocks, [43114], path)
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b"])
+async def test_a_state_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
+    """A state that was put back does not know the file that was written since: it is not written over."""
+    simulator = Simulator()
+    target, state = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
+    async with session_of(simulator) as session:
+        simulator.faults = (Fault(at=1, status=500),)
+        with pytest.raises(IncompleteExportError):
+            async with session_of(simulator, max_attempts=1) as hasty:
+                await export(hasty.data.evm.blocks, [43114], target)
+        older = state.read_bytes()
+        await export(session.data.evm.blocks, [43114], target)
+        files = contents(tmp_path)
+        state.write_bytes(older)
+        with pytest.raises(ExportError, match="does not know it"):
+            await export(session.data.evm.blocks, [43114], target)
+    assert files == contents(tmp_path)
+    assert len(files) == 1
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be looked at" * 40, None])

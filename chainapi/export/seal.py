@@ -27,21 +27,20 @@ def recover(state: State, target: Target) -> None:
     """Finish what a run that was killed had begun, and see that the last file is as it was left.
 
     Raises:
-        ExportError: the file is gone or was changed.
+        ExportError: the file is gone, was changed, or is one that the state does not know.
 
     """
     part = state.last_part()
-    if part is None:
-        return
-    path = target.part(part.number)
-    if not part.whole:
-        if _is(path, part):
+    if part is not None and not part.whole:
+        if _is(target.part(part.number), part):
             state.part_in_place(part)
         else:
             state.part_given_up(part)
-            part = state.last_part()
-    if part is not None and part.whole and not target.folder:
-        _check_unchanged(path, part, state)
+        part = state.last_part()
+    if part is not None and not target.folder:
+        _check_unchanged(target.part(part.number), part, state)
+    else:
+        _check_free(target.part(1 if part is None else part.number + 1), state)
 
 
 def seal(state: State, target: Target, columns: Sequence[Column], stop: threading.Event) -> Part | None:
@@ -77,6 +76,15 @@ def seal(state: State, target: Target, columns: Sequence[Column], stop: threadin
 
 def _is(path: Path, part: Part) -> bool:
     return path.is_file() and path.stat().st_size == part.size and digest_of(path) == part.digest
+
+
+def _check_free(path: Path, state: State) -> None:
+    """Refuse to write over a file of a later state: this one was put back, or lost what was beside it."""
+    if path.exists():
+        raise ExportError(
+            f"{path} exists, and {state.path} does not know it: was that put back, or parted from its -wal? "
+            "Choose another target"
+        )
 
 
 def _check_unchanged(path: Path, part: Part, state: State) -> None:
