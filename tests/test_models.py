@@ -326,6 +326,15 @@ odd = st.sampled_from(
 inner = st.fixed_dictionaries({"number": st.integers() | odd}, optional={"name": odd})
 
 
+def test_a_decimal_keeps_its_sign() -> None:
+    """A negative zero stays one, and digits stay as many as were sent."""
+    rows = decode_resource(b'{"currencyCode": "usd", "value": "-0"}', Money)
+    page = PageDecoder(Money, "prices").decode(
+        b'{"prices": [{"currencyCode": "usd", "value": "-0"}, {"currencyCode": "usd", "value": "1.50"}]}'
+    )
+    assert [str(row.value) for row in (rows, *page.rows)] == ["-0", "-0", "1.50"]
+
+
 @given(
     st.fixed_dictionaries(
         {

@@ -144,8 +144,8 @@ def _quick_type(hint: Any) -> Any:
         return int | float
     if hint in (bool, float, Any):
         return Any
-    if hint in (str, Decimal):
-        return hint
+    if hint in (str, Decimal):  # a lax decoder would take the sign of "-0" away
+        return str
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated and arguments[0] is str:
         if any(isinstance(note, msgspec.Meta) for note in arguments[1:]):
