@@ -45,9 +45,9 @@ class HealthCheck:
 class NetworkToken:
     """A network token."""
 
-    name: str
-    symbol: str
-    decimals: int
+    name: str | None = None
+    symbol: str | None = None
+    decimals: int | None = None
     logo_uri: str | None = None
     description: str | None = None
 

@@ -158,7 +158,7 @@ class Erc1155Token:
     """An ERC-1155 token."""
 
     address: str
-    erc_type: Literal["ERC-1155"]
+    erc_type: Annotated[str, Literal["ERC-1155"]]
     token_id: int
     token_uri: str
     metadata: Erc1155TokenMetadata
@@ -224,7 +224,7 @@ class Erc721Token:
     address: str
     name: str
     symbol: str
-    erc_type: Literal["ERC-721"]
+    erc_type: Annotated[str, Literal["ERC-721"]]
     token_id: int
     token_uri: str
     metadata: Erc721TokenMetadata
@@ -361,7 +361,7 @@ class Erc721TokenBalance:
     address: str
     name: str
     symbol: str
-    erc_type: Literal["ERC-721"]
+    erc_type: Annotated[str, Literal["ERC-721"]]
     token_id: int
     token_uri: str
     metadata: Erc721TokenMetadata
@@ -374,7 +374,7 @@ class Erc1155TokenBalance:
     """An ERC-1155 token balance."""
 
     address: str
-    erc_type: Literal["ERC-1155"]
+    erc_type: Annotated[str, Literal["ERC-1155"]]
     token_id: int
     token_uri: str
     metadata: Erc1155TokenMetadata
@@ -422,7 +422,7 @@ class Erc721Contract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["ERC-721"]
+    erc_type: Annotated[str, Literal["ERC-721"]]
     symbol: str | None = None
 
 
@@ -448,7 +448,7 @@ class Erc1155Contract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["ERC-1155"]
+    erc_type: Annotated[str, Literal["ERC-1155"]]
     symbol: str | None = None
     pricing_providers: PricingProviders | None = None
 
@@ -468,7 +468,7 @@ class Erc20Contract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["ERC-20"]
+    erc_type: Annotated[str, Literal["ERC-20"]]
     symbol: str | None = None
     decimals: int
     pricing_providers: PricingProviders | None = None
@@ -489,7 +489,7 @@ class UnknownContract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["UNKNOWN"]
+    erc_type: Annotated[str, Literal["UNKNOWN"]]
 
 
 @frozen(kw_only=True)

@@ -79,7 +79,7 @@ class PendingTeleporterMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
-    status: Literal["pending"]
+    status: Annotated[str, Literal["pending"]]
 
 
 @frozen(kw_only=True)
@@ -115,7 +115,7 @@ class DeliveredTeleporterMessage:
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered"]
+    status: Annotated[str, Literal["delivered"]]
 
 
 @frozen(kw_only=True)
@@ -137,7 +137,7 @@ class DeliveredSourceNotIndexedTeleporterMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered_source_not_indexed"]
+    status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
 @frozen(kw_only=True)
@@ -159,7 +159,7 @@ class DeliveredSourceNotIndexedIcmMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered_source_not_indexed"]
+    status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
 @frozen(kw_only=True)
@@ -181,7 +181,7 @@ class PendingIcmMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
-    status: Literal["pending"]
+    status: Annotated[str, Literal["pending"]]
 
 
 @frozen(kw_only=True)
@@ -204,7 +204,7 @@ class DeliveredIcmMessage:
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered"]
+    status: Annotated[str, Literal["delivered"]]
 
 
 IcmMessage: TypeAlias = (

@@ -693,7 +693,7 @@ class CompletedValidator:
     delegator_count: int
     amount_delegated: int | None = None
     rewards: Rewards
-    validation_status: Literal["completed"]
+    validation_status: Annotated[str, Literal["completed"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
@@ -739,7 +739,7 @@ class ActiveValidator:
     avalanche_go_version: str | None = None
     delegation_capacity: int | None = None
     potential_rewards: Rewards
-    validation_status: Literal["active"]
+    validation_status: Annotated[str, Literal["active"]]
     validator_health: ValidatorHealth
     geolocation: Geolocation | None = None
 
@@ -759,7 +759,7 @@ class PendingValidator:
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
-    validation_status: Literal["pending"]
+    validation_status: Annotated[str, Literal["pending"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
@@ -779,7 +779,7 @@ class RemovedValidator:
     bls_credentials: BlsCredentials | None = None
     remove_tx_hash: str
     remove_timestamp: int
-    validation_status: Literal["removed"]
+    validation_status: Annotated[str, Literal["removed"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
@@ -799,7 +799,7 @@ class CompletedDelegator:
     end_timestamp: int
     gross_reward: int
     net_reward: int
-    delegation_status: Literal["completed"]
+    delegation_status: Annotated[str, Literal["completed"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
@@ -818,7 +818,7 @@ class ActiveDelegator:
     end_timestamp: int
     estimated_gross_reward: int
     estimated_net_reward: int
-    delegation_status: Literal["active"]
+    delegation_status: Annotated[str, Literal["active"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
@@ -837,7 +837,7 @@ class PendingDelegator:
     end_timestamp: int
     estimated_gross_reward: int
     estimated_net_reward: int
-    delegation_status: Literal["pending"]
+    delegation_status: Annotated[str, Literal["pending"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")

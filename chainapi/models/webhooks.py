@@ -43,7 +43,7 @@ class EvmAddressWebhook:
     created_at: int
     name: str
     description: str
-    event_type: Literal["address_activity"]
+    event_type: Annotated[str, Literal["address_activity"]]
     metadata: EvmAddressWebhookMetadata
     include_internal_txs: bool | None = None
     include_logs: bool | None = None
@@ -86,7 +86,7 @@ class PrimaryNetworkAddressWebhook:
     created_at: int
     name: str
     description: str
-    event_type: Literal["primary_network_address_activity"]
+    event_type: Annotated[str, Literal["primary_network_address_activity"]]
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
@@ -121,7 +121,7 @@ class ValidatorWebhook:
     created_at: int
     name: str
     description: str
-    event_type: Literal["validator_activity"]
+    event_type: Annotated[str, Literal["validator_activity"]]
     metadata: ValidatorWebhookMetadata
 
 

@@ -126,7 +126,7 @@ class Models:
         return scalar(record.name, wire, name)
 
     def enum(self, document: Document, record: Record, wire: str, schema: Schema, kind: Schema) -> str:
-        """Return the type of a field with known values: open, but for the tag of a union."""
+        """Return the type of a field with known values; it is open, and that of a union's tag too."""
         tags = {
             rule.removeprefix(f"{wire}=")
             for rules in names.UNIONS.values()
@@ -134,7 +134,7 @@ class Models:
             if name == record.name and rule.startswith(f"{wire}=")
         }
         if tags:
-            return f'Literal["{tags.pop()}"]'
+            return f'Annotated[str, Literal["{tags.pop()}"]]'
         values = tuple(value for value in kind["enum"] if value is not None)
         name = document.name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
         name = name.removesuffix("Enum").removesuffix("Code") if name != "OperationStatusCode" else name
