@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import stat
 import sys
 from collections import Counter
@@ -30,6 +29,7 @@ from chainapi.core.events import (
 )
 from chainapi.core.quota import QuotaSnapshot
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.plain import shown
 from chainapi.session import Session
 
 __all__ = [
@@ -164,7 +164,7 @@ class Terminal:
 
         With `indent` it is set out for a person, on several lines.
         """
-        self.out.write(json.dumps(value, indent=indent) + "\n")
+        self.out.write(shown(value, indent) + "\n")
         self.out.flush()
 
     def complain(self, message: object) -> None:
@@ -366,4 +366,4 @@ def _cell(value: object) -> str:
         case str():
             return value
         case _:
-            return json.dumps(value)
+            return shown(value)

@@ -9,6 +9,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.moments import Moment
+from chainapi.models.records import Record
 from chainapi.models.unions import Unknown, tell
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class IcmReceipt:
+class IcmReceipt(Record):
     """An ICM receipt."""
 
     received_message_nonce: int
@@ -36,7 +37,7 @@ class IcmReceipt:
 
 
 @frozen(kw_only=True)
-class IcmReward:
+class IcmReward(Record):
     """An ICM reward."""
 
     address: str
@@ -50,7 +51,7 @@ class IcmReward:
 
 
 @frozen(kw_only=True)
-class IcmSourceTransaction:
+class IcmSourceTransaction(Record):
     """An ICM source transaction."""
 
     tx_hash: str
@@ -61,7 +62,7 @@ class IcmSourceTransaction:
 
 
 @frozen(kw_only=True)
-class PendingTeleporterMessage:
+class PendingTeleporterMessage(Record):
     """A pending teleporter message."""
 
     message_id: str
@@ -83,7 +84,7 @@ class PendingTeleporterMessage:
 
 
 @frozen(kw_only=True)
-class IcmDestinationTransaction:
+class IcmDestinationTransaction(Record):
     """An ICM destination transaction."""
 
     tx_hash: str
@@ -96,7 +97,7 @@ class IcmDestinationTransaction:
 
 
 @frozen(kw_only=True)
-class DeliveredTeleporterMessage:
+class DeliveredTeleporterMessage(Record):
     """A delivered teleporter message."""
 
     message_id: str
@@ -119,7 +120,7 @@ class DeliveredTeleporterMessage:
 
 
 @frozen(kw_only=True)
-class DeliveredSourceNotIndexedTeleporterMessage:
+class DeliveredSourceNotIndexedTeleporterMessage(Record):
     """A delivered source not indexed teleporter message."""
 
     message_id: str
@@ -141,7 +142,7 @@ class DeliveredSourceNotIndexedTeleporterMessage:
 
 
 @frozen(kw_only=True)
-class DeliveredSourceNotIndexedIcmMessage:
+class DeliveredSourceNotIndexedIcmMessage(Record):
     """A delivered source not indexed ICM message."""
 
     message_id: str
@@ -163,7 +164,7 @@ class DeliveredSourceNotIndexedIcmMessage:
 
 
 @frozen(kw_only=True)
-class PendingIcmMessage:
+class PendingIcmMessage(Record):
     """A pending ICM message."""
 
     message_id: str
@@ -185,7 +186,7 @@ class PendingIcmMessage:
 
 
 @frozen(kw_only=True)
-class DeliveredIcmMessage:
+class DeliveredIcmMessage(Record):
     """A delivered ICM message."""
 
     message_id: str

@@ -20,10 +20,16 @@ def wire_name(name: str) -> str:
 class Unknown:
     """A row of a kind that this version does not know.
 
-    `raw` has its fields as they came; each can also be read as an attribute, named as Python names it.
+    `raw` has its fields as they came, and `extra` the same: none of them is named. Each can also be read as
+    an attribute, named as Python names it.
     """
 
     raw: dict[str, Any]
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """All fields, by their names in the answer."""
+        return self.raw
 
     def __getattr__(self, name: str) -> Any:
         if name != "raw" and not name.startswith("__"):

@@ -260,6 +260,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
     if moments := [name for name in ("MaybeMoment", "Moment") if f"= {name}(" in body]:
         yield f"from chainapi.models.moments import {', '.join(moments)}"
+    yield "from chainapi.models.records import Record"
     if "tell(" in body:
         yield "from chainapi.models.unions import Unknown, tell"
     yield ""
@@ -268,7 +269,12 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
 
 def class_text(record: Record) -> str:
     """Return the source of a class."""
-    lines = ["@frozen(kw_only=True)", f"class {record.name}:", f'    """{sentence(record.name)}"""', ""]
+    lines = [
+        "@frozen(kw_only=True)",
+        f"class {record.name}(Record):",
+        f'    """{sentence(record.name)}"""',
+        "",
+    ]
     for entry in record.fields:
         lines += entry.lines(record.name)
     times = [entry.time for entry in record.fields if entry.time]
