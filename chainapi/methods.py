@@ -162,7 +162,8 @@ class Declared:
 
         """
         names = [name for name in self._declared.parameters if name != "self"]
-        refuse_unknown([name for name in kwargs if name not in names], names, self.function.__name__)
+        unknown = [name for name in kwargs if name not in names]
+        refuse_unknown(unknown, names, self.function.__name__, kwargs)
         try:
             bound = self._declared.bind(*args, **kwargs)
         except TypeError as error:

@@ -89,7 +89,7 @@ class Session:
         del api_key  # no traceback of an error from here on shows it among its variables
         self._services: dict[str, Service | Missing] = {}
         self._closed = False
-        refuse_unknown(unknown, _ARGUMENTS, "Session")
+        refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         self._lifetime = _lifetime(page_token_lifetime)
         self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
         self.now = _callable("now", now)

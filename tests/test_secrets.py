@@ -10,7 +10,7 @@ import pickle
 import traceback
 import types
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -235,7 +235,10 @@ def test_key_over_plain_http_is_refused(address: str) -> None:
     "settings",
     [
         {"timeout": -1},
-        {"api_kye": 1},
+        {"api_kye": KEY},
+        {"key": KEY, "timout": 1},
+        {"max_body": 0},
+        {"ssl_context": "own.pem"},
         {"data_base_url": "ftp://example.com"},
         {"provider": Provider(api_key_header="bad header")},
         {"max_attempts": 0},
@@ -249,6 +252,35 @@ def test_other_mistakes_do_not_show_the_key(settings: dict[str, Any]) -> None:
 
 
 # In errors
+
+async def test_misspelt_argument_keeps_no_key() -> None:
+    """A key under a name that a method does not take is in no frame of the error that says so."""
+    session = Session(metrics_base_url=BASE, data_base_url=BASE, api_key=KEY)
+    data = session.data
+    unknown: dict[str, Any] = {"api_kye": KEY}
+    calls: list[Callable[[], Any]] = [
+        lambda: data.list("/v1/x", **unknown),
+        lambda: data.list("/v1/x", api_key=KEY),
+        lambda: data.list("/v1/x", pagesize=1, api_key=KEY),
+        lambda: asyncio.create_task(data.get("/v1/x", **unknown)),
+        lambda: data.evm.blocks(43114, **unknown),
+        lambda: asyncio.create_task(data.evm.block(43114, 1, **unknown)),
+        lambda: session.metrics.avg_tps(43114, **unknown),
+        lambda: Provider(**unknown),
+        lambda: Session(**unknown),
+    ]
+
+    async def made(call: Callable[[], Any]) -> None:
+        outcome = call()
+        if isinstance(outcome, asyncio.Task):
+            await outcome
+
+    for call in calls:
+        error = await caught(made(call))
+        assert isinstance(error, ConfigurationError | TypeError)
+        hunt_error(error)
+    await session.aclose()
+
 
 
 async def reset(peer: Peer) -> None:
