@@ -153,7 +153,7 @@ class Declared:
         """Return the stream that the signature names."""
         return self._read.gives(source)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters, defaults among them.
 
         Raises:
