@@ -23,6 +23,7 @@
     │   └── IncompleteExportError   some of its sources failed; the others are in the target
     └── PagingError
         ├── PageTokenExpiredError   the page token died and restarting did not help or was not wanted
+        │   └── PageRefusedError    also an APIStatusError: a page is refused whatever its token
         ├── PaginationLoopError     the service hands out the same pages again and again
         └── CheckpointError         a checkpoint that is damaged, too new, or of another query
 
@@ -53,6 +54,7 @@ __all__ = [
     "ExportError",
     "IncompleteExportError",
     "NotFoundError",
+    "PageRefusedError",
     "PageTokenExpiredError",
     "PaginationLoopError",
     "PagingError",
@@ -311,7 +313,18 @@ class PagingError(ChainAPIError):
 
 
 class PageTokenExpiredError(PagingError):
-    """The page token is no longer valid, and a restart was not wanted or did not get further."""
+    """The page token is no longer valid, and a restart was not wanted or did not get further.
+
+    Where the service refused the token, `__cause__` is the error with its status and messages.
+    """
+
+
+class PageRefusedError(PageTokenExpiredError, APIStatusError):
+    """The service refuses a page with a new token as well: the token is not the reason.
+
+    `messages` are the service's own, `__cause__` is the plain error of the status. Iterating again, or
+    resuming from `checkpoint`, asks for the page again.
+    """
 
 
 class PaginationLoopError(PagingError):

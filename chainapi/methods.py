@@ -11,6 +11,7 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -153,6 +154,18 @@ class Declared:
         """Return the stream that the signature names."""
         return self._read.gives(source)
 
+    def for_call(self, given: Mapping[str, Any]) -> Declared:
+        """Return the declaration with its record as it holds for these values of the parameters.
+
+        So an order that the caller turned round is never taken for the order of the list.
+        """
+        route = self.route.for_call(given)
+        if route is self.route:
+            return self
+        called = copy(self)
+        called.route = route
+        return called
+
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters, defaults among them.
 
@@ -199,7 +212,7 @@ def lists(route: Route) -> Callable[[F], F]:
         @wraps(function)
         def walk(self: Any, *args: Any, **kwargs: Any) -> Any:
             given = declared.bind((self, *args), kwargs)
-            return _api(self).walk_route(declared, given)
+            return _api(self).walk_route(declared.for_call(given), given)
 
         walk.declared = declared  # type: ignore[attr-defined]
         return cast("F", walk)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Awaitable, Callable, Mapping
+import typing
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from chainapi.calls import Ask, Sent, Service
 from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
-from chainapi.core.dedupe import Digests, Ordered, Seen
+from chainapi.core.dedupe import Deduplicator, Identity
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.convert import DIGITS
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.unions import wire_name
 from chainapi.pages import Pages, Source
 from chainapi.routes import Route, route_name
 
@@ -59,6 +61,7 @@ class ServiceAPI:
         items: str | None = None,
         model: type[T],
         page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
@@ -75,6 +78,7 @@ class ServiceAPI:
         items: str | None = None,
         model: None = None,
         page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
@@ -90,6 +94,7 @@ class ServiceAPI:
         items: str | None = None,
         model: type[Any] | None = None,
         page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
@@ -104,8 +109,12 @@ class ServiceAPI:
             items: name of the list field; without it, the only field of the first page that holds a list.
             model: an attrs class (or what else msgspec or cattrs can make) for the rows; dicts without one.
             page_size: rows a page, 1 to 10,000 (most routes take up to 100); else the service's default.
-            newest_first: name of a row field (a model: attribute) that is a whole number and falls strictly
-                from row to row; `items()` then gives each row once without memory, after a resume as well.
+            key: name of the row field (a model: attribute), or the names of the fields, that identify a row
+                by the service's definition; dots lead into objects. A row that a shifted list repeats on a
+                neighbouring page is then dropped, and a row that changed is not given again after a restart.
+            newest_first: name of a row field (a model: attribute) that is a whole number and never rises from
+                row to row; rows given before a restart or a resume are then left out without memory. A page
+                that breaks the order is noticed: no row is lost by it.
             until: name of the query parameter that bounds that number from above; a restart begins there.
             resume: a checkpoint of the same query.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
@@ -119,7 +128,7 @@ class ServiceAPI:
         """
         if until is not None and newest_first is None:
             raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
-        route = Route(checked_path(path), items, model, newest_first, until=until)
+        route = Route(checked_path(path), items, model, newest_first, until=until, key=_key_names(key))
         return Pages(
             self._source(
                 route, route.path, self._params(page_size, params), model, resume, prefetch, priority
@@ -161,7 +170,7 @@ class ServiceAPI:
         route = declared.route
         path = _filled(route.path, segments)
         walk = given["resume"], given["prefetch"], given["priority"]
-        source = self._source(route, path, params, declared.rows, *walk)
+        source = self._source(route, path, params, declared.rows, *walk, frozen=True)
         return declared.stream(source)
 
     async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
@@ -201,6 +210,7 @@ class ServiceAPI:
         resume: Checkpoint | None,
         prefetch: int,
         priority: int,
+        frozen: bool = False,
     ) -> Source:
         _priority(priority)
         if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
@@ -222,7 +232,7 @@ class ServiceAPI:
             where=query.where,
             fetch=fetch,
             walk=session.walk(start),
-            seen=_seen(route, start),
+            seen=_deduplicator(route, start, frozen=frozen),
             start=start,
             clock=session.clock,
             now=session.now,
@@ -250,7 +260,25 @@ def _refuse_misspelt(params: dict[str, object], what: str) -> None:
 
 
 _GET_ARGUMENTS = ("path", "model", "priority")
-_LIST_ARGUMENTS = (*_GET_ARGUMENTS, "items", "page_size", "newest_first", "until", "resume", "prefetch")
+_LIST_ARGUMENTS = (
+    *_GET_ARGUMENTS,
+    "items",
+    "page_size",
+    "key",
+    "newest_first",
+    "until",
+    "resume",
+    "prefetch",
+)
+
+
+def _key_names(key: object) -> tuple[str, ...]:
+    names = (key,) if isinstance(key, str) else key
+    if names is None:
+        return ()
+    if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) and n for n in names):
+        raise ConfigurationError(f"key={ascii(key)[:80]} must be the name of a row field, or several names")
+    return tuple(names)
 
 
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
@@ -278,30 +306,104 @@ def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint
     return resume
 
 
-def _seen(route: Route, start: Checkpoint) -> Seen:
-    if route.newest_first is None:
-        return Digests(operator.attrgetter(*route.key) if route.key else None)
-    if start.rows and start.watermark is None:
+def _deduplicator(route: Route, start: Checkpoint, *, frozen: bool) -> Deduplicator:
+    watermark = start.watermark if route.newest_first is not None else None
+    resumed = start.rows > 0
+    named = route.newest_first is not None and not frozen
+    if named and resumed and watermark is None and not start.unordered:
         raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
-    return Ordered(_key(route), start.watermark)
+    return Deduplicator(
+        _identity(route, frozen=frozen),
+        watermark=watermark,
+        unordered=start.unordered or (resumed and watermark is None),
+        keyless=start.keyless,
+        resumed=resumed,
+    )
 
 
-def _key(route: Route) -> Callable[[Any], int]:
-    """Return what reads the key of a row: an attribute of a model, a field of a dict, maybe as a text."""
+def _identity(route: Route, *, frozen: bool) -> Identity:
+    return Identity(
+        key=_key(route) if route.key else None,
+        number=None if route.newest_first is None else _number(route),
+        unique=route.key == (route.newest_first,),
+        frozen=frozen,
+    )
+
+
+def _key(route: Route) -> Callable[[Any], Hashable]:
+    """Return what reads the key of a row; None where a row lacks a part of it."""
+    read = [_reader(name, route.model) for name in route.key]
+
+    def key(row: Any) -> Hashable:
+        try:
+            values = [one(row) for one in read]
+        except (LookupError, AttributeError, TypeError):
+            if route.model is None:
+                raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
+            values = [_raw_field(row, name) for name in route.key]
+        if None in values:
+            return None
+        parts = tuple(value if isinstance(value, Hashable) else repr(value) for value in values)
+        return parts if len(parts) > 1 else parts[0]
+
+    if route.model is not None and len(route.key) == 1:
+        return _quick_key(route.key[0], key)
+    return key
+
+
+def _quick_key(name: str, thorough: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
+    """Return a reader that looks at one attribute, and leaves what is odd to the `thorough` one."""
+    read = operator.attrgetter(name)
+
+    def key(row: Any) -> Hashable:
+        try:
+            value = read(row)
+        except AttributeError:
+            return thorough(row)
+        return value if type(value) in (str, int) else thorough(row)
+
+    return key
+
+
+def _number(route: Route) -> Callable[[Any], int | None]:
+    """Return what reads the number of a row: a whole number, perhaps sent as a text."""
     name = route.newest_first or ""
     if route.model is MetricPoint:
         return operator.attrgetter(name)
-    read: Callable[[Any], Any] = (
-        operator.itemgetter(name) if route.model is None else operator.attrgetter(name)
-    )
+    read = _reader(name, route.model)
 
-    def key(row: Any) -> int:
+    def number(row: Any) -> int | None:
         try:
             value = read(row)
         except (LookupError, AttributeError, TypeError):
+            if hasattr(row, "raw"):  # a row of an unknown kind, or an invalid one
+                value = _raw_field(row, name)
+                return value if type(value) is int else None
             value = None
         if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
             return int(value)
         raise DecodeError(f"no whole number as {name!r}, which newest_first= names")
 
-    return key
+    return number
+
+
+def _reader(name: str, model: Any) -> Callable[[Any], Any]:
+    """Return what reads a field: an attribute of a model, an item of a dict; dots lead into objects."""
+    if model is not None and not typing.is_typeddict(model):
+        return operator.attrgetter(name)
+    items = [operator.itemgetter(part) for part in name.split(".")]
+
+    def read(row: Any) -> Any:
+        for item in items:
+            row = item(row)
+        return row
+
+    return items[0] if len(items) == 1 else read
+
+
+def _raw_field(row: Any, name: str) -> Any:
+    """Return a field of a row that was not made into its model, from its JSON; None where it lacks it."""
+    value = getattr(row, "raw", None)
+    for part in name.split("."):
+        value = value.get(wire_name(part)) if isinstance(value, dict) else None
+    return value
