@@ -15,7 +15,8 @@
     │   └── ServerError             5xx, after the retries
     ├── APIConnectionError          no whole answer arrived, after the retries
     │   ├── APITimeoutError         not within `timeout` seconds; also a TimeoutError
-    │   └── ResponseTooLargeError   the body passed the cap
+    │   ├── CertificateError        the server's certificate is not trusted; nothing was sent, nor tried again
+    │   └── ResponseTooLargeError   the body is larger than `max_body`; not asked for again
     ├── DecodeError                 a successful answer with a body that is not what it should be
     ├── QuotaWaitError              the wait for quota would be longer than `max_wait`
     ├── ExportError                 an export cannot read or write its target; what was committed is kept
@@ -45,6 +46,7 @@ __all__ = [
     "APITimeoutError",
     "AuthenticationError",
     "BadRequestError",
+    "CertificateError",
     "ChainAPIError",
     "CheckpointError",
     "ConfigurationError",
@@ -217,6 +219,8 @@ class APIConnectionError(ChainAPIError):
 
     """
 
+    transient: ClassVar[bool] = True  # another attempt may succeed
+
     def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
         self.reason = _plain(reason)
         self.where = where
@@ -234,8 +238,16 @@ class APITimeoutError(APIConnectionError, TimeoutError):
     """No whole answer within ``timeout`` seconds, at every attempt."""
 
 
+class CertificateError(APIConnectionError):
+    """The server's certificate is not trusted: not one byte was sent, and nothing is tried again."""
+
+    transient = False
+
+
 class ResponseTooLargeError(APIConnectionError):
-    """The decompressed body passed the transport's cap; not retried."""
+    """The decompressed body is larger than the transport's cap (``max_body``); not retried."""
+
+    transient = False
 
 
 class DecodeError(ChainAPIError):

@@ -166,7 +166,7 @@ class Declared:
         called.route = route
         return called
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters, defaults among them.
 
         Raises:
@@ -175,7 +175,8 @@ class Declared:
 
         """
         names = [name for name in self._declared.parameters if name != "self"]
-        refuse_unknown([name for name in kwargs if name not in names], names, self.function.__name__)
+        unknown = [name for name in kwargs if name not in names]
+        refuse_unknown(unknown, names, self.function.__name__, kwargs)
         try:
             bound = self._declared.bind(*args, **kwargs)
         except TypeError as error:

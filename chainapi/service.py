@@ -190,7 +190,7 @@ class ServiceAPI:
         return Query(path, params, route_name(self._name, path), units)
 
     @staticmethod
-    def _params(page_size: int | None, params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
         _refuse_misspelt(params, "list")
         size = checked_page_size(page_size)
         first = () if size is None else (("pageSize", str(size)),)
@@ -243,7 +243,7 @@ class ServiceAPI:
         )
 
 
-def _refuse_misspelt(params: Mapping[str, object], what: str) -> None:
+def _refuse_misspelt(params: dict[str, object], what: str) -> None:
     """Refuse what was meant for an argument: query parameters of the services have no underscore."""
     if not params:
         return
@@ -251,7 +251,8 @@ def _refuse_misspelt(params: Mapping[str, object], what: str) -> None:
 
     for name in params:
         if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
-            refuse_unknown([name], _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS, what)
+            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
+            refuse_unknown([name], known, what, params)
 
 
 _GET_ARGUMENTS = ("path", "model", "priority")
