@@ -131,9 +131,7 @@ class _Page:
     @property
     def signature(self) -> int:
         """A hash of the keys where those identify rows, else of what the rows hold."""
-        if self.keyed and (self._identity.unique or self._identity.number is None):
-            return hash(tuple(self.keys))
-        return self._digest
+        return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
 
     def last_keys(self) -> Sequence[Hashable]:
         """Return the keys of the last rows, as many as are compared with the next page."""
