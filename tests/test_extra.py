@@ -53,7 +53,8 @@ def records_in(value: Any) -> Iterator[Any]:
             yield from records_in(entry)
     elif isinstance(value, Record):
         yield value
-        yield from records_in([getattr(value, field.name) for field in attrs.fields(type(value))])
+        kind: Any = type(value)
+        yield from records_in([getattr(value, field.name) for field in attrs.fields(kind)])
 
 
 def decoded(declared: Declared, value: Any) -> Any:

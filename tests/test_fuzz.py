@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from chainapi.catalogue import ROUTES
+from chainapi.core.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
+from chainapi.identity import deduplicator
 from chainapi.methods import Declared
+from chainapi.models import Invalid
 from chainapi.models.decode import PageDecoder, decode_error, decode_resource
+from chainapi.models.plain import written
 from tests.documents import Maker
 
-ROUNDS = 120  # mutated answers of each route
+ROUNDS = 50  # mutated answers of each route
 DEEP = 975  # levels: a decoder that gets there by several calls runs out of stack, the first one does not
 
 
@@ -105,13 +109,25 @@ def resource_of(declared: Declared) -> Callable[[bytes], Any]:
 
 
 def page_of(declared: Declared) -> Callable[[bytes], Any]:
-    """Return what decodes a page and reads all that can be read of it."""
+    """Return what decodes a page, with odd rows and without, and reads all that can be read of it."""
     route = declared.route
-    decoder = PageDecoder(route.model, route.items, route.others)
+    tolerant = PageDecoder(route.model, route.items, route.others, shown=lambda fault: fault)
+    strict = PageDecoder(route.model, route.items, route.others)
 
     def decode(body: bytes) -> None:
-        page = decoder.decode(body)
+        page = tolerant.decode(body)
         assert len(page.contents()) == len(page.rows)
+        for row in page.rows:
+            if isinstance(row, Invalid):
+                json.loads(written(row.raw))
+            elif row is not None and not isinstance(row, str):
+                _ = row.extra
+        seen = deduplicator(route, Checkpoint("query", "path"), declared=True, odd=True)
+        seen.count()
+        for _ in range(2):
+            seen.take(page)
+            seen.restart()
         decode_resource(page.body)
+        assert strict.decode(body).rows == page.rows
 
     return decode

@@ -34,10 +34,8 @@ __all__ = [
 OnInvalid: TypeAlias = Literal["raise", "raw"]
 
 EXCERPT = 300  # characters of a text that is quoted in an error
-ADVICE = (
-    'on_invalid="raw" gives such a row as an Invalid record, and list() of the same path and parameters, '
-    "without a model, all rows as plain JSON: each goes on at this row with resume=error.checkpoint"
-)
+_AS_RAW = 'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record'
+_UNTYPED = "; without a model, list() of the same path and parameters goes on with plain JSON"
 MAX_TOKEN = 4_096  # characters; it has to fit into a URL
 MESSAGES = 20  # messages of one error body that are kept
 LONGEST_ERROR = 65_536  # bytes of an error body that is read as JSON
@@ -168,8 +166,8 @@ class PageDecoder:
 
     `items` names the list field. Where it is None the first page decides: the only field that holds a list.
     `others` are further fields of the envelope to hand out, each with its type; they may be missing.
-    `on_invalid` says what becomes of a row that cannot be made: a `DecodeError`, or an `Invalid` in its
-    place, whose error is as `shown` returns it.
+    A row that cannot be made is a `DecodeError`; with `shown` it is an `Invalid` in its place, whose error
+    is as `shown` returns it.
 
     Raises:
         ConfigurationError: `items` is no name of a list field, or no rows can be made of `model`.
@@ -182,12 +180,12 @@ class PageDecoder:
         items: str | None = None,
         others: Sequence[tuple[str, Any]] = (),
         *,
-        on_invalid: OnInvalid = "raise",
-        shown: Callable[[DecodeError], DecodeError] = lambda error: error,
+        shown: Callable[[DecodeError], DecodeError] | None = None,
     ) -> None:
         self._maker = Maker(model)
         self._others = [(name, Maker(kind)) for name, kind in others]
-        self._keeps_odd, self._shown = on_invalid == "raw", shown
+        self._shown = shown
+        self._advice = _AS_RAW if model is None else _AS_RAW + _UNTYPED
         self.items = items
         try:
             self._envelope = None if items is None else self._envelope_of(items)
@@ -228,14 +226,14 @@ class PageDecoder:
         try:
             return envelope.read(body)
         except DecodeError as fault:
-            if not self._keeps_odd and not fault.reason.startswith(UNKNOWN_FIELD):
+            if self._shown is None and not fault.reason.startswith(UNKNOWN_FIELD):
                 raise self._of_row(fault) from None
         return self._in_parts(envelope, body)
 
     def _of_row(self, fault: DecodeError) -> DecodeError:
         """Return the same fault with the number of the row that it is in, if it is in one."""
         found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
-        return fault if found is None else fault.changed(row=int(found[1]), advice=ADVICE)
+        return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
     def _in_parts(self, envelope: _Envelope, body: bytes) -> Any:
         """Decode some rows at a time, and each by itself where one of them is odd."""
@@ -251,7 +249,7 @@ class PageDecoder:
             return envelope.split(body)
         except DecodeError as fault:
             # What is JSON and cannot be decoded (half of a character, too deep a nesting) is some odd row's.
-            if not self._keeps_odd or not is_json(body):
+            if self._shown is None or not is_json(body):
                 raise fault from None
         rows, rest = scan(body, self.items or "")
         page = envelope.split(rest)
@@ -269,8 +267,8 @@ class PageDecoder:
             return self._maker.one(raw)
         except DecodeError as error:
             fault = below(f"$.{self.items}[{number}]", error.path[1:], error).changed(row=number)
-        if not self._keeps_odd:
-            raise fault.changed(advice=ADVICE)
+        if self._shown is None:
+            raise fault.changed(advice=self._advice)
         return Invalid(read_odd(bytes(raw)), self._shown(fault))
 
     @staticmethod

@@ -7,6 +7,7 @@ from typing import Any
 from attrs import field, frozen
 
 from chainapi.errors import DecodeError
+from chainapi.models.unions import raw_field
 
 __all__ = ["Invalid"]
 
@@ -14,6 +15,8 @@ __all__ = ["Invalid"]
 @frozen
 class Invalid:
     """A row that could not be made: `on_invalid="raw"` gives it in its place among the others.
+
+    Each field of it can also be read as an attribute, named as Python names it.
 
     Attributes:
         raw: the row as plain JSON, usually a dict; its text where it cannot be read.
@@ -23,3 +26,6 @@ class Invalid:
 
     raw: Any
     error: DecodeError = field(eq=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return raw_field(self, name)

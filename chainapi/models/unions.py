@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-__all__ = ["Tag", "Unknown", "tags_of", "tell", "wire_name"]
+__all__ = ["Tag", "Unknown", "raw_field", "tags_of", "tell", "wire_name"]
 
 
 def wire_name(name: str) -> str:
@@ -32,11 +32,16 @@ class Unknown:
         return self.raw
 
     def __getattr__(self, name: str) -> Any:
-        if name != "raw" and not name.startswith("__"):
-            wire = wire_name(name.removesuffix("_"))
-            if wire in self.raw:
-                return self.raw[wire]
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return raw_field(self, name)
+
+
+def raw_field(row: Any, name: str) -> Any:
+    """Return the field of a raw row that an attribute of it stands for; AttributeError where it has none."""
+    if name != "raw" and not name.startswith("__") and isinstance(row.raw, dict):
+        wire = wire_name(name.removesuffix("_"))
+        if wire in row.raw:
+            return row.raw[wire]
+    raise AttributeError(f"{type(row).__name__!r} has no attribute {name!r}")
 
 
 @frozen(eq=False, repr=False)

@@ -348,6 +348,7 @@ def package_text(places: dict[str, list[str]]) -> str:
         "from typing import TYPE_CHECKING, Any",
         "",
         "from chainapi.models.convert import converter as converter",
+        "from chainapi.models.invalid import Invalid as Invalid",
         "from chainapi.models.metrics import MetricPoint as MetricPoint",
         "from chainapi.models.unions import Unknown as Unknown",
         "",
@@ -362,7 +363,7 @@ def package_text(places: dict[str, list[str]]) -> str:
         "}",
         "_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}",
         "",
-        "_PUBLIC = sorted([*_PLACES, 'MetricPoint', 'Unknown', 'converter'])",
+        "_PUBLIC = sorted([*_PLACES, 'Invalid', 'MetricPoint', 'Unknown', 'converter'])",
         "if not TYPE_CHECKING:",
         "    __all__ = _PUBLIC",
         "",
@@ -499,6 +500,7 @@ class Routes:
             yield f"page_size: {alias} | None = {most}"
         if items:
             yield "resume: Checkpoint | None = None"
+            yield 'on_invalid: OnInvalid = "raise"'
             yield "prefetch: int = 0"
         yield "priority: int = 0"
 
@@ -618,7 +620,7 @@ def routes_head(models: Models, titles: str, body: str, classes: list[str]) -> s
         lines.append("from chainapi.core.checkpoint import Checkpoint")
     lines.append(f"from chainapi.methods import {', '.join(['Group', *used(['gets', 'lists'])])}")
     if "Pages[" in body:
-        lines.append("from chainapi.pages import Pages")
+        lines.append("from chainapi.pages import OnInvalid, Pages")
     aliases = [
         "REPEATED",
         "Bounds",
