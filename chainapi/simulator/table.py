@@ -46,6 +46,12 @@ SCALES = {
     **dict.fromkeys(("gasUsed", "delegatorWeight", "validatorWeight"), 10**11),
 }
 SCALE = 20_000
+# Kinds that a route never answers with, although its model has them.
+NOT_MADE = {
+    "/v1/teleporter/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
+    "/v1/teleporter/addresses/{address}/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
+    "/v1/teleporter/messages/{messageId}": frozenset({"DeliveredSourceNotIndexedIcmMessage"}),
+}
 
 
 @frozen
@@ -125,7 +131,8 @@ class Match:
 
     def _made(self, settings: Settings, size: int) -> Made:
         route = self.declared.route
-        make = maker(str, "address") if route.model is None else maker(route.model)
+        without = NOT_MADE.get(route.path, frozenset())
+        make = maker(str, "address") if route.model is None else maker(route.model, without=without)
         draw = Draw(settings.seed, *self.place)
         return Made(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, self._echoes({}))
 
