@@ -281,29 +281,33 @@ class _Merge:
         return self._walk(key, pages)
 
     async def _walk(self, key: Any, pages: Stream[Any]) -> None:
-        """Fetch the pages of a source, each when the one before it was taken."""
+        """Walk a source to its end, or to its error."""
         try:
-            async for page in pages:
-                await self._hand_over(key, page)
-                if self._ending():
-                    return
-            if not pages.exhausted:
-                raise PagingError("the stream was closed before its end")
+            await self._give_pages(key, pages)
         except ChainAPIError as error:
             self._open.discard(pages)  # left where it is: it can be read again, or is read by somebody else
             await self._failed(key, pages, error)
-        else:
-            self._open.discard(pages)
-            await pages.aclose()
+        finally:
+            # From Python 3.12 on the frames of an error refer to this one, which would keep the last page.
+            del self, key, pages
+
+    async def _give_pages(self, key: Any, pages: Stream[Any]) -> None:
+        """Fetch the pages of a source, each when the one before it was taken."""
+        async for page in pages:
+            await self._hand_over(key, page)
+            if self._ending():
+                return
+        if not pages.exhausted:
+            raise PagingError("the stream was closed before its end")
+        self._open.discard(pages)
+        await pages.aclose()
 
     async def _failed(self, key: Any, pages: Stream[Any], error: ChainAPIError) -> None:
         error.checkpoint = pages.checkpoint
         error.add_note(f"source: {key!r:.200}")
         if isinstance(error, _SESSION_ERRORS):
             raise error
-        if (trace := error.__traceback__) is not None:  # its frames hold a page
-            error.__traceback__ = trace.tb_next
-            clear_frames(trace)
+        _forget_pages(error)
         if self._give:
             await self._hand_over(key, Failure(error, error.checkpoint))
         else:
@@ -316,6 +320,18 @@ class _Merge:
         self._news.set()
         if not self._ending():  # after a cancellation that was swallowed nobody may come
             await taken
+
+
+def _forget_pages(error: BaseException) -> None:
+    """Clear the frames of an error, of its causes and contexts: their variables hold pages."""
+    chained, seen = [error], set[int]()
+    while chained:
+        one = chained.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        clear_frames(one.__traceback__)
+        chained += [other for other in (one.__cause__, one.__context__) if other is not None]
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:

@@ -30,7 +30,6 @@ from chainapi.errors import (
     PermissionDeniedError,
     RateLimitedError,
     RedirectError,
-    ResponseTooLargeError,
     ServerError,
 )
 from chainapi.limiter import Gate
@@ -187,12 +186,11 @@ class _Call:
             try:
                 decoded = decode(outcome.body)
             except DecodeError as error:
-                reason, path = self._service.shown(error.reason), self._service.shown(error.path)
-                fault = DecodeError(reason, path=path, malformed=error.malformed)
+                fault = self._undecoded(error, outcome.body)
             else:
                 self._to.budget.succeeded(self._spent)
                 return decoded, sent
-            if not fault.malformed:
+            if not fault.malformed or _is_html(outcome.body):
                 self._give_up(fault)
             await self._after_fault(fault)
 
@@ -256,7 +254,8 @@ class _Call:
         timed_out: bool = False,
     ) -> None:
         """Wait before the next attempt, or give up."""
-        again = self._tries.fault(self._to.policy) and not isinstance(error, ResponseTooLargeError)
+        lasting = isinstance(error, APIConnectionError) and not error.transient
+        again = self._tries.fault(self._to.policy) and not lasting
         too_long = asked is not None and self._to.max_wait is not None and asked > self._to.max_wait
         spent = self._to.budget.spend(timed_out=timed_out) if again and not too_long else None
         if spent is None:
@@ -286,6 +285,18 @@ class _Call:
         kind = _STATUS_ERRORS.get(status, ServerError if status >= 500 else APIStatusError)
         return kind(status, error or _reason_phrase(status), messages)
 
+    def _undecoded(self, error: DecodeError, body: bytes) -> DecodeError:
+        """Make the error of a body that could not be decoded, with the key masked."""
+        service = self._service
+        reason, path = service.shown(error.reason), service.shown(error.path)
+        if error.malformed and _is_html(body):
+            origin = service.endpoint.origin
+            reason = (
+                "the answer is a web page (HTML), no JSON: is the base address right, or does the network"
+                f" want a sign-in first? Open {origin} in a browser"
+            )
+        return DecodeError(reason, path=path, malformed=error.malformed)
+
     def _tell_sent(self) -> None:
         from chainapi.core.events import RequestSent
 
@@ -303,6 +314,11 @@ class _Call:
 
 
 _NO_NEWS = LimitNews()
+
+
+def _is_html(body: bytes) -> bool:
+    """Tell whether a body is HTML or XML: asked again, whoever sent it would send it again."""
+    return body[:1_024].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")
 
 
 def _target(base_url: str, location: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import ClassVar, NoReturn
+import ssl
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any, ClassVar, NoReturn
 from urllib.parse import quote, urlsplit
 
 from attrs import frozen
@@ -119,20 +120,73 @@ def resolve(
     return metrics, data
 
 
-def refuse_unknown(unknown: Iterable[str], known: Iterable[str], what: str) -> None:
+def refuse_unknown(
+    unknown: Iterable[str], known: Iterable[str], what: str, given: MutableMapping[str, Any] | None = None
+) -> None:
     """Refuse keyword arguments that do not exist, with the one that was probably meant.
+
+    `given` is emptied first: it has their values, and a misspelt ``api_kye=`` would leave the key among the
+    variables that a traceback shows.
 
     Raises:
         ConfigurationError: there is one.
 
     """
     names = list(known)
-    for name in unknown:
+    for name in tuple(unknown):
         from difflib import get_close_matches
 
+        if given is not None:
+            given.clear()
         close = get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(sorted(names))}"
         raise ConfigurationError(f"{what} got an unknown argument {name!r}{hint}")
+
+
+def trusted(
+    given: ssl.SSLContext | None, environment: Mapping[str, str] = os.environ
+) -> ssl.SSLContext | None:
+    """Return what decides which certificates are trusted; None where the system's authorities do.
+
+    Without `given` the variables SSL_CERT_FILE and SSL_CERT_DIR name the authorities, as OpenSSL reads them.
+
+    Raises:
+        ConfigurationError: `given` does not check certificates, or a variable names none.
+
+    """
+    if given is not None:
+        return _checked_context(given)
+    places = {name: environment.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
+    if not any(places.values()):
+        return None
+    context = ssl.create_default_context()  # which passes over what it cannot read
+    for name, place in places.items():
+        if place and (fault := _unreadable(context, name, place)):
+            raise ConfigurationError(f"{name} names no certificates: {place}: {fault}")
+    return context
+
+
+def _checked_context(context: object) -> ssl.SSLContext:
+    if not isinstance(context, ssl.SSLContext):
+        raise ConfigurationError(f"ssl_context must be an ssl.SSLContext, not {type(context).__name__}")
+    if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+        raise ConfigurationError(
+            "ssl_context must check certificates and host names, or anybody on the way could take the API"
+            " key: ssl.create_default_context(cafile=...) does, and trusts an authority of yours"
+        )
+    return context
+
+
+def _unreadable(context: ssl.SSLContext, name: str, place: str) -> str:
+    """Say why there are no certificates at a place; nothing where there are."""
+    if name == "SSL_CERT_DIR":
+        folders = place.split(os.pathsep)
+        return "" if any(map(os.path.isdir, folders)) else "there is no such folder"
+    try:
+        context.load_verify_locations(cafile=place)
+    except OSError as error:  # ssl.SSLError is one
+        return "no certificate in PEM format" if isinstance(error, ssl.SSLError) else str(error.strerror)
+    return ""
 
 
 def _missing(argument: str) -> str:

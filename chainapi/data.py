@@ -58,7 +58,7 @@ class DataAPI(ServiceAPI):
         """Return whether the service is alive, for reads."""
         ...
 
-    @lists(Route("/v1/chains", weight="free"))
+    @lists(Route("/v1/chains", key=("chain_id",), weight="free"))
     def chains(
         self,
         *,

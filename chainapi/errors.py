@@ -15,13 +15,15 @@
     │   └── ServerError             5xx, after the retries
     ├── APIConnectionError          no whole answer arrived, after the retries
     │   ├── APITimeoutError         not within `timeout` seconds; also a TimeoutError
-    │   └── ResponseTooLargeError   the body passed the cap
+    │   ├── CertificateError        the server's certificate is not trusted; nothing was sent, nor tried again
+    │   └── ResponseTooLargeError   the body is larger than `max_body`; not asked for again
     ├── DecodeError                 a successful answer with a body that is not what it should be
     ├── QuotaWaitError              the wait for quota would be longer than `max_wait`
     ├── ExportError                 an export cannot read or write its target; what was committed is kept
     │   └── IncompleteExportError   some of its sources failed; the others are in the target
     └── PagingError
         ├── PageTokenExpiredError   the page token died and restarting did not help or was not wanted
+        │   └── PageRefusedError    also an APIStatusError: a page is refused whatever its token
         ├── PaginationLoopError     the service hands out the same pages again and again
         └── CheckpointError         a checkpoint that is damaged, too new, or of another query
 
@@ -44,6 +46,7 @@ __all__ = [
     "APITimeoutError",
     "AuthenticationError",
     "BadRequestError",
+    "CertificateError",
     "ChainAPIError",
     "CheckpointError",
     "ConfigurationError",
@@ -51,6 +54,7 @@ __all__ = [
     "ExportError",
     "IncompleteExportError",
     "NotFoundError",
+    "PageRefusedError",
     "PageTokenExpiredError",
     "PaginationLoopError",
     "PagingError",
@@ -215,6 +219,8 @@ class APIConnectionError(ChainAPIError):
 
     """
 
+    transient: ClassVar[bool] = True  # another attempt may succeed
+
     def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
         self.reason = _plain(reason)
         self.where = where
@@ -232,8 +238,16 @@ class APITimeoutError(APIConnectionError, TimeoutError):
     """No whole answer within ``timeout`` seconds, at every attempt."""
 
 
+class CertificateError(APIConnectionError):
+    """The server's certificate is not trusted: not one byte was sent, and nothing is tried again."""
+
+    transient = False
+
+
 class ResponseTooLargeError(APIConnectionError):
-    """The decompressed body passed the transport's cap; not retried."""
+    """The decompressed body is larger than the transport's cap (``max_body``); not retried."""
+
+    transient = False
 
 
 class DecodeError(ChainAPIError):
@@ -299,7 +313,18 @@ class PagingError(ChainAPIError):
 
 
 class PageTokenExpiredError(PagingError):
-    """The page token is no longer valid, and a restart was not wanted or did not get further."""
+    """The page token is no longer valid, and a restart was not wanted or did not get further.
+
+    Where the service refused the token, `__cause__` is the error with its status and messages.
+    """
+
+
+class PageRefusedError(PageTokenExpiredError, APIStatusError):
+    """The service refuses a page with a new token as well: the token is not the reason.
+
+    `messages` are the service's own, `__cause__` is the plain error of the status. Iterating again, or
+    resuming from `checkpoint`, asks for the page again.
+    """
 
 
 class PaginationLoopError(PagingError):

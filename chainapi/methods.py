@@ -11,6 +11,7 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -153,7 +154,19 @@ class Declared:
         """Return the stream that the signature names."""
         return self._read.gives(source)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def for_call(self, given: Mapping[str, Any]) -> Declared:
+        """Return the declaration with its record as it holds for these values of the parameters.
+
+        So an order that the caller turned round is never taken for the order of the list.
+        """
+        route = self.route.for_call(given)
+        if route is self.route:
+            return self
+        called = copy(self)
+        called.route = route
+        return called
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters, defaults among them.
 
         Raises:
@@ -162,7 +175,8 @@ class Declared:
 
         """
         names = [name for name in self._declared.parameters if name != "self"]
-        refuse_unknown([name for name in kwargs if name not in names], names, self.function.__name__)
+        unknown = [name for name in kwargs if name not in names]
+        refuse_unknown(unknown, names, self.function.__name__, kwargs)
         try:
             bound = self._declared.bind(*args, **kwargs)
         except TypeError as error:
@@ -198,7 +212,7 @@ def lists(route: Route) -> Callable[[F], F]:
         @wraps(function)
         def walk(self: Any, *args: Any, **kwargs: Any) -> Any:
             given = declared.bind((self, *args), kwargs)
-            return _api(self).walk_route(declared, given)
+            return _api(self).walk_route(declared.for_call(given), given)
 
         walk.declared = declared  # type: ignore[attr-defined]
         return cast("F", walk)

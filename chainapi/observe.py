@@ -16,7 +16,9 @@ __all__ = ["Listener"]
 LOGGER = logging.getLogger("chainapi")
 
 # What a person who runs a program wants to know; all else is detail.
-_TOLD = frozenset({"LoopFound", "Restarted", "RetryScheduled", "WaitBegan"})
+_TOLD = frozenset(
+    {"KeyNotUnique", "LoopFound", "OrderBroken", "Restarted", "RetryScheduled", "TokenRenewed", "WaitBegan"}
+)
 
 
 class Listener:

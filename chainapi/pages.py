@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 
 from chainapi.calls import Sent
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Digests, Ordered, Seen
+from chainapi.core.dedupe import Deduplicator, Doubt, Taken
 from chainapi.core.paging import PageToken, State, Walk
 from chainapi.core.quota import Limit
 from chainapi.errors import (
@@ -114,7 +114,7 @@ class Source:
     where: str
     fetch: Fetch
     walk: Walk
-    seen: Seen
+    seen: Deduplicator
     start: Checkpoint
     clock: Callable[[], float]
     now: Callable[[], float]
@@ -122,6 +122,7 @@ class Source:
     prefetch: int = 0
     model: Any = None  # class of the rows
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
+    end: int | None = None  # the upper end that the caller gave
     others: tuple[str, ...] = ()  # names of what else a page holds
     page_size: int | None = None  # rows a page, where it was asked for
     price: Callable[[], float] = field(default=lambda: 1.0)  # of a request, in units
@@ -140,19 +141,17 @@ class Pages(Generic[T]):
         self._source = source
         self._walk = source.walk
         self._rows: Sequence[Any] = ()  # of the open page
-        self._stale: Collection[int] = ()  # indices of those among them that were given before
+        self._taken = Taken()  # which of them were given before
         self._offset = 0  # how many of them are done with
         self._page: Page[T] | None = None  # the open page
         self._start = source.start  # where the stream stood before it
-        self._digesting = False
         self._reader: object = None
         self._fetching = False
         self._failure: PagingError | None = None
         self._closed = False
         self._ahead: Ahead | None = None
         self._target = inf  # of rows in all, after which the reader will stop
-        self._marks: Sequence[str] = source.start.head  # of rows given before a resume, until they are met
-        self._unmarked = False  # rows were given as pages, and nothing was kept that tells them again
+        source.seen.expect(source.start.head)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._walk.state.value
@@ -185,17 +184,33 @@ class Pages(Generic[T]):
 
     @property
     def ordered(self) -> bool:
-        """Whether a whole number falls strictly from row to row, which `identity` gives."""
-        return isinstance(self._source.seen, Ordered)
+        """Whether the list has a descending number, and no page so far broke that order."""
+        return self._source.seen.ordered
 
-    def identity(self, row: T) -> int | bytes:
-        """Return what tells a row from all others of the list: its number in the order, else a digest.
+    @property
+    def repeated(self) -> Collection[int]:
+        """Indices of the rows of the page given last that a neighbouring page of this pass had."""
+        return self._taken.repeated
 
-        Raises:
-            DecodeError: the row has no such number.
+    @property
+    def stale(self) -> Collection[int]:
+        """Indices of the rows of the page given last that are known to have been given before."""
+        return self._taken.stale
 
+    def digests(self, index: int) -> Sequence[bytes]:
+        """Return the digests that identify a row of the page given last, from the surest on.
+
+        The first is of its key, else of its content; a key that the list has refuted comes behind.
         """
-        return self._source.seen.identity(row)
+        return self._source.seen.names(index)
+
+    def mark(self, index: int) -> str:
+        """Return the mark of a row of the page given last, as a watermark has it."""
+        return self._source.seen.mark(index)
+
+    def number(self, index: int) -> int | None:
+        """Return the descending number of a row of the page given last; None where the list has none."""
+        return self._source.seen.number(index)
 
     def __aiter__(self) -> Self:
         return self
@@ -213,7 +228,9 @@ class Pages(Generic[T]):
         if page is None:
             raise StopAsyncIteration
         if begun or self._start.offset:
-            page = evolve(page, items=[row for index, row in self._unread() if index not in self._stale])
+            page = evolve(
+                page, items=[row for index, row in self._unread() if index not in self._taken.stale]
+            )
         self._offset = len(self._rows)
         return page
 
@@ -225,9 +242,9 @@ class Pages(Generic[T]):
 
         """
         reader = self._reader = object()
-        self._digesting = True
+        self._source.seen.count()
         while not self._closed and (self._offset < len(self._rows) or await self._advance() is not None):
-            stale = self._stale
+            stale = self._taken.stale
             for index, row in self._unread():
                 self._offset = index + 1
                 if stale and index in stale:
@@ -348,21 +365,39 @@ class Pages(Generic[T]):
                 fetched = await self._ask()
             if fetched is None or self._closed:  # by another task, meanwhile
                 return None
-            if isinstance(fetched, Fetched):
+            if not isinstance(fetched, Fetched):
+                self._restart_or_raise(fetched)
+            elif walk.state is State.CHECK:
+                self._check(fetched)
+            else:
                 return self._open(fetched.page, fetched.token)
-            self._restart_or_raise(fetched)
         return None
 
     def _restart_or_raise(self, error: ChainAPIError) -> None:
-        walk = self._walk
+        """Go on without the token, where that is what the service refused; else raise the error."""
+        walk, restarts = self._walk, self._walk.restarts
         match error:
-            case APIStatusError(status=status) if walk.refused(status):
-                self._restarted(f"its page token was refused with status {status}")
+            case APIStatusError(status=status) if walk.refused(error):
+                self._drop_ahead()
+                if walk.restarts > restarts:
+                    self._restarted(f"its page token was refused with status {status}")
             case PageTokenExpiredError():  # in the queue for quota
                 walk.expired()
                 self._restarted("its page token has expired")
             case _:
                 raise error
+
+    def _check(self, fetched: Fetched) -> None:
+        """Take the new token of the page before the one that was refused, or restart."""
+        if not self._walk.checked(fetched.token, rows=self._source.seen.signature(fetched.page)):
+            self._restarted("its page token was refused, and the page before it has changed")
+            return
+        if self._page is not None:
+            self._page = evolve(self._page, checkpoint=self._after())
+        if (source := self._source).emit:
+            from chainapi.core.events import TokenRenewed
+
+            source.emit(TokenRenewed(source.service, source.where, self._walk.depth))
 
     async def _ask(self) -> Fetched | ChainAPIError:
         """Ask for the next page now, as one request; restart first where the token has expired."""
@@ -381,15 +416,16 @@ class Pages(Generic[T]):
         source, start = self._source, self.checkpoint
         if self._page is None and start is source.start:
             self._tell_of_lost_digests()
-        # Before anything changes: a row without a key is an error after which the page is asked for again.
-        stale = self._find_stale(decoded.rows, start)
-        self._walk.received(token, rows=decoded.rows, body=decoded.digest)
-        self._start, self._rows, self._stale, self._offset = start, tuple(decoded.rows), stale, 0
+        # Before anything changes: a row without its number is an error after which the page is fetched again.
+        taken = source.seen.take(decoded)
+        self._walk.received(token, rows=taken.signature, size=len(decoded.rows), fresh=taken.fresh)
+        self._start, self._rows, self._taken, self._offset = start, tuple(decoded.rows), taken, 0
         page = self._page = self._make_page(decoded)
         if source.emit:
             from chainapi.core.events import PageReceived
 
             source.emit(PageReceived(source.service, source.where, self._walk.depth, len(decoded.rows)))
+            self._report(taken.doubts)
         if source.prefetch:
             self._look_ahead()
         return page
@@ -404,7 +440,7 @@ class Pages(Generic[T]):
                 fetch=lambda token: source.fetch(token.value, bound, walk.dies_at(token)),
                 alive=lambda token: source.clock() < walk.dies_at(token),
             )
-        given = self._start.rows + len(self._rows) - len(self._stale)  # once the open page is
+        given = self._start.rows + len(self._rows) - len(self._taken.stale)  # once the open page is
         self._ahead.start(self._walk.token, rows=self._target - given)
 
     def _drop_ahead(self) -> None:
@@ -412,27 +448,6 @@ class Pages(Generic[T]):
         if self._ahead is not None:
             self._ahead.cancel()
             self._ahead = None
-
-    def _find_stale(self, rows: Sequence[Any], start: Checkpoint) -> Collection[int]:
-        """Return the indices of the rows of a page that were given before; `start` is where it begins."""
-        seen = self._source.seen
-        if not isinstance(seen, Digests):
-            return seen.stale(rows)
-        stale = seen.stale(rows) if self._digesting else ()
-        self._unmarked |= not self._digesting and bool(rows)
-        if self._marks:
-            return {*stale, *self._given_before(seen, rows)}
-        return {*stale, *range(min(start.offset, len(rows)))} if start.offset else stale
-
-    def _given_before(self, seen: Seen, rows: Sequence[Any]) -> Collection[int]:
-        """Return the indices of the rows that were given before the resume, told by their marks.
-
-        They need not be those at the top of the page: rows were inserted, deleted, or moved to later pages.
-        """
-        met = seen.marked(rows, self._marks)
-        found = set(seen.marks([rows[index] for index in met]))
-        self._marks = [mark for mark in self._marks if mark not in found]
-        return met
 
     def _make_page(self, decoded: DecodedPage) -> Page[T]:
         return Page(
@@ -449,7 +464,7 @@ class Pages(Generic[T]):
 
     def _after(self) -> Checkpoint:
         """Where the stream stands after the whole open page."""
-        walk, start, rows = self._walk, self._start, self._rows
+        walk, start, rows, seen = self._walk, self._start, self._rows, self._source.seen
         token = walk.token
         return Checkpoint(
             query=start.query,
@@ -458,47 +473,79 @@ class Pages(Generic[T]):
             minted_at=None if token is None else token.minted_at,
             offset=0,
             pages=walk.depth,
-            rows=start.rows + len(rows) - len(self._stale),
+            rows=start.rows + len(rows) - len(self._taken.stale),
             restarts=walk.restarts,
-            watermark=self._source.seen.watermark(rows, len(rows)),
+            watermark=seen.watermark(),
+            unordered=seen.broken,
+            keyless=seen.keyless,
             bound=start.bound,
-            head=tuple(self._marks),
+            head=seen.head,
             done=walk.exhausted,
         )
 
     def _inside(self) -> Checkpoint:
         """Where the stream stands inside the open page."""
         start, seen, offset = self._start, self._source.seen, self._offset
-        given = offset - sum(index < offset for index in self._stale)
+        stale = self._taken.stale
+        given = offset - sum(index < offset for index in stale)
         return evolve(
             start,
             offset=offset,
             rows=start.rows + given,
-            watermark=seen.watermark(self._rows, offset),
-            head=tuple(dict.fromkeys((*start.head, *seen.marks_given(offset)))),
+            watermark=seen.watermark(offset),
+            unordered=seen.broken,
+            keyless=seen.keyless,
+            head=(*seen.head, *seen.marks_given(offset, stale)),
         )
 
     def _restarted(self, reason: str) -> None:
-        source, restarts = self._source, self._walk.restarts
+        walk, seen = self._walk, self._source.seen
         self._drop_ahead()
         start = self.checkpoint
-        mark, bound = start.watermark, start.bound
-        if source.bounded and mark is not None and not mark.gaps and mark.oldest != bound:
-            bound = mark.oldest
-            self._walk.moved()
-        source.seen.restart()
+        bound = self._bound(start)
+        if bound != start.bound:
+            walk.moved()
+        seen.restart()
         self._start = evolve(
-            start, token=None, minted_at=None, offset=0, pages=0, restarts=restarts, bound=bound, head=()
+            start,
+            token=None,
+            minted_at=None,
+            offset=0,
+            pages=0,
+            restarts=walk.restarts,
+            watermark=seen.watermark(),
+            bound=bound,
+            head=(),
         )
-        self._page, self._rows, self._stale, self._offset, self._marks = None, (), (), 0, ()
-        exact = not (isinstance(source.seen, Digests) and (source.start.rows or self._unmarked))
-        self._tell_restarted(reason, exact=exact)
+        self._page, self._rows, self._taken, self._offset = None, (), Taken(), 0
+        self._tell_restarted(reason, exact=seen.complete)
+
+    def _bound(self, start: Checkpoint) -> int | None:
+        """Return the upper end of the query for a restart: the last row given, where that is known."""
+        mark = start.watermark
+        if not self._source.bounded or mark is None or mark.gaps:
+            return start.bound
+        # Rows that share the last number may be missing, and not every service includes the bound itself.
+        bound = mark.oldest + 1 if mark.ties else mark.oldest
+        return bound if self._source.end is None else min(bound, self._source.end)
 
     def _tell_of_lost_digests(self) -> None:
         """Tell of a resume in a second pass: rows given in the first lie ahead, their digests are gone."""
         start = self._source.start
-        if start.restarts and start.rows and isinstance(self._source.seen, Digests):
+        if start.restarts and start.rows and not self._source.seen.ordered:
             self._tell_restarted("it had begun again before it was resumed", exact=False)
+
+    def _report(self, doubts: Sequence[Doubt]) -> None:
+        """Emit an event for each assumption about the list that its newest page refuted."""
+        from chainapi.core.events import KeyNotUnique, OrderBroken
+
+        source = self._source
+        service, where, page = source.service, source.where, self._walk.depth
+        for doubt in doubts:
+            if doubt is Doubt.KEY:
+                source.emit(KeyNotUnique(service, where, page))
+            else:
+                source.emit(OrderBroken(service, where, page, doubt.value))
 
     def _tell_restarted(self, reason: str, *, exact: bool) -> None:
         source = self._source

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from chainapi.calls import Ask, Sent, Service
 from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
-from chainapi.core.dedupe import Digests, Ordered, Seen
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
-from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS
+from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.identity import deduplicator, key_names
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
-from chainapi.models.metrics import MetricPoint
 from chainapi.pages import Pages, Source
 from chainapi.routes import Route, route_name
 
@@ -59,6 +56,7 @@ class ServiceAPI:
         items: str | None = None,
         model: type[T],
         page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
@@ -75,6 +73,7 @@ class ServiceAPI:
         items: str | None = None,
         model: None = None,
         page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
@@ -90,6 +89,7 @@ class ServiceAPI:
         items: str | None = None,
         model: type[Any] | None = None,
         page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
@@ -104,8 +104,12 @@ class ServiceAPI:
             items: name of the list field; without it, the only field of the first page that holds a list.
             model: an attrs class (or what else msgspec or cattrs can make) for the rows; dicts without one.
             page_size: rows a page, 1 to 10,000 (most routes take up to 100); else the service's default.
-            newest_first: name of a row field (a model: attribute) that is a whole number and falls strictly
-                from row to row; `items()` then gives each row once without memory, after a resume as well.
+            key: name of the row field (a model: attribute), or the names of the fields, that identify a row
+                by the service's definition; dots lead into objects. A row that a shifted list repeats on a
+                neighbouring page is then dropped, and a row that changed is not given again after a restart.
+            newest_first: name of a row field (a model: attribute) that is a whole number and never rises from
+                row to row; rows given before a restart or a resume are then left out without memory. A page
+                that breaks the order is noticed: no row is lost by it.
             until: name of the query parameter that bounds that number from above; a restart begins there.
             resume: a checkpoint of the same query.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
@@ -119,7 +123,7 @@ class ServiceAPI:
         """
         if until is not None and newest_first is None:
             raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
-        route = Route(checked_path(path), items, model, newest_first, until=until)
+        route = Route(checked_path(path), items, model, newest_first, until=until, key=key_names(key))
         return Pages(
             self._source(
                 route, route.path, self._params(page_size, params), model, resume, prefetch, priority
@@ -161,7 +165,7 @@ class ServiceAPI:
         route = declared.route
         path = _filled(route.path, segments)
         walk = given["resume"], given["prefetch"], given["priority"]
-        source = self._source(route, path, params, declared.rows, *walk)
+        source = self._source(route, path, params, declared.rows, *walk, declared=True)
         return declared.stream(source)
 
     async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
@@ -186,7 +190,7 @@ class ServiceAPI:
         return Query(path, params, route_name(self._name, path), units)
 
     @staticmethod
-    def _params(page_size: int | None, params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
         _refuse_misspelt(params, "list")
         size = checked_page_size(page_size)
         first = () if size is None else (("pageSize", str(size)),)
@@ -201,6 +205,7 @@ class ServiceAPI:
         resume: Checkpoint | None,
         prefetch: int,
         priority: int,
+        declared: bool = False,
     ) -> Source:
         _priority(priority)
         if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
@@ -222,7 +227,7 @@ class ServiceAPI:
             where=query.where,
             fetch=fetch,
             walk=session.walk(start),
-            seen=_seen(route, start),
+            seen=deduplicator(route, start, declared=declared),
             start=start,
             clock=session.clock,
             now=session.now,
@@ -230,14 +235,15 @@ class ServiceAPI:
             prefetch=prefetch,
             model=model,
             bounded=route.until is not None and route.newest_first is not None,
-            page_size=next((int(value) for name, value in params if name == "pageSize"), None),
+            end=_whole_parameter(params, route.until),
+            page_size=_whole_parameter(params, "pageSize"),
             price=lambda: service.gate.price(query.route, query.cost),
             limits=service.gate.limits,
             others=tuple(name for name, _ in route.others),
         )
 
 
-def _refuse_misspelt(params: Mapping[str, object], what: str) -> None:
+def _refuse_misspelt(params: dict[str, object], what: str) -> None:
     """Refuse what was meant for an argument: query parameters of the services have no underscore."""
     if not params:
         return
@@ -245,11 +251,26 @@ def _refuse_misspelt(params: Mapping[str, object], what: str) -> None:
 
     for name in params:
         if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
-            refuse_unknown([name], _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS, what)
+            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
+            refuse_unknown([name], known, what, params)
 
 
 _GET_ARGUMENTS = ("path", "model", "priority")
-_LIST_ARGUMENTS = (*_GET_ARGUMENTS, "items", "page_size", "newest_first", "until", "resume", "prefetch")
+_LIST_ARGUMENTS = (
+    *_GET_ARGUMENTS,
+    "items",
+    "page_size",
+    "key",
+    "newest_first",
+    "until",
+    "resume",
+    "prefetch",
+)
+
+
+def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
+    """Return the value of a query parameter; None where it is not given, or no whole number."""
+    return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
 
 
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
@@ -275,32 +296,3 @@ def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint
             f"the checkpoint belongs to another query ({resume.path or 'no path'}) than this one ({path})"
         )
     return resume
-
-
-def _seen(route: Route, start: Checkpoint) -> Seen:
-    if route.newest_first is None:
-        return Digests(operator.attrgetter(*route.key) if route.key else None)
-    if start.rows and start.watermark is None:
-        raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
-    return Ordered(_key(route), start.watermark)
-
-
-def _key(route: Route) -> Callable[[Any], int]:
-    """Return what reads the key of a row: an attribute of a model, a field of a dict, maybe as a text."""
-    name = route.newest_first or ""
-    if route.model is MetricPoint:
-        return operator.attrgetter(name)
-    read: Callable[[Any], Any] = (
-        operator.itemgetter(name) if route.model is None else operator.attrgetter(name)
-    )
-
-    def key(row: Any) -> int:
-        try:
-            value = read(row)
-        except (LookupError, AttributeError, TypeError):
-            value = None
-        if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
-            return int(value)
-        raise DecodeError(f"no whole number as {name!r}, which newest_first= names")
-
-    return key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
 
 from chainapi.calls import Ask, Dispatcher, Sent, Service
-from chainapi.config import Endpoint, Missing, Provider, Secret, refuse_unknown, resolve
+from chainapi.config import Endpoint, Missing, Provider, Secret, refuse_unknown, resolve, trusted
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.paging import Walk
 from chainapi.core.quota import Limit, QuotaSnapshot
@@ -20,7 +21,7 @@ from chainapi.errors import APIConnectionError, ConfigurationError, SessionClose
 from chainapi.limiter import Gate
 from chainapi.metrics import MetricsAPI
 from chainapi.observe import Listener
-from chainapi.transport import AiohttpTransport, Transport
+from chainapi.transport import MAX_BODY, AiohttpTransport, Transport
 
 if TYPE_CHECKING:
     from chainapi.core.events import Event
@@ -55,7 +56,11 @@ class Session:
         max_in_flight: requests that may be without an answer at once, on each service; 100 by default.
         limits: what is known of the limits of "metrics" or "data", for services that send no headers.
         ask: whether one request may be risked to learn when an exhausted quota comes back.
-        transport: what sends the requests; it is not closed with the session. None uses aiohttp.
+        max_body: bytes that an answer may have, decompressed; 8 MiB by default.
+        ssl_context: decides which certificates are trusted; else the system's authorities are, or those in
+            the file SSL_CERT_FILE and the folder SSL_CERT_DIR.
+        transport: what sends the requests; it is not closed with the session, and has a cap and certificates
+            of its own. None uses aiohttp.
         now: the wall clock in Unix seconds: for the age of checkpoints read back, and dates in headers.
         on_event: called with each event of `chainapi.core.events`; it must be quick and must not raise.
 
@@ -80,6 +85,8 @@ class Session:
         max_in_flight: int | None = None,
         limits: Mapping[str, Sequence[Limit]] | None = None,
         ask: bool = True,
+        max_body: int | None = None,
+        ssl_context: ssl.SSLContext | None = None,
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
@@ -89,16 +96,14 @@ class Session:
         del api_key  # no traceback of an error from here on shows it among its variables
         self._services: dict[str, Service | Missing] = {}
         self._closed = False
-        refuse_unknown(unknown, _ARGUMENTS, "Session")
+        refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         self._lifetime = _lifetime(page_token_lifetime)
         self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
         self.now = _callable("now", now)
         self.emit = Listener(None if on_event is None else _callable("on_event", on_event))
         self._owns_transport = transport is None
-        if transport is not None:
-            _callable("transport.send", getattr(transport, "send", None))
         self._dispatcher = Dispatcher(
-            transport=AiohttpTransport() if transport is None else transport,
+            transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
             policy=RetryPolicy(_whole("max_attempts", max_attempts)),
             budget=RetryBudget(),
             timeout=_seconds("timeout", timeout),
@@ -276,6 +281,19 @@ def _service(
     gate = Gate(rate=rate, max_in_flight=flying, limits=limits, ask=ask, on_wait=on_wait, now=now)
     service = Service(endpoint, gate)
     return service
+
+
+def _transport(
+    given: Transport | None, *, max_body: int | None, ssl_context: ssl.SSLContext | None
+) -> Transport:
+    if given is None:
+        cap = MAX_BODY if max_body is None else max_body
+        return AiohttpTransport(max_body=cap, ssl_context=trusted(ssl_context))
+    for name, value in (("max_body", max_body), ("ssl_context", ssl_context)):
+        if value is not None:
+            raise ConfigurationError(f"{name}= has no place beside transport=, which decides that itself")
+    _callable("transport.send", getattr(given, "send", None))
+    return given
 
 
 def _lifetime(value: object) -> float:

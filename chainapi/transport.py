@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import select
+import ssl
 import sys
 import warnings
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 from weakref import WeakSet
 
@@ -17,11 +19,18 @@ from aiohttp.tracing import Trace
 from yarl import URL
 
 from chainapi.core.wire import Request, Response
-from chainapi.errors import APIConnectionError, APITimeoutError, ResponseTooLargeError, SessionClosedError
+from chainapi.errors import (
+    APIConnectionError,
+    APITimeoutError,
+    CertificateError,
+    ConfigurationError,
+    ResponseTooLargeError,
+    SessionClosedError,
+)
 
 __all__ = ["AiohttpTransport", "Transport"]
 
-MAX_BODY = 64 * 2**20  # bytes, decompressed
+MAX_BODY = 8 * 2**20  # bytes, decompressed; 100 blocks are under 50 kB
 
 # The deadline is the session's, for every transport alike; aiohttp's own would cost more and round up.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None)
@@ -53,21 +62,39 @@ class AiohttpTransport:
         client: a session of your own, which is never closed or changed here (its middlewares are not used);
             None makes one at the first request: no cookies, no environment proxies, no limit of connections
             (how many requests fly is decided before they get here).
-        max_body: the most bytes a body may have, decompressed.
+        max_body: bytes that a body may have, decompressed; while one is read, at most twice as many are held.
+        ssl_context: decides which certificates are trusted; a `client` has its own. None trusts what the
+            system trusts.
+
+    Raises:
+        ConfigurationError: an argument cannot be used.
 
     """
 
-    def __init__(self, client: aiohttp.ClientSession | None = None, *, max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        client: aiohttp.ClientSession | None = None,
+        *,
+        max_body: int = MAX_BODY,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        if type(max_body) is not int or max_body < 1:
+            raise ConfigurationError(f"max_body={max_body!r} must be a whole number of bytes from 1 on")
+        if client is not None and ssl_context is not None:
+            raise ConfigurationError("ssl_context= has no place beside a ClientSession, which has its own")
         self._client = client
+        self._ssl_context = ssl_context
         self._keeper: AsyncGenerator[aiohttp.ClientSession, None] | None = None
         self._closed = False
         self._max_body = max_body
+        self._watched = WeakSet[object]()  # protocols of connections
 
     async def send(self, request: Request) -> Response:
         """Send one request.
 
         Raises:
-            APIConnectionError: no whole response arrived; ResponseTooLargeError: it is larger than the cap.
+            APIConnectionError: no whole response arrived; CertificateError: the server's certificate is not
+                trusted; ResponseTooLargeError: the body is larger than the cap.
             SessionClosedError: the transport, or the `ClientSession` that it was given, is closed.
 
         """
@@ -90,6 +117,8 @@ class AiohttpTransport:
                 return Response(answer.status, _folded(answer), body)
         except (aiohttp.ServerTimeoutError, TimeoutError):
             fault = APITimeoutError("no answer in time")
+        except aiohttp.ClientConnectorCertificateError as error:
+            fault = CertificateError(_distrust(error))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             fault = APIConnectionError(_reason(error))
         except _Fault as error:
@@ -102,7 +131,7 @@ class AiohttpTransport:
 
     async def _open(self) -> aiohttp.ClientSession:
         if self._client is None and not self._closed:
-            self._keeper = _kept(_own_client())
+            self._keeper = _kept(_own_client(self._ssl_context))
             self._client = await anext(self._keeper)
         if self._client is None or self._client.closed:
             raise SessionClosedError("the transport is closed")
@@ -112,14 +141,45 @@ class AiohttpTransport:
         """Read the body piece by piece, and stop at the cap: a few bytes can unpack to gigabytes."""
         pieces: list[bytes] = []
         size = 0
-        while piece := await answer.content.readany():
-            pieces.append(piece)
-            size += len(piece)
-            if size > self._max_body:
-                answer.close()
-                raise self._too_large()
+        with self._watch(answer) as lost:
+            while piece := await _next_piece(answer.content, lost):
+                pieces.append(piece)
+                size += len(piece)
+                if size > self._max_body:
+                    answer.close()
+                    raise self._too_large()
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return self._unpacked(body) if body.startswith(_GZIP) else body
+
+    @contextmanager
+    def _watch(self, answer: aiohttp.ClientResponse) -> Iterator[asyncio.Future[None] | None]:
+        """Let the body end when its connection is lost, and give the future that says so.
+
+        After a bad chunk aiohttp closes the connection, and never ends the body.
+        """
+        content, connection = answer.content, answer.connection
+        protocol = None if connection is None else connection.protocol
+        if protocol is None or content.is_eof():  # it is here already
+            yield None
+            return
+
+        def end(_: object) -> None:
+            if not content.is_eof() and content.exception() is None:
+                content.set_exception(aiohttp.ClientPayloadError())
+
+        lost = protocol.closed
+        if lost is None:  # it was lost before anybody asked
+            end(None)
+            yield None
+            return
+        if protocol not in self._watched:
+            self._watched.add(protocol)
+            lost.add_done_callback(_retrieve)
+        lost.add_done_callback(end)
+        try:
+            yield lost
+        finally:
+            lost.remove_done_callback(end)
 
     def _unpacked(self, body: bytes) -> bytes:
         """Unpack a body that is gzip although no header says so."""
@@ -132,7 +192,12 @@ class AiohttpTransport:
         return unpacked
 
     def _too_large(self) -> _Fault:
-        return _Fault(ResponseTooLargeError(f"the body is larger than {self._max_body} bytes"))
+        return _Fault(
+            ResponseTooLargeError(
+                f"the body is larger than max_body={self._max_body} bytes, decompressed: ask for smaller"
+                " pages, or set a larger max_body"
+            )
+        )
 
     async def aclose(self) -> None:
         """Close the connections, unless the `ClientSession` was given; nothing is sent any more."""
@@ -140,6 +205,23 @@ class AiohttpTransport:
         keeper, self._keeper, self._client = self._keeper, None, None
         if keeper is not None:
             await anext(keeper, None)
+
+
+async def _next_piece(content: aiohttp.StreamReader, lost: asyncio.Future[None] | None) -> bytes:
+    """Return what arrived of a body; nothing at its end."""
+    try:
+        return await content.readany()
+    except RuntimeError:  # the connection is closing, and has not said yet how the body ends
+        if lost is None:
+            raise aiohttp.ClientPayloadError from None
+    await asyncio.wait((lost,))
+    return await content.readany()
+
+
+def _retrieve(lost: asyncio.Future[None]) -> None:
+    """Take note of how a connection was lost, or asyncio would complain that nobody did."""
+    if not lost.cancelled():
+        lost.exception()
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module
@@ -188,8 +270,8 @@ class _Connector(aiohttp.TCPConnector):
     What it said unasked would else be taken for the answer to the next request.
     """
 
-    def __init__(self) -> None:
-        super().__init__(limit=0)
+    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
+        super().__init__(limit=0, ssl=True if ssl_context is None else ssl_context)
         self._used = WeakSet[object]()
 
     async def connect(
@@ -222,9 +304,9 @@ def _is_readable(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _own_client() -> aiohttp.ClientSession:
+def _own_client(ssl_context: ssl.SSLContext | None) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=_Connector(),
+        connector=_Connector(ssl_context),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         timeout=_NO_TIMEOUT,
@@ -253,3 +335,25 @@ def _reason(error: aiohttp.ClientError | OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the connection broke: {error.strerror}"
     return f"the connection broke ({type(error).__name__})"
+
+
+def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """Say why a certificate is not trusted, and what to do about it."""
+    certificate = error.certificate_error
+    why, code = str(certificate), None
+    if isinstance(certificate, ssl.SSLCertVerificationError):
+        why, code = certificate.verify_message, certificate.verify_code
+    place = f"{error.host}:{error.port}"
+    return f"cannot connect to {place}: its certificate is not trusted ({why}): {_advice(code)}"
+
+
+def _advice(code: int | None) -> str:
+    """Return what to do about a certificate, by OpenSSL's code of what is wrong with it."""
+    if code in (9, 10):  # not valid yet, not valid any more
+        return "check this machine's clock; the operator of the server has to renew it"
+    if code in (62, 64):  # for another name, for another address
+        return "check the base address, and whether the network answers in the place of the service"
+    return (
+        "the network may answer in the place of the service; where it is signed by an authority of your own,"
+        " name that with ssl_context= or the variable SSL_CERT_FILE"
+    )

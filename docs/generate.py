@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.console import Console
 from chainapi.catalogue import ROUTES
 from chainapi.cli import app
 from chainapi.core.paging import TRANSITIONS, State
+from chainapi.routes import Route
 
 DOCS = Path(__file__).parent
 MARKED = re.compile(r"(<!-- begin (\w+)(?: ([^\n>]+?))? -->).*?(<!-- end -->)", re.DOTALL)
@@ -52,7 +53,41 @@ def routes(service: str) -> str:
     return "\n".join(lines)
 
 
-PARTS: dict[str, Callable[[str], str]] = {"help": help_text, "routes": routes, "states": states}
+def keys(service: str) -> str:
+    """List what identifies a row of each list of a service, and the number by which it descends."""
+    lines = ["| List | A row is identified by | Descends by |", "|---|---|---|"]
+    for name, declared in ROUTES.items():
+        if not declared.single and name.startswith(f"{service}."):
+            lines.append(f"| `{name}` | {_identity(declared.route)} | {_order(declared.route)} |")
+    return "\n".join(lines)
+
+
+def _identity(route: Route) -> str:
+    if route.key:
+        return _listed(route.key) + _condition(route, "key")
+    kinds = [f"{_listed(names)} of an `{kind}`" for kind, names in route.kind_keys]
+    return "; ".join([*kinds, "others: nothing"]) if kinds else "nothing"
+
+
+def _order(route: Route) -> str:
+    return f"`{route.newest_first}`" + _condition(route, "newest_first") if route.newest_first else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _condition(route: Route, what: str) -> str:
+    """Say which values of parameters something needs."""
+    needed = [
+        f"`{name}=`" if value is None else f'`{name}="{value}"`'
+        for field, name, value in route.holds_if
+        if field == what
+    ]
+    return f", with {' and '.join(needed)}" if needed else ""
+
+
+PARTS: dict[str, Callable[[str], str]] = {"help": help_text, "keys": keys, "routes": routes, "states": states}
 
 
 def generated(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.virtual_time import VirtualLoop
+from tests.virtual_time import RealLoop, VirtualLoop
 
 # How fast examples are drawn says something about the machine, nothing about the code.
 # The same examples each time: what fails is what was changed.
@@ -47,5 +47,5 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Give each asynchronous test its loop."""
     if item.get_closest_marker("real_time"):
-        return {"real": asyncio.SelectorEventLoop}
+        return {"real": RealLoop}
     return {"virtual": VirtualLoop}

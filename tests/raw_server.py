@@ -19,7 +19,9 @@ from typing import Any, Self
 
 from attrs import define, field, frozen
 
-__all__ = ["Peer", "RawServer", "Received", "each", "http", "settle", "until"]
+from tests.virtual_time import RealLoop
+
+__all__ = ["Peer", "RawServer", "Received", "each", "http", "let_pass", "settle", "until"]
 
 ROUNDS = 2_000
 
@@ -183,6 +185,13 @@ async def settle(rounds: int = 25) -> None:
     """Let everything on the loop that can run do so."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+def let_pass(seconds: float) -> None:
+    """Let time pass at once on the loop that runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, RealLoop)
+    loop.jump(seconds)
 
 
 async def until(condition: Callable[[], bool]) -> None:

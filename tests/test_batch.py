@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, Never, Self, cast
 
 import pytest
 from attrs import define, field
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from chainapi import Pages, Session
 from chainapi.batch import Failure, merge
+from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.wire import Request, Response
 from chainapi.errors import (
     APIConnectionError,
@@ -390,6 +392,60 @@ async def test_failed_sources_hold_no_pages() -> None:
     refused = Response(400, {}, b"{}")
     few = await peak(100, refused)
     assert await peak(500, refused) < few + 400 * 8 * 1024
+
+
+class Rows(list[int]):
+    """Rows of a page that can be referred to weakly."""
+
+
+class Chained:
+    """A stream whose second page fails, with an error that has a cause; both are raised beside rows."""
+
+    def __init__(self) -> None:
+        self.made: list[weakref.ref[Rows]] = []
+        self.exhausted = False
+        self.checkpoint = Checkpoint("q")
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Rows:
+        """Return rows once, then fail."""
+        rows = Rows([1])
+        self.made.append(weakref.ref(rows))
+        if len(self.made) == 1:
+            return rows
+        try:
+            self.break_off(Rows([2]))
+        except ServerError as error:
+            raise PageTokenExpiredError("refused") from error
+
+    def break_off(self, rows: Rows) -> Never:
+        """Fail."""
+        self.made.append(weakref.ref(rows))
+        raise ServerError(500)
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("on_error", ["give", "raise"])
+async def test_error_of_a_source_keeps_none_of_its_rows(on_error: Any) -> None:
+    """The error of a source and the cause of that error are kept; the rows beside them are let go."""
+    stream, kept = Chained(), list[BaseException]()
+
+    async def read() -> None:
+        async for _, page in merge([("a", stream)], on_error=on_error):
+            if isinstance(page, Failure):
+                kept.append(page.error)
+
+    try:
+        await read()
+    except ExceptionGroup as errors:
+        kept += errors.exceptions
+    gc.collect()
+    assert [type(error.__cause__) for error in kept] == [ServerError]
+    assert [rows() for rows in stream.made] == [None, None, None]
 
 
 # Ends

@@ -71,7 +71,7 @@ async def test_resume_with_a_dead_token(newest_first: str | None) -> None:
 
 
 async def test_growing_list_without_restart() -> None:
-    """Where pages shift because the list grows while it is walked, `items()` leaves out what comes again."""
+    """Where pages shift because the list grows while it is walked, a key tells what comes again."""
 
     class Shifting:
         """Pages by position, as careless services have them: the list grows by one row with each request."""
@@ -93,7 +93,7 @@ async def test_growing_list_without_restart() -> None:
 
     for newest_first in ("n", None):
         async with Session(data_base_url="https://data.test", api_key="k", transport=Shifting()) as session:
-            rows = await session.data.list("/v1/rows", newest_first=newest_first).collect()
+            rows = await session.data.list("/v1/rows", key="n", newest_first=newest_first).collect()
         assert [row["n"] for row in rows] == list(range(100, 0, -1))
 
 
@@ -102,37 +102,42 @@ class Ranged:
     """A series with an upper bound `endTimestamp`, whose tokens die when told; it keeps the queries."""
 
     points: int = 100
-    dead: bool = False
+    life: int = 0
     queries: list[dict[str, str]] = Factory(list)
+
+    def forget(self) -> None:
+        """Let all tokens die."""
+        self.life += 1
 
     async def send(self, request: Request) -> Response:
         """Give ten points at or below the bound, from the token on."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
         self.queries.append(query)
-        if "pageToken" in query and self.dead:
-            self.dead = False
+        life, _, at = query.get("pageToken", f"{self.life}/0").partition("/")
+        if life != str(self.life):
             return Response(400, {}, b'{"message": "expired"}')
         end = int(query.get("endTimestamp", self.points))
-        first = end - int(query.get("pageToken", "0"))
+        first = end - int(at)
         rows = [{"timestamp": stamp, "value": 0.5} for stamp in range(first, max(0, first - 10), -1)]
         body: dict[str, object] = {"results": rows}
         if rows and rows[-1]["timestamp"] != 1:
-            body["nextPageToken"] = str(end - first + 10)
+            body["nextPageToken"] = f"{self.life}/{end - first + 10}"
         return Response(200, {}, json.dumps(body).encode())
 
     async def aclose(self) -> None:
         """Do nothing."""
 
 
+@pytest.mark.parametrize("key", ["timestamp", None])
 @pytest.mark.parametrize("through_text", [False, True])
-async def test_restart_from_the_watermark(through_text: bool) -> None:
-    """Where the query has an upper bound, a restart begins at the last row given."""
+async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
+    """Where the query has an upper bound, a restart begins at the last row given, or at its last tie."""
     service = Ranged()
-    options: dict[str, Any] = {"newest_first": "timestamp", "until": "endTimestamp", "chain": 5}
+    options: dict[str, Any] = {"newest_first": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
     async with Session(metrics_base_url="https://metrics.test", transport=service) as session:
         pages = session.metrics.list("/v2/series", **options)
         rows = await pages.collect(limit=34)
-        service.dead = True
+        service.forget()
         if through_text:
             resume = Checkpoint.loads(pages.checkpoint.dumps())
             pages = session.metrics.list("/v2/series", resume=resume, **options)
@@ -144,7 +149,8 @@ async def test_restart_from_the_watermark(through_text: bool) -> None:
     assert [row["timestamp"] for row in rows] == list(range(100, 0, -1))
     assert pages.restarts == 1
     bounds = [query.get("endTimestamp") for query in service.queries]
-    restarted = bounds.index("67" if through_text else "61")
+    last = 67 if through_text else 61
+    restarted = bounds.index(str(last if key else last + 1))
     assert set(bounds[:restarted]) == {None}
     assert set(bounds[restarted:]) == {bounds[restarted]}
     assert all(query["chain"] == "5" for query in service.queries)
@@ -241,21 +247,25 @@ class Movable:
 
     rows: list[int]
     size: int = 4
-    dead: bool = False
+    life: int = 0
     odd: bool = False
+
+    def forget(self) -> None:
+        """Let all tokens die."""
+        self.life += 1
 
     async def send(self, request: Request) -> Response:
         """Give a page of the rows below the one that the token names."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
-        if "pageToken" in query and self.dead:
-            self.dead = False
+        life, _, at = query.get("pageToken", f"{self.life}/1000").partition("/")
+        if life != str(self.life):
             return Response(400, {}, b'{"message": "expired"}')
-        below = int(query.get("pageToken", 1_000))
+        below = int(at)
         left = [row for row in self.rows if row < below and row <= int(query.get("end", 1_000))]
         page = left[: self.size]
         body: dict[str, object] = {"rows": [{"n": "odd" if self.odd else row} for row in page]}
         if len(left) > self.size:
-            body["nextPageToken"] = str(page[-1])
+            body["nextPageToken"] = f"{self.life}/{page[-1]}"
         return Response(200, {}, json.dumps(body).encode())
 
     async def aclose(self) -> None:
@@ -307,7 +317,7 @@ async def test_inexact_restart_after_pages() -> None:
     async with moving(service, on_event=heard.append) as session:
         pages = session.metrics.list("/v2/rows")
         await anext(pages)
-        service.dead = True
+        service.forget()
         assert len(await pages.collect()) == 12
     assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
 
@@ -319,7 +329,7 @@ async def test_resume_in_a_second_pass() -> None:
     async with moving(service, on_event=heard.append) as session:
         pages = session.metrics.list("/v2/rows")
         await pages.collect(limit=8)
-        service.dead = True
+        service.forget()
         await pages.collect(limit=1)
         assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
         await session.metrics.list("/v2/rows", resume=pages.checkpoint).collect()
@@ -336,7 +346,7 @@ async def test_restarts_from_the_watermark_are_progress() -> None:
         pages = session.metrics.list("/v2/rows", newest_first="n", until="end")
         rows = await pages.collect(limit=20)
         for _ in range(4):
-            service.dead = True
+            service.forget()
             rows += await pages.collect(limit=4)
         rows += await pages.collect()
     assert [row["n"] for row in rows] == list(range(40, 0, -1))

@@ -10,7 +10,7 @@ import pickle
 import traceback
 import types
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from chainapi.core.query import Query
 from chainapi.core.wire import Request, Response
 from chainapi.errors import (
     APIStatusError,
+    APITimeoutError,
     ChainAPIError,
     ConfigurationError,
     DecodeError,
@@ -32,10 +33,11 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.transport import AiohttpTransport
-from tests.raw_server import Peer, RawServer, Script, each, http, settle, until
+from tests.raw_server import Peer, RawServer, Script, each, http, let_pass, settle, until
 
 KEY = "hunt3r2-Marker~Key%s{0}"
 BASE = "http://127.0.0.1:9"
+HOUR = 3_600.0
 
 
 def hunt(text: str, where: str) -> None:
@@ -235,7 +237,10 @@ def test_key_over_plain_http_is_refused(address: str) -> None:
     "settings",
     [
         {"timeout": -1},
-        {"api_kye": 1},
+        {"api_kye": KEY},
+        {"key": KEY, "timout": 1},
+        {"max_body": 0},
+        {"ssl_context": "own.pem"},
         {"data_base_url": "ftp://example.com"},
         {"provider": Provider(api_key_header="bad header")},
         {"max_attempts": 0},
@@ -246,6 +251,35 @@ def test_other_mistakes_do_not_show_the_key(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Session(**{"data_base_url": BASE, "api_key": KEY, **settings})
     hunt_error(caught.value)
+
+
+async def test_misspelt_argument_keeps_no_key() -> None:
+    """A key under a name that a method does not take is in no frame of the error that says so."""
+    session = Session(metrics_base_url=BASE, data_base_url=BASE, api_key=KEY)
+    data = session.data
+    unknown: dict[str, Any] = {"api_kye": KEY}
+    calls: list[Callable[[], Any]] = [
+        lambda: data.list("/v1/x", **unknown),
+        lambda: data.list("/v1/x", api_key=KEY),
+        lambda: data.list("/v1/x", pagesize=1, api_key=KEY),
+        lambda: asyncio.create_task(data.get("/v1/x", **unknown)),
+        lambda: data.evm.blocks(43114, **unknown),
+        lambda: asyncio.create_task(data.evm.block(43114, 1, **unknown)),
+        lambda: session.metrics.avg_tps(43114, **unknown),
+        lambda: Provider(**unknown),
+        lambda: Session(**unknown),
+    ]
+
+    async def made(call: Callable[[], Any]) -> None:
+        outcome = call()
+        if isinstance(outcome, asyncio.Task):
+            await outcome
+
+    for call in calls:
+        error = await caught(made(call))
+        assert isinstance(error, ConfigurationError | TypeError)
+        hunt_error(error)
+    await session.aclose()
 
 
 # In errors
@@ -333,32 +367,41 @@ async def test_key_is_in_no_traceback_of_a_call_that_is_given_up(sent: bytes) ->
         await peer.send(sent)
         await peer.stall()
 
-    async with keyed(script) as (session, server, _):
+    async with keyed(script, timeout=HOUR) as (session, server, _):
+
+        async def begun(work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+            """Return the task of a call whose request has arrived at the server."""
+            requests = len(server.requests)
+            task = asyncio.create_task(work)
+            await until(lambda: len(server.requests) > requests)
+            await settle()
+            return task
 
         async def impatient() -> None:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(60):
                 await session.data.get("/v1/x")
 
-        timed_out = await caught(impatient())
-        assert type(timed_out) is TimeoutError
-        hunt_error(timed_out)
-        waited = await caught(asyncio.wait_for(session.data.get("/v1/x"), 0.05))
-        hunt_error(waited)
-        task = asyncio.create_task(session.data.get("/v1/x"))
-        await until(lambda: len(server.requests) == 3)
-        await settle()
+        for work in (impatient(), asyncio.wait_for(session.data.get("/v1/x"), 60)):
+            task = await begun(work)
+            let_pass(60)
+            error = await caught(task)
+            assert type(error) is TimeoutError
+            hunt_error(error)
+        task = await begun(session.data.get("/v1/x"))
+        let_pass(HOUR)
+        error = await caught(task)
+        assert isinstance(error, APITimeoutError)
+        hunt_error(error)
+        task = await begun(session.data.get("/v1/x"))
         task.cancel()
-        cancelled = await caught(task)
-        assert isinstance(cancelled, asyncio.CancelledError)
-        hunt_error(cancelled)
-        closed = asyncio.create_task(session.data.get("/v1/x"))
-        await until(lambda: len(server.requests) == 4)
+        error = await caught(task)
+        assert isinstance(error, asyncio.CancelledError)
+        hunt_error(error)
+        task = await begun(session.data.get("/v1/x"))
         await session.aclose()
-        error = await caught(closed)
+        error = await caught(task)
         assert isinstance(error, SessionClosedError)
         hunt_error(error)
-    async with keyed(script, timeout=0.05) as (session, _, _):
-        hunt_error(await caught(session.data.get("/v1/x")))
 
 
 async def test_message_of_the_service_is_not_taken_for_a_format() -> None:

@@ -117,6 +117,10 @@ ANSWER = f"{GET} responses 200 content application/json schema properties"
             change(f"{BLOCK} required 0", None),
             "required: data.evm.blocks EvmBlock.blockNumber: True is False",
         ),
+        (
+            change(f"{BLOCK} required 8", None),
+            "key: data.evm.blocks block_hash: EvmBlock need not have blockHash",
+        ),
         (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
         (
             change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps: when nothing is ready it moves straight to the next timer."""
+"""Event loops whose clocks jump: a virtual one where nothing is waited for, one for sockets where told to."""
 
 from __future__ import annotations
 
@@ -62,3 +62,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         """Let `seconds` pass without running anything, as a suspended machine does."""
         self._virtual.now += seconds
+
+
+class RealLoop(asyncio.SelectorEventLoop):
+    """A loop for sockets, whose clock is the machine's and what it was told to jump over."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        """Return the time in seconds."""
+        return super().time() + self._skipped
+
+    def jump(self, seconds: float) -> None:
+        """Let `seconds` pass at once: what was due meanwhile is due now."""
+        self._skipped += seconds

@@ -11,12 +11,12 @@ from typing import Any
 
 from attrs import frozen
 
-from chainapi.core.dedupe import Watermark
+from chainapi.core.order import Watermark
 from chainapi.errors import CheckpointError
 
 __all__ = ["Checkpoint", "query_fingerprint"]
 
-CHECKPOINT_VERSION = 1
+CHECKPOINT_VERSION = 2
 
 
 @frozen
@@ -34,10 +34,12 @@ class Checkpoint:
         pages: pages received since the walk began or restarted, that page not counted.
         rows: rows given in all.
         restarts: how often the walk began again.
-        watermark: the row keys already given, where the route's order allows to keep them.
+        watermark: the numbers already given, where the list is in descending order of a number.
+        unordered: True where a page broke that order.
+        keyless: True where two rows of a page shared the key that is to identify a row.
         bound: the upper end of the query's range since a restart from the watermark; None without one.
-        head: marks of the rows given of the begun page of a list without order, or of a first page that grew
-            since: where they stand at a resume tells what is left.
+        head: marks of the rows given of the begun page: of the content of each, and of its key where it has
+            one. After a resume as many rows are left out as have these marks, wherever they stand by then.
         done: True when nothing is left.
 
     """
@@ -51,6 +53,8 @@ class Checkpoint:
     rows: int = 0
     restarts: int = 0
     watermark: Watermark | None = None
+    unordered: bool = False
+    keyless: bool = False
     bound: int | None = None
     head: tuple[str, ...] = ()
     done: bool = False
@@ -61,8 +65,7 @@ class Checkpoint:
         for name in _CHECKPOINT_FIELDS:
             fields[name] = getattr(self, name)
         if self.watermark is not None:
-            mark = self.watermark
-            fields["watermark"] = [mark.newest, *(key for gap in mark.gaps for key in gap), mark.oldest]
+            fields["watermark"] = _watermark_fields(self.watermark)
         if self.head:
             fields["head"] = self.head
         return json.dumps(fields, separators=(",", ":"))
@@ -85,9 +88,10 @@ class Checkpoint:
         if type(version) is not int or version < 1:
             raise CheckpointError(f"the checkpoint is damaged: its format is {_shown(version)}")
         if version != CHECKPOINT_VERSION:
+            advice = "upgrade chainapi to resume from it" if version > CHECKPOINT_VERSION else "begin again"
             raise CheckpointError(
                 f"the checkpoint has format {_shown(version)}, this version of chainapi reads format"
-                f" {CHECKPOINT_VERSION}: upgrade chainapi to resume from it"
+                f" {CHECKPOINT_VERSION}: {advice}"
             )
         return cls(**_checked_fields(fields))
 
@@ -100,6 +104,8 @@ _CHECKPOINT_FIELDS: Mapping[str, tuple[type, ...]] = {
     "pages": (int,),
     "rows": (int,),
     "restarts": (int,),
+    "unordered": (bool,),
+    "keyless": (bool,),
     "bound": (int, type(None)),
     "done": (bool,),
 }
@@ -143,28 +149,57 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
+def _watermark_fields(mark: Watermark) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "spans": [mark.newest, *(number for gap in mark.gaps for number in gap), mark.oldest],
+        "at": mark.at,
+    }
+    if mark.ties:
+        fields["ties"] = [[number, *marks] for number, marks in mark.ties]
+        fields["met"] = mark.met
+    return fields
+
+
 def _checked_watermark(value: object) -> Watermark | None:
-    """Read the span ends, from new to old: a gap is what lies between two spans."""
+    """Read the span ends, from new to old (a gap lies between two spans), and the marks at them."""
     if value is None:
         return None
-    ends = value if isinstance(value, list) else []
-    spans, gaps = pairwise(ends), tuple(zip(ends[1:-1:2], ends[2:-1:2], strict=False))
-    if len(ends) < 2 or len(ends) % 2 or not all(type(end) is int for end in ends):
+    try:
+        fields: Any = value
+        ends, at = fields["spans"], fields["at"]
+        ties = tuple((number, _checked_marks(marks)) for number, *marks in fields.get("ties", ()))
+        met = _checked_marks(fields.get("met", []))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}") from None
+    if not _are_spans(ends) or type(at) not in (int, type(None)) or not all(type(n) is int for n, _ in ties):
         raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
-    if any(above < below for above, below in spans) or any(above == below for above, below in gaps):
-        raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
-    return Watermark(ends[0], ends[-1], gaps)
+    gaps = tuple(zip(ends[1:-1:2], ends[2:-1:2], strict=False))
+    return Watermark(ends[0], ends[-1], gaps, at, ties, met)
+
+
+def _are_spans(ends: object) -> bool:
+    if not isinstance(ends, list) or len(ends) < 2 or len(ends) % 2:
+        return False
+    if not all(type(end) is int for end in ends):
+        return False
+    falls = all(above >= below for above, below in pairwise(ends))
+    return falls and all(above > below for above, below in zip(ends[1:-1:2], ends[2:-1:2], strict=False))
+
+
+def _checked_marks(marks: object) -> tuple[str, ...]:
+    if not isinstance(marks, list) or not all(isinstance(m, str) and _MARK.fullmatch(m) for m in marks):
+        raise ValueError(marks)
+    return tuple(marks)
 
 
 def _checked_head(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(
-        isinstance(mark, str) and _MARK.fullmatch(mark) for mark in value
-    ):
-        raise CheckpointError(f"the checkpoint is damaged: head is {_shown(value)}")
-    return tuple(value)
+    try:
+        return _checked_marks(value)
+    except ValueError:
+        raise CheckpointError(f"the checkpoint is damaged: head is {_shown(value)}") from None
 
 
-_MARK = re.compile("[0-9a-f]{16}")
+_MARK = re.compile(r"([0-9a-f]{16}){1,2}|\*")
 _MISSING = object()
 
 

@@ -2,18 +2,21 @@
 
 The rules (specification, section 4, and what it leaves open):
 
-* The walk is in one of four states; `TRANSITIONS` lists every step between them.
+* The walk is in one of five states; `TRANSITIONS` lists every step between them.
 * A page token's age counts from when the request that returned it was sent. A token as old as its
   lifetime is never sent: the walk restarts at the first page.
-* 400, 404, 410 or 422 to a request with a token, in a walk whose first page was answered, means that the
-  token has died early: nothing else is new in that request. The walk restarts as well.
+* 400, 404, 410 or 422 to a request with a token may mean that the token died early, or that the page behind
+  it is refused whatever its token. So the page before it is fetched once more, with its older token: if that
+  is refused as well, tokens have died, and the walk restarts. If it is answered as before, its new token is
+  tried; where that one is refused too, the walk ends with the service's own words.
 * A restart has to get further than the pass before it, or the walk fails: no endless loop.
 * A token that comes back together with the same rows as before is a loop; with new rows it is not.
+* Pages that bring no row that was not there before are a loop as well, when too many of them come in a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from math import inf
 from typing import Literal
@@ -21,7 +24,7 @@ from typing import Literal
 from attrs import define, evolve, field, frozen
 
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.errors import PageTokenExpiredError, PaginationLoopError
+from chainapi.errors import APIStatusError, PageRefusedError, PageTokenExpiredError, PaginationLoopError
 
 __all__ = [
     "DEAD_TOKEN_STATUSES",
@@ -37,8 +40,9 @@ DEAD_TOKEN_STATUSES = frozenset({400, 404, 410, 422})
 # Ages are differences of two floats: one that is this much short of the lifetime has reached it. Seconds.
 _ROUNDING = 1e-6
 
-# An empty page is not the end, but a service that never gives a row again is broken.
-MAX_EMPTY_PAGES = 1_000
+# Pages in a row that bring no new row: an empty page is not the end, equal rows are rows, and a list that
+# grows may show old pages again, though never more than were read. Beyond that a service repeats itself.
+MAX_IDLE_PAGES = 1_000
 
 
 class State(Enum):
@@ -46,6 +50,7 @@ class State(Enum):
 
     FIRST = "first page next"
     NEXT = "token in hand"
+    CHECK = "token refused, page before it next"
     EXHAUSTED = "exhausted"
     FAILED = "failed"
 
@@ -55,9 +60,11 @@ class Step(Enum):
 
     PAGE = "page with a token"
     LAST_PAGE = "page without a token"
-    EXPIRED = "token expired or refused"
+    REFUSED = "token refused"
+    SAME_PAGE = "same page, new token"
+    EXPIRED = "token expired"
     GIVE_UP = "no progress, or no restart wanted"
-    LOOP = "same token, same rows"
+    LOOP = "nothing new comes"
 
 
 TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
@@ -65,9 +72,15 @@ TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
     State.NEXT: {
         Step.PAGE: State.NEXT,
         Step.LAST_PAGE: State.EXHAUSTED,
+        Step.REFUSED: State.CHECK,
         Step.EXPIRED: State.FIRST,
         Step.GIVE_UP: State.FAILED,
         Step.LOOP: State.FAILED,
+    },
+    State.CHECK: {
+        Step.SAME_PAGE: State.NEXT,
+        Step.EXPIRED: State.FIRST,
+        Step.GIVE_UP: State.FAILED,
     },
     State.EXHAUSTED: {},
     State.FAILED: {},
@@ -88,55 +101,42 @@ class PageToken:
 
 
 class LoopGuard:
-    """Notices a page token that comes back with the rows it came with before.
+    """Finds pages that came before, in memory that stays flat however long the walk is.
 
-    It remembers the last `WINDOW` pages, and those whose number is a power of two for good: a loop of any
-    length closes on one of them, and memory stays flat however long the walk is. Rows are compared only
-    where a token comes back in another body, because the time of the last update may be all that differs:
-    such a loop is noticed when the page comes for the third time.
+    It keeps a sample of the pages: all of them up to `LIMIT`, then those whose hash ends in ever more zeros.
+    A loop of any length closes on one of them.
     """
 
-    WINDOW = 1_024
+    LIMIT = 1_024
 
     def __init__(self) -> None:
-        self._pages = 0
-        self._recent: dict[Hashable, int] = {}  # the page seen last is the last
-        self._pinned: dict[Hashable, int] = {}
+        self._mask = 0
+        self._pages: set[int] = set()
+        self._tokens: set[int] = set()
 
-    def loops(self, token: str, rows: Sequence[object], body: int) -> bool:
-        """Tell whether this page was here before; `body` is a hash of it."""
-        known = self._known(token)
-        if known is None:
-            if self._remember(token, body):
-                self._pinned[_with_rows(token, rows)] = body
+    def loops(self, token: str, rows: int) -> bool:
+        """Check whether this token came before with these rows; `rows` is a hash of them."""
+        page = hash((token, rows))
+        if page in self._tokens:
+            return True
+        self._keep(self._tokens, page)
+        return False
+
+    def is_new(self, rows: int) -> bool:
+        """Check whether these rows came for the first time; False as well where they are not sampled."""
+        if rows & self._mask or rows in self._pages:
             return False
-        page = _with_rows(token, rows)
-        if known == body or self._known(page) is not None:
-            return True
-        self._remember(page, body)
-        return False
+        self._keep(self._pages, rows)
+        return True
 
-    def _known(self, page: Hashable) -> int | None:
-        body = self._recent.pop(page, None)
-        if body is None:
-            return self._pinned.get(page)
-        self._recent[page] = body
-        return body
-
-    def _remember(self, page: Hashable, body: int) -> bool:
-        """Take note of a page; True when it is kept for good."""
-        self._pages += 1
-        if self._pages & (self._pages - 1) == 0:
-            self._pinned[page] = body
-            return True
-        self._recent[page] = body
-        if len(self._recent) > self.WINDOW:
-            del self._recent[next(iter(self._recent))]
-        return False
-
-
-def _with_rows(token: str, rows: Sequence[object]) -> Hashable:
-    return token, hash(repr(rows))
+    def _keep(self, sample: set[int], value: int) -> None:
+        if value & self._mask:
+            return
+        sample.add(value)
+        while len(sample) > self.LIMIT:
+            self._mask = 2 * self._mask + 1
+            for kept in (self._pages, self._tokens):
+                kept.intersection_update([one for one in kept if not one & self._mask])
 
 
 @define
@@ -155,7 +155,12 @@ class Walk:
     reached: int = 0  # the depth at which the pass before this one ended
     proven: bool = False  # the first page of this query was answered once
     _guard: LoopGuard = field(factory=LoopGuard, repr=False)
-    _empty: int = 0
+    _deepest: int = 0  # the greatest depth of the passes before this one
+    _idle: int = 0  # pages in a row that brought nothing new
+    _page: int | None = None  # hash of the rows of the page received last; None after a resume
+    _opener: PageToken | None = None  # the token that opened it; None for the first page, after a resume
+    _refusal: APIStatusError | None = None  # of a token, while the page before it is fetched once more
+    _renewed: bool = False  # the token in hand took the place of one that was refused
 
     @classmethod
     def resume(
@@ -216,37 +221,70 @@ class Walk:
             PageTokenExpiredError: a restart is not wanted or got no further.
 
         """
-        self._expire("the page token has reached its lifetime")
+        if self._refusal is not None and self.state is State.CHECK:
+            self._expire(_refusal(self._refusal), self._refusal)
+        else:
+            self._expire("the page token has reached its lifetime")
 
-    def refused(self, status: int) -> bool:
-        """Tell whether an error status means that the token has died; the walk has restarted then.
+    def refused(self, error: APIStatusError) -> bool:
+        """Take in an error status; False where it is the caller's to raise.
+
+        Then ask for the next token: it opens the page before the one that was refused (see `State.CHECK`), or
+        the first page, where the walk has restarted.
 
         Raises:
-            PageTokenExpiredError: it has died and a restart is not wanted or got no further.
+            PageTokenExpiredError: the token has died and a restart is not wanted or got no further.
+            PageRefusedError: a new token was refused as well.
 
         """
-        if self.token is None or not self.proven or status not in DEAD_TOKEN_STATUSES:
+        if error.status not in DEAD_TOKEN_STATUSES or not self.proven:
             return False
-        self._expire(f"the service refused the page token with status {status}")
+        if self.state is State.CHECK:
+            self._expire(_refusal(error), error)
+            return True
+        if self.token is None:
+            return False
+        if self._renewed:
+            words = error.status, error.error, error.messages
+            raise PageRefusedError(*words, where=error.where) from error
+        if self._opener is None or self._opener.value == self.token.value:  # the first page is before it
+            self._expire(_refusal(error), error)
+            return True
+        self._refusal, self.token = error, self._opener
+        self._take(Step.REFUSED)
+        return True
+
+    def checked(self, token: PageToken | None, *, rows: int) -> bool:
+        """Take in the page before the refused one; True when its new token goes on, else a restart has begun.
+
+        Raises:
+            PageTokenExpiredError: the page changed, and a restart is not wanted or got no further.
+
+        """
+        if token is None or rows != self._page:
+            self.expired()
+            return False
+        self.token, self._refusal, self._renewed = token, None, True
+        self._take(Step.SAME_PAGE)
         return True
 
     def moved(self) -> None:
         """Note that the restart begins where the pass before it ended: its first page is progress already."""
-        self.reached = 0
+        self.reached = self._deepest = 0
 
-    def received(self, token: PageToken | None, *, rows: Sequence[object], body: int) -> None:
-        """Take in a page: its `token` to the next one, its rows and a hash of its body.
+    def received(self, token: PageToken | None, *, rows: int, size: int, fresh: bool | None = None) -> None:
+        """Take in a page: its `token` to the next one, a hash of its rows, and their number.
+
+        `fresh` says whether one of them never came before; None where nobody knows.
 
         Raises:
-            PaginationLoopError: token and rows are those of an earlier page, or no row comes any more.
+            PaginationLoopError: token and rows are those of an earlier page, or no new row comes any more.
 
         """
         self.proven = True
         self.depth += 1
-        self._empty = 0 if rows else self._empty + 1
-        if token is not None and (
-            self._empty > MAX_EMPTY_PAGES or self._guard.loops(token.value, rows, body)
-        ):
+        self._opener, self._page, self._renewed = self.token, rows, False
+        if token is not None and self._goes_nowhere(token, rows, size, fresh):
             self._take(Step.LOOP)
             raise PaginationLoopError(
                 f"the service repeats itself: page {self.depth} brought nothing that was not there before"
@@ -254,16 +292,33 @@ class Walk:
         self.token = token
         self._take(Step.LAST_PAGE if token is None else Step.PAGE)
 
-    def _expire(self, reason: str) -> None:
+    def _goes_nowhere(self, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
+        new = self._guard.is_new(rows) if fresh is None else fresh
+        if size and new:
+            self._idle = 0
+        elif self.depth > self._deepest:
+            self._idle += 1
+        too_many = self._idle > MAX_IDLE_PAGES and 2 * self._idle > self.depth
+        return too_many or self._guard.loops(token.value, rows)
+
+    def _expire(self, reason: str, cause: APIStatusError | None = None) -> None:
         if self.on_expired == "raise" or (self.restarts and self.depth <= self.reached):
             stuck = "" if self.on_expired == "raise" else ", at the same place as before the last restart"
             self._take(Step.GIVE_UP)
-            raise PageTokenExpiredError(f"{reason}{stuck}")
+            raise PageTokenExpiredError(f"{reason}{stuck}") from cause
         self.reached, self.depth = self.depth, 0
+        self._deepest = max(self._deepest, self.reached)
         self.restarts += 1
-        self.token = None
+        self.token = self._opener = self._page = self._refusal = None
+        self._renewed, self._idle = False, 0
         self._guard = LoopGuard()
         self._take(Step.EXPIRED)
 
     def _take(self, step: Step) -> None:
         self.state = TRANSITIONS[self.state][step]
+
+
+def _refusal(error: APIStatusError) -> str:
+    """Say that the service refused the page token, in its own words."""
+    words = "; ".join(error.messages) or error.error
+    return f"the service refused the page token with status {error.status}" + (f" ({words})" if words else "")

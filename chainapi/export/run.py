@@ -217,7 +217,7 @@ class Exporter:
             self.progress.met += 1
             if source.query != pages.checkpoint.query:
                 raise ExportError(f"{self.target.path} has {label} of other services: choose another target")
-            if source.done and not pages.ordered:
+            if source.done and not (pages.ordered and _is_incremental(source)):
                 self.progress.done += 1
                 self.progress.skipped += 1
                 continue
@@ -271,3 +271,8 @@ class Exporter:
             f"others are in {self.target.path}. Start the same export again to go on with those",
             self._failures,
         )
+
+
+def _is_incremental(source: SourceState) -> bool:
+    """Check whether new rows of a source that is done can be told by their numbers: its order held."""
+    return source.checkpoint is None or not Checkpoint.loads(source.checkpoint).unordered

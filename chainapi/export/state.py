@@ -21,21 +21,21 @@ from chainapi.errors import ExportError
 
 __all__ = ["Batch", "Part", "SourceState", "State"]
 
-FORMAT = 1
+FORMAT = 2
 FETCHED_AT_ONCE = 1_000  # rows
-LARGEST = 2**63 - 1  # what SQLite takes for an integer
 
 _TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sources (
     number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL, checkpoint TEXT,
-    taken INTEGER NOT NULL DEFAULT 0, newest TEXT, floor TEXT, done INTEGER NOT NULL DEFAULT 0
+    taken INTEGER NOT NULL DEFAULT 0, newest TEXT, floor TEXT, edge TEXT NOT NULL DEFAULT '[]',
+    done INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE rows (
-    source INTEGER NOT NULL, place INTEGER NOT NULL, key BLOB NOT NULL, row BLOB NOT NULL,
-    PRIMARY KEY (source, place)
+    source INTEGER NOT NULL, place INTEGER NOT NULL, digest BLOB NOT NULL, pass INTEGER NOT NULL,
+    row BLOB NOT NULL, PRIMARY KEY (source, place)
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX keys ON rows (source, key);
+CREATE INDEX digests ON rows (source, digest);
 CREATE TABLE parts (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
     digest TEXT NOT NULL, whole INTEGER NOT NULL DEFAULT 0
@@ -53,8 +53,9 @@ class SourceState:
         query: fingerprint of its query.
         checkpoint: where its walk stands, as text; None before the first page.
         taken: how many rows of this walk count towards its limit.
-        newest: the greatest number of a row that falls from row to row, where the route has one.
+        newest: the greatest number among its rows, where the route has a descending number.
         floor: the same at the end of the walk before this one: its rows are in the target already.
+        edge: marks of the rows in the target that have the number `floor`; none where numbers are unique.
         done: whether its walk came to its end.
 
     """
@@ -66,7 +67,11 @@ class SourceState:
     taken: int = 0
     newest: int | None = None
     floor: int | None = None
+    edge: tuple[str, ...] = ()
     done: bool = False
+
+
+Digests = Sequence[bytes]  # that identify a row, from the surest on
 
 
 @frozen
@@ -76,8 +81,11 @@ class Batch:
     Attributes:
         source: the source; committing the batch brings it up to date.
         rows: the rows that are wanted.
-        identity: gives what tells a row of the source from all others.
-        encode: gives what is kept of a row.
+        digests: the digests of each.
+        known: the digests of rows that the stream knows to be kept already.
+        newest: the greatest number among the rows; None for a list without a descending number.
+        counted: whether the state is to find out which rows of a later pass it has.
+        encode: returns the bytes that are kept of a row.
         checkpoint: where the walk stands behind them.
         taken: how many rows of the walk count towards its limit.
         done: whether no more are wanted.
@@ -86,11 +94,14 @@ class Batch:
 
     source: SourceState
     rows: Sequence[Any]
-    identity: Callable[[Any], int | bytes]
+    digests: Sequence[Digests]
     encode: Callable[[Any], bytes]
     checkpoint: Checkpoint
     taken: int
     done: bool
+    known: Sequence[Digests] = ()
+    newest: int | None = None
+    counted: bool = False
 
 
 @frozen
@@ -190,9 +201,10 @@ class State:
                         "INSERT INTO sources (label, query) VALUES (?, ?)", (label, query)
                     )
                 return SourceState(cursor.lastrowid or 0, label, query)
-        number, label, query, checkpoint, taken, newest, floor, done = found
+        number, label, query, checkpoint, taken, newest, floor, edge, done = found
+        numbers = _number(newest), _number(floor)
         return SourceState(
-            number, label, query, checkpoint, taken, _number(newest), _number(floor), bool(done)
+            number, label, query, checkpoint, taken, *numbers, tuple(json.loads(edge)), bool(done)
         )
 
     def commit(self, batches: Sequence[Batch]) -> int:
@@ -202,32 +214,55 @@ class State:
 
     def _keep(self, batch: Batch) -> int:
         source, db = batch.source, self._db
-        keys = [batch.identity(row) for row in batch.rows]
+        rows = self._new_rows(batch)
         (place,) = db.execute(
             "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
         ).fetchone()
-        before = db.total_changes
+        walk_pass = batch.checkpoint.restarts
         db.executemany(
-            "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?)",
+            "INSERT INTO rows VALUES (?, ?, ?, ?, ?)",
             [
-                (source.number, place + index, _storable(key), batch.encode(row))
-                for index, (key, row) in enumerate(zip(keys, batch.rows, strict=True), 1)
+                (source.number, place + index, digests[0], walk_pass, batch.encode(row))
+                for index, (digests, row) in enumerate(rows, 1)
             ],
         )
-        kept = db.total_changes - before
-        _bring_up_to_date(source, batch, [key for key in keys if isinstance(key, int)])
+        _bring_up_to_date(source, batch)
         db.execute(
-            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, done = ? WHERE number = ?",
+            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?"
+            " WHERE number = ?",
             (
                 source.checkpoint,
                 source.taken,
                 _text(source.newest),
                 _text(source.floor),
+                json.dumps(source.edge),
                 source.done,
                 source.number,
             ),
         )
-        return kept
+        return len(rows)
+
+    def _new_rows(self, batch: Batch) -> list[tuple[Digests, Any]]:
+        """Return the rows of a batch that are not kept yet: in a later pass, each as often as it is new."""
+        rows = zip(batch.digests, batch.rows, strict=True)
+        if not batch.checkpoint.restarts:
+            return list(rows)
+        for digests in batch.known:
+            self._meet(batch, digests)
+        return [(digests, row) for digests, row in rows if not (batch.counted and self._meet(batch, digests))]
+
+    def _meet(self, batch: Batch, digests: Digests) -> bool:
+        """Note that this pass has met a row that is kept; False where none is left that it could be."""
+        number, walk_pass = batch.source.number, batch.checkpoint.restarts
+        for digest in digests:
+            met = self._db.execute(
+                "UPDATE rows SET pass = ?1 WHERE source = ?2 AND place = (SELECT min(place) FROM rows"
+                " WHERE source = ?2 AND digest = ?3 AND pass < ?1)",
+                (walk_pass, number, digest),
+            )
+            if met.rowcount:
+                return True
+        return False
 
     # Final files
 
@@ -325,16 +360,15 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
             return f"{path}: {error}"
 
 
-def _bring_up_to_date(source: SourceState, batch: Batch, numbers: Sequence[int]) -> None:
-    newest = max(numbers, default=source.newest)
-    source.newest = newest if source.newest is None or newest is None else max(newest, source.newest)
-    source.checkpoint, source.taken, source.done = batch.checkpoint.dumps(), batch.taken, batch.done
+def _bring_up_to_date(source: SourceState, batch: Batch) -> None:
+    checkpoint = batch.checkpoint
+    numbers = [number for number in (source.newest, batch.newest) if number is not None]
+    source.newest = None if checkpoint.unordered else max(numbers, default=None)
+    source.checkpoint, source.taken, source.done = checkpoint.dumps(), batch.taken, batch.done
     if batch.done:
         source.floor = source.newest
-
-
-def _storable(key: int | bytes) -> int | bytes | str:
-    return str(key) if isinstance(key, int) and not -LARGEST <= key <= LARGEST else key
+        ties = () if checkpoint.watermark is None else checkpoint.watermark.ties
+        source.edge = next((marks for number, marks in ties if number == source.floor), ())
 
 
 def _text(number: int | None) -> str | None:

@@ -46,6 +46,7 @@ class Walk:
         self._limit = limit
         self._taken = state.taken
         self._restarts = pages.restarts
+        self._edge = list(state.edge)  # marks of rows that the target has, and this pass has not met
         self._done = False
 
     def __aiter__(self) -> Self:
@@ -55,9 +56,8 @@ class Walk:
         """Fetch a page, and return what of it is wanted."""
         if self._done:
             raise StopAsyncIteration
-        before = self._pages.checkpoint.rows
         page = await anext(self._pages)
-        return self._wanted(page, page.checkpoint.rows - before)
+        return self._wanted(page)
 
     @property
     def exhausted(self) -> bool:
@@ -73,35 +73,57 @@ class Walk:
         """End the walk."""
         await self._pages.aclose()
 
-    def _wanted(self, page: Page[Any], fresh: int) -> Batch:
-        """Return what a page adds, of which `fresh` rows were not given before."""
-        if page.restarts > self._restarts and not self._pages.ordered:
-            self._taken = 0  # the new pass has all rows again, and they are told when they are kept
+    def _wanted(self, page: Page[Any]) -> Batch:
+        """Return the rows of a page that the target may not have, and those that it is known to have."""
+        pages, counted = self._pages, page.restarts > 0 and not self._pages.ordered
+        if page.restarts > self._restarts and counted:
+            self._taken = 0  # the new pass has all rows again; the state counts them
         self._restarts = page.restarts
-        rows, ends = self._above_floor(page.items)
+        # A reader of pages has no counts: what a later pass repeats in a list without order, the state knows.
+        stale = pages.repeated if counted else pages.stale
+        fresh, ends = self._above_floor([index for index in range(len(page.items)) if index not in stale])
         if self._limit is not None:
-            # A page with rows given before is taken whole: only the state tells which they are.
-            rows = rows[: self._limit - self._taken] if fresh == len(page.items) else rows
-            self._taken += min(fresh, len(rows))
+            fresh = fresh if counted else fresh[: self._limit - self._taken]
+            self._taken += len(fresh)
             ends = ends or self._taken >= self._limit
         self._done = ends or page.checkpoint.done
+        numbers = [number for index in fresh if (number := pages.number(index)) is not None]
+        known = [index for index in stale if index not in pages.repeated] if page.restarts else ()
         return Batch(
             source=self.state,
-            rows=rows,
-            identity=self._pages.identity,
+            rows=[page.items[index] for index in fresh],
+            digests=[pages.digests(index) for index in fresh],
+            known=[pages.digests(index) for index in known],
+            newest=max(numbers, default=None),
+            counted=counted,
             encode=self._encode,
             checkpoint=page.checkpoint,
             taken=self._taken,
             done=self._done,
         )
 
-    def _above_floor(self, rows: Sequence[Any]) -> tuple[Sequence[Any], bool]:
-        """Return the rows that the target does not have, and whether the others begin."""
+    def _above_floor(self, indices: Sequence[int]) -> tuple[Sequence[int], bool]:
+        """Return the indices of rows that the target does not have, and whether only such are left behind."""
         floor = self.state.floor
         if floor is None:
-            return rows, False
-        for index, row in enumerate(rows):
-            number = self._pages.identity(row)
-            if isinstance(number, int) and number <= floor:
-                return rows[:index], True
-        return rows, False
+            return indices, False
+        kept: list[int] = []
+        for index in indices:
+            number = self._pages.number(index)
+            if number is None or number > floor:
+                kept.append(index)
+            elif number < floor and self._pages.ordered:
+                return kept, True
+            elif number == floor and not self._on_edge(index):
+                kept.append(index)
+        return kept, False
+
+    def _on_edge(self, index: int) -> bool:
+        """Check whether the target has a row whose number is the floor: as many as there are marks."""
+        if not self.state.edge:
+            return True  # numbers are unique
+        mark = self._pages.mark(index)
+        if mark not in self._edge:
+            return False
+        self._edge.remove(mark)
+        return True

@@ -39,7 +39,7 @@ __all__ = ["MetricChains", "MetricICM", "MetricL1Validators", "MetricNetworks", 
 class MetricChains(Group):
     """Metrics of EVM chains."""
 
-    @lists(Route("/v2/chains", "chains", weight="free"))
+    @lists(Route("/v2/chains", "chains", key=("network", "blockchain_id"), weight="free"))
     def list(
         self,
         *,
@@ -152,7 +152,14 @@ class MetricChains(Group):
 class MetricICM(Group):
     """Counts of messages between chains."""
 
-    @lists(Route("/v2/icm/timeseries", "results", weight="small"))
+    @lists(
+        Route(
+            "/v2/icm/timeseries",
+            "results",
+            key=("timestamp", "src_blockchain_id", "dest_blockchain_id"),
+            weight="small",
+        )
+    )
     def timeseries(
         self,
         *,
@@ -196,6 +203,7 @@ class MetricNetworks(Group):
             weight="small",
             newest_first="timestamp",
             until="endTimestamp",
+            holds_if=(("key", "subnet_id", None),),
         )
     )
     def metric(

@@ -38,7 +38,7 @@ __all__ = ["EVM"]
 class EVM(Group):
     """Blocks, transactions, balances and contracts of EVM chains."""
 
-    @lists(Route("/v1/blocks", "blocks", key=("block_hash",)))
+    @lists(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash")))
     def blocks_of_all_chains(
         self,
         *,
@@ -51,7 +51,7 @@ class EVM(Group):
         """Walk the latest blocks of all chains."""
         ...
 
-    @lists(Route("/v1/transactions", "transactions", key=("tx_hash",)))
+    @lists(Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash")))
     def transactions_of_all_chains(
         self,
         *,
@@ -76,7 +76,7 @@ class EVM(Group):
             "blocks",
             key=("block_hash",),
             weight="small",
-            newest_first="block_number",
+            newest_first="block_timestamp",
         )
     )
     def blocks(
@@ -153,6 +153,7 @@ class EVM(Group):
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc20",
             "erc20TokenBalances",
+            key=("address",),
             weight="medium",
             others=(("native_token_balance", "NativeTokenBalance"),),
         )
@@ -178,6 +179,7 @@ class EVM(Group):
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc721",
             "erc721TokenBalances",
+            key=("address", "token_id"),
             weight="medium",
             others=(("native_token_balance", "NativeTokenBalance"),),
         )
@@ -200,6 +202,7 @@ class EVM(Group):
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc1155",
             "erc1155TokenBalances",
+            key=("address", "token_id"),
             weight="medium",
             others=(("native_token_balance", "NativeTokenBalance"),),
         )
@@ -223,6 +226,7 @@ class EVM(Group):
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listCollectibles",
             "collectibleBalances",
+            key=("erc_type", "address", "token_id"),
             weight="medium",
         )
     )
@@ -247,7 +251,14 @@ class EVM(Group):
         """Return the transaction that deployed a contract."""
         ...
 
-    @lists(Route("/v1/chains/{chainId}/contracts/{address}/deployments", "contracts", weight="medium"))
+    @lists(
+        Route(
+            "/v1/chains/{chainId}/contracts/{address}/deployments",
+            "contracts",
+            key=("address",),
+            weight="medium",
+        )
+    )
     def deployments(
         self,
         chain_id: ChainId,
@@ -272,7 +283,13 @@ class EVM(Group):
         ...
 
     @lists(
-        Route("/v1/chains/allTransactions", "transactions", key=("tx_hash",), weight="free", deprecated=True)
+        Route(
+            "/v1/chains/allTransactions",
+            "transactions",
+            key=("chain_id", "tx_hash"),
+            weight="free",
+            deprecated=True,
+        )
     )
     def all_latest_transactions(
         self,
@@ -287,7 +304,11 @@ class EVM(Group):
         """Walk the latest transactions of all chains; deprecated."""
         ...
 
-    @lists(Route("/v1/chains/allBlocks", "blocks", key=("block_hash",), weight="free", deprecated=True))
+    @lists(
+        Route(
+            "/v1/chains/allBlocks", "blocks", key=("chain_id", "block_hash"), weight="free", deprecated=True
+        )
+    )
     def all_latest_blocks(
         self,
         *,
@@ -300,7 +321,18 @@ class EVM(Group):
         """Walk the latest blocks of all chains; deprecated."""
         ...
 
-    @lists(Route("/v1/chains/{chainId}/tokens/{address}/transfers", "transfers", weight="medium"))
+    @lists(
+        Route(
+            "/v1/chains/{chainId}/tokens/{address}/transfers",
+            "transfers",
+            kind_keys=(
+                ("Erc20Transfer", ("tx_hash", "log_index")),
+                ("Erc721Transfer", ("tx_hash", "log_index", "erc721_token.token_id")),
+            ),
+            immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
+            weight="medium",
+        )
+    )
     def transfers(
         self,
         chain_id: ChainId,
@@ -316,7 +348,16 @@ class EVM(Group):
         """Walk the transfers of a token's contract."""
         ...
 
-    @lists(Route("/v1/chains/{chainId}/addresses/{address}/transactions", "transactions", weight="medium"))
+    @lists(
+        Route(
+            "/v1/chains/{chainId}/addresses/{address}/transactions",
+            "transactions",
+            key=("native_transaction.tx_hash",),
+            weight="medium",
+            newest_first="native_transaction.block_timestamp",
+            holds_if=(("newest_first", "sort_order", "desc"),),
+        )
+    )
     def address_transactions(
         self,
         chain_id: ChainId,
@@ -333,7 +374,16 @@ class EVM(Group):
         """Walk the transactions of an address, with their transfers."""
         ...
 
-    @lists(Route("/v2/chains/{chainId}/addresses/{address}/transactions", "transactions", weight="medium"))
+    @lists(
+        Route(
+            "/v2/chains/{chainId}/addresses/{address}/transactions",
+            "transactions",
+            key=("native_transaction.tx_hash",),
+            weight="medium",
+            newest_first="native_transaction.block_timestamp",
+            holds_if=(("newest_first", "sort_order", "desc"),),
+        )
+    )
     def address_transactions_v2(
         self,
         chain_id: ChainId,
@@ -376,7 +426,10 @@ class EVM(Group):
 
     @lists(
         Route(
-            "/v1/chains/{chainId}/addresses/{address}/transactions:listErc20", "transactions", weight="medium"
+            "/v1/chains/{chainId}/addresses/{address}/transactions:listErc20",
+            "transactions",
+            key=("tx_hash", "log_index"),
+            weight="medium",
         )
     )
     def erc20_transactions(
@@ -398,6 +451,7 @@ class EVM(Group):
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc721",
             "transactions",
+            key=("tx_hash", "log_index", "erc721_token.token_id"),
             weight="medium",
         )
     )
@@ -420,6 +474,7 @@ class EVM(Group):
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc1155",
             "transactions",
+            immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
             weight="medium",
         )
     )
@@ -442,6 +497,16 @@ class EVM(Group):
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listInternals",
             "transactions",
+            immutable=(
+                "tx_hash",
+                "from_.address",
+                "to.address",
+                "internal_tx_type",
+                "value",
+                "is_reverted",
+                "gas_used",
+                "gas_limit",
+            ),
             weight="medium",
         )
     )

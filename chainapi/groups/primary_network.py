@@ -119,7 +119,14 @@ class PrimaryNetwork(Group):
         """Walk the active staking transactions of some addresses."""
         ...
 
-    @lists(Route("/v1/networks/{network}/rewards:listPending", "pendingRewards", weight="xl"))
+    @lists(
+        Route(
+            "/v1/networks/{network}/rewards:listPending",
+            "pendingRewards",
+            key=("tx_hash", "reward_type", "start_timestamp", "end_timestamp"),
+            weight="xl",
+        )
+    )
     def pending_rewards(
         self,
         network: Network,
@@ -300,6 +307,8 @@ class PrimaryNetwork(Group):
             "vertices",
             key=("vertex_hash",),
             weight="medium",
+            newest_first="vertex_timestamp",
+            holds_if=(("newest_first", "sort_order", "desc"),),
             others=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -365,7 +374,14 @@ class PrimaryNetwork(Group):
         ...
 
     @lists(
-        Route("/v1/networks/{network}/blockchains", "blockchains", key=("blockchain_id",), weight="medium")
+        Route(
+            "/v1/networks/{network}/blockchains",
+            "blockchains",
+            key=("blockchain_id",),
+            weight="medium",
+            newest_first="create_block_timestamp",
+            holds_if=(("newest_first", "sort_order", "desc"),),
+        )
     )
     def blockchains(
         self,
@@ -385,7 +401,16 @@ class PrimaryNetwork(Group):
         """Return a blockchain."""
         ...
 
-    @lists(Route("/v1/networks/{network}/subnets", "subnets", key=("subnet_id",), weight="medium"))
+    @lists(
+        Route(
+            "/v1/networks/{network}/subnets",
+            "subnets",
+            key=("subnet_id",),
+            weight="medium",
+            newest_first="create_block_timestamp",
+            holds_if=(("newest_first", "sort_order", "desc"),),
+        )
+    )
     def subnets(
         self,
         network: Network,
@@ -404,7 +429,9 @@ class PrimaryNetwork(Group):
         """Return a subnet."""
         ...
 
-    @lists(Route("/v1/networks/{network}/validators", "validators", key=("tx_hash",), weight="medium"))
+    @lists(
+        Route("/v1/networks/{network}/validators", "validators", key=("tx_hash", "node_id"), weight="medium")
+    )
     def validators(
         self,
         network: Network,
@@ -431,7 +458,12 @@ class PrimaryNetwork(Group):
         ...
 
     @lists(
-        Route("/v1/networks/{network}/validators/{nodeId}", "validators", key=("tx_hash",), weight="medium")
+        Route(
+            "/v1/networks/{network}/validators/{nodeId}",
+            "validators",
+            key=("tx_hash", "node_id"),
+            weight="medium",
+        )
     )
     def validations(
         self,

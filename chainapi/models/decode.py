@@ -13,6 +13,7 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models.contents import canonical_rows
 from chainapi.models.convert import DIGITS, NULL, RowType, row_type, several_of
 from chainapi.models.unions import wire_name
 
@@ -25,13 +26,34 @@ MESSAGES = 20  # messages of one error body that are kept
 
 @frozen(eq=False, repr=False)
 class DecodedPage:
-    """The rows of a page, the token to the next one, a hash of the body, and what else its route names."""
+    """The rows of a page, the token to the next one, and what else its route names.
+
+    `items` is the name of the list field of `body`.
+    """
 
     rows: list[Any]
     next_page_token: str | None
-    digest: int
     others: tuple[Any, ...] = ()
-    body: bytes = b""
+    body: bytes = b"{}"
+    items: str = ""
+
+    @property
+    def digest(self) -> int:
+        """A hash of the body from the first ``[`` to the last ``]``, for this process.
+
+        Another page token or another `lastRun` does not change it where they stand outside of all lists.
+        """
+        body = self.body
+        return hash(body[body.find(b"[") : body.rfind(b"]") + 1])
+
+    def contents(self) -> list[bytes]:
+        """Return canonical JSON of each row, in order, as the service sent it; made at each call.
+
+        Keys are sorted, white space is left out, numbers keep their digits; fields that no model names are
+        in it. A row that has no canonical form (with a lone surrogate, or nested too deeply) is returned
+        as its bytes in the body. It raises nothing for a page that was decoded.
+        """
+        return canonical_rows(self.body, self.items)
 
 
 @frozen(eq=False, repr=False)
@@ -103,7 +125,7 @@ class PageDecoder:
         rows, token, others = self._quickly(body, envelope) or self._thoroughly(body, envelope)
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
-        return DecodedPage(rows, token, hash(body), others, body)
+        return DecodedPage(rows, token, others, body, self.items or "")
 
     def _quickly(
         self, body: bytes, envelope: _Envelope

@@ -145,10 +145,11 @@ class Match:
         """Return what the rows repeat of the request."""
         key = [wire_name(name) for name in self.declared.route.key]
         given = {name: text for name, text in {**asked, **self.path}.items() if name not in NOT_ECHOED}
-        if not self.declared.single and len(key) < 2:
-            # The rows differ in their key, and the address says whose list it is, not what a row is about.
-            for name in ("address", *key):
-                given.pop(name, None)
+        if not self.declared.single:
+            if "collections" not in self.place:  # the address says whose list it is, not what a row is about
+                given.pop("address", None)
+            if len(key) == 1:  # the rows differ in it
+                given.pop(key[0], None)
         if chain := BLOCKCHAIN_NAMES.get(given.get("blockchainId", "")):
             given["chainName"] = chain
         if block := given.get("blockId"):

@@ -1,8 +1,9 @@
 """Compare the records of routes and models with documents: `python -m tests.tooling.compare DATA METRICS`.
 
 Every difference is a line: of paths, parameters, bounds, values, what is required, weights, list fields,
-fields and their types. Those with a reason in `EXPLAINED` or in the tables of `names` are only counted,
-unless `--all` is given; any other makes the command fail. With `--examples` the examples are decoded as well.
+fields and their types, and what may be missing of a key. Those with a reason in `EXPLAINED` or in the tables
+of `names` are only counted, unless `--all` is given; any other makes the command fail. With `--examples` the
+examples are decoded as well.
 """
 
 from __future__ import annotations
@@ -179,6 +180,20 @@ class _Route:
                 yield from self.value(f"{self.name}.{wire}", wire, mine[wire], fields[wire])
         model = str if route.model is None else route.model
         yield from self.value(self.name, "", model, {"oneOf": rows})
+        for variant in rows:
+            yield from self.key(variant)
+
+    def key(self, variant: Schema) -> Iterator[Difference]:
+        """Yield the attributes of the key that the document does not require of a kind of rows."""
+        named = self.document.name_of(variant) or ""
+        kind = names.CLASSES.get(named, named)
+        for path in dict(self.declared.route.kind_keys).get(kind, self.declared.route.key):
+            schema = self.document.follow(variant)
+            for wire in map(wire_name, path.split(".")):
+                if wire not in schema.get("required", ()):
+                    yield differs("key", f"{self.name} {path}", f"{kind} need not have {wire}")
+                    break
+                schema = self.document.follow(schema["properties"][wire])
 
     def value(self, where: str, wire: str, hint: Any, schema: Schema) -> Iterator[Difference]:
         """Yield the differences between a type of ours and a schema."""

@@ -6,7 +6,6 @@ the documents is taken over.
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -398,7 +397,7 @@ class Routes:
         group, _, name = dotted.rpartition(".")
         items = document.list_field(operation)
         given = self.given(document, operation, items, group)
-        route = self.route(document, operation, items, dotted, given if items else "")
+        route = self.route(document, operation, items, dotted)
         signature = ", ".join(self.signature(document, operation, items))
         result = f"Pages[{given}]" if items else given
         text = "\n".join(
@@ -434,23 +433,17 @@ class Routes:
                 return name
         raise SystemExit(f"{operation.path}: no union of {found}")
 
-    def route(
-        self, document: Document, operation: Operation, items: str | None, dotted: str, rows: str
-    ) -> str:
+    def route(self, document: Document, operation: Operation, items: str | None, dotted: str) -> str:
         """Return the record of a route."""
         parts = [f'"{operation.path}"']
         if items and dotted != "data.chains":
             parts.append(f'"{items}"')
-        if key := names.KEYS.get(rows):
-            parts.append(
-                f"key={json.dumps(key).replace('[', '(').replace(']', ',)' if len(key) == 1 else ')')}"
-            )
+        if items:
+            parts += identity_parts(dotted)
         if operation.weight:
             parts.append(f'weight="{operation.weight}"')
-        if dotted in names.NEWEST_FIRST:
-            parts.append(f'newest_first="{names.NEWEST_FIRST[dotted]}"')
-        if dotted in names.UNTIL:
-            parts.append(f'until="{names.UNTIL[dotted]}"')
+        if items:
+            parts += order_parts(dotted)
         others = self.others(document, operation, items)
         if others:
             parts.append(f"others=({', '.join(others)},)")
@@ -537,6 +530,30 @@ class Routes:
         """Return the enumeration of a parameter."""
         name = document.name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
         return self.models.enum_name(name.removesuffix("Enum").removesuffix("Code"), tuple(kind["enum"]))
+
+
+def identity_parts(dotted: str) -> Iterator[str]:
+    """Yield what the record of a list says of the identity of its rows."""
+    identity = names.identity_of(dotted)
+    if identity.key:
+        yield f"key={identity.key}"
+    if identity.kinds:
+        yield f"kind_keys={tuple(identity.kinds.items())}"
+    if identity.immutable:
+        yield f"immutable={identity.immutable}"
+
+
+def order_parts(dotted: str) -> Iterator[str]:
+    """Yield what the record of a list says of its order, and what that and the key depend on."""
+    order, needed = names.ORDERS.get(dotted), names.identity_of(dotted).needs
+    conditions: list[tuple[str, str, str | None]] = [("key", needed, None)] if needed else []
+    if order:
+        yield f'newest_first="{order.attribute}"'
+        conditions += [("newest_first", *order.needs)] if order.needs else []
+    if order and order.until:
+        yield f'until="{order.until}"'
+    if conditions:
+        yield f"holds_if={tuple(conditions)}"
 
 
 def group_text(dotted: str, methods: list[Method]) -> str:

@@ -1,0 +1,92 @@
+"""Rows of a page as the service sent them: split from the body, and written as canonical JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+__all__ = ["canonical_rows", "split_rows"]
+
+# What a decoder refuses: no JSON, no Unicode (also a lone surrogate), too deep a nesting.
+_REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+# A number with a point or an exponent keeps its digits; a whole number has them in any case.
+_PLAIN: msgspec.json.Decoder[object] = msgspec.json.Decoder(float_hook=msgspec.Raw)
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+@lru_cache(maxsize=256)
+def _lists(items: str) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]:
+    """Return the decoders of one list field: to plain values, and to the bytes of each row."""
+    plain, raw = (
+        msgspec.defstruct("Lists", [("rows", rows, msgspec.field(name=items, default=None))])
+        for rows in (list[Any] | None, list[msgspec.Raw] | None)
+    )
+    return msgspec.json.Decoder(plain, float_hook=msgspec.Raw), msgspec.json.Decoder(raw)
+
+
+def canonical_rows(body: bytes, items: str) -> list[bytes]:
+    """Return canonical JSON of each row of the list field `items`, in order.
+
+    Keys are sorted, white space is left out, and numbers keep the digits that were sent. A row that cannot
+    be read by itself (a lone surrogate, too deep a nesting) is returned as its bytes in the body.
+    """
+    plain, _ = _lists(items)
+    try:
+        return [_encode(row) for row in plain.decode(body).rows or ()]
+    except _REFUSED:
+        return [_canonical(row) for row in split_rows(body, items)]
+
+
+def _canonical(row: bytes) -> bytes:
+    try:
+        return _encode(_PLAIN.decode(row))
+    except _REFUSED:
+        return row
+
+
+def split_rows(body: bytes, items: str) -> list[bytes]:
+    """Return the bytes of each row of the list field `items`; no row for what is no list."""
+    _, raw = _lists(items)
+    try:
+        return [bytes(row) for row in raw.decode(body).rows or ()]
+    except _REFUSED:
+        return _scanned(body, items)
+
+
+# A text, whole or cut off at the end of the body, or a sign of the structure.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
+
+
+def _scanned(body: bytes, items: str) -> list[bytes]:
+    """Split by the signs alone: at any depth, without a look at the values."""
+    rows: list[bytes] = []
+    depth, begin, text, key = 0, 0, b"", ""
+    for match in _TOKEN.finditer(body):
+        token = match[0]
+        if token[0] == 0x22:
+            text = token
+        elif token == b":":
+            key = _text(text) if depth == 1 else key
+        elif token in b"[{":
+            depth += 1
+            if depth == 2 and key == items and token == b"[":
+                rows, begin = [], match.end()
+        elif begin and depth == 2 and token in b",]":
+            row = body[begin : match.start()].strip()
+            rows += [row] if row else []
+            begin = match.end() if token == b"," else 0
+        if token in b"]}":
+            depth -= 1
+    return rows
+
+
+def _text(token: bytes) -> str:
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        return ""
