@@ -122,6 +122,7 @@ class Source:
     prefetch: int = 0
     model: Any = None  # class of the rows
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
+    end: int | None = None  # the upper end that the caller gave
     others: tuple[str, ...] = ()  # names of what else a page holds
     page_size: int | None = None  # rows a page, where it was asked for
     price: Callable[[], float] = field(default=lambda: 1.0)  # of a request, in units
@@ -498,12 +499,11 @@ class Pages(Generic[T]):
         )
 
     def _restarted(self, reason: str) -> None:
-        source, walk, seen = self._source, self._walk, self._source.seen
+        walk, seen = self._walk, self._source.seen
         self._drop_ahead()
         start = self.checkpoint
-        mark, bound = start.watermark, start.bound
-        if source.bounded and mark is not None and not mark.gaps and mark.oldest != bound:
-            bound = mark.oldest
+        bound = self._bound(start)
+        if bound != start.bound:
             walk.moved()
         seen.restart()
         self._start = evolve(
@@ -519,6 +519,15 @@ class Pages(Generic[T]):
         )
         self._page, self._rows, self._taken, self._offset = None, (), Taken(), 0
         self._tell_restarted(reason, exact=seen.complete)
+
+    def _bound(self, start: Checkpoint) -> int | None:
+        """Return the upper end of the query for a restart: the last row given, where that is known."""
+        mark = start.watermark
+        if not self._source.bounded or mark is None or mark.gaps:
+            return start.bound
+        # Rows that share the last number may be missing, and not every service includes the bound itself.
+        bound = mark.oldest + 1 if mark.ties else mark.oldest
+        return bound if self._source.end is None else min(bound, self._source.end)
 
     def _tell_of_lost_digests(self) -> None:
         """Tell of a resume in a second pass: rows given in the first lie ahead, their digests are gone."""

@@ -94,6 +94,10 @@ class Route:
         readers = {kind: _reader(operator.attrgetter(*names)) for kind, names in self.kind_keys}
         return lambda row: readers[name](row) if (name := type(row).__name__) in readers else None
 
+    def immutable_reader(self) -> Callable[[Any], Any] | None:
+        """Return a function from a row to what never changes of it; None where all of it counts."""
+        return _reader(operator.attrgetter(*self.immutable)) if self.immutable else None
+
 
 def _meets(value: Any, wanted: str | None) -> bool:
     return value is not None if wanted is None else getattr(value, "value", value) == wanted

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 import re
-import typing
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from chainapi.calls import Ask, Sent, Service
 from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
-from chainapi.core.dedupe import Deduplicator, Identity
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
-from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS
+from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.identity import deduplicator, key_names
 from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
-from chainapi.models.metrics import MetricPoint
-from chainapi.models.unions import wire_name
 from chainapi.pages import Pages, Source
 from chainapi.routes import Route, route_name
 
@@ -128,7 +123,7 @@ class ServiceAPI:
         """
         if until is not None and newest_first is None:
             raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
-        route = Route(checked_path(path), items, model, newest_first, until=until, key=_key_names(key))
+        route = Route(checked_path(path), items, model, newest_first, until=until, key=key_names(key))
         return Pages(
             self._source(
                 route, route.path, self._params(page_size, params), model, resume, prefetch, priority
@@ -170,7 +165,7 @@ class ServiceAPI:
         route = declared.route
         path = _filled(route.path, segments)
         walk = given["resume"], given["prefetch"], given["priority"]
-        source = self._source(route, path, params, declared.rows, *walk, frozen=True)
+        source = self._source(route, path, params, declared.rows, *walk, declared=True)
         return declared.stream(source)
 
     async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
@@ -210,7 +205,7 @@ class ServiceAPI:
         resume: Checkpoint | None,
         prefetch: int,
         priority: int,
-        frozen: bool = False,
+        declared: bool = False,
     ) -> Source:
         _priority(priority)
         if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
@@ -232,7 +227,7 @@ class ServiceAPI:
             where=query.where,
             fetch=fetch,
             walk=session.walk(start),
-            seen=_deduplicator(route, start, frozen=frozen),
+            seen=deduplicator(route, start, declared=declared),
             start=start,
             clock=session.clock,
             now=session.now,
@@ -240,7 +235,8 @@ class ServiceAPI:
             prefetch=prefetch,
             model=model,
             bounded=route.until is not None and route.newest_first is not None,
-            page_size=next((int(value) for name, value in params if name == "pageSize"), None),
+            end=_whole_parameter(params, route.until),
+            page_size=_whole_parameter(params, "pageSize"),
             price=lambda: service.gate.price(query.route, query.cost),
             limits=service.gate.limits,
             others=tuple(name for name, _ in route.others),
@@ -272,13 +268,9 @@ _LIST_ARGUMENTS = (
 )
 
 
-def _key_names(key: object) -> tuple[str, ...]:
-    names = (key,) if isinstance(key, str) else key
-    if names is None:
-        return ()
-    if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) and n for n in names):
-        raise ConfigurationError(f"key={ascii(key)[:80]} must be the name of a row field, or several names")
-    return tuple(names)
+def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
+    """Return the value of a query parameter; None where it is not given, or no whole number."""
+    return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
 
 
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
@@ -304,106 +296,3 @@ def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint
             f"the checkpoint belongs to another query ({resume.path or 'no path'}) than this one ({path})"
         )
     return resume
-
-
-def _deduplicator(route: Route, start: Checkpoint, *, frozen: bool) -> Deduplicator:
-    watermark = start.watermark if route.newest_first is not None else None
-    resumed = start.rows > 0
-    named = route.newest_first is not None and not frozen
-    if named and resumed and watermark is None and not start.unordered:
-        raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
-    return Deduplicator(
-        _identity(route, frozen=frozen),
-        watermark=watermark,
-        unordered=start.unordered or (resumed and watermark is None),
-        keyless=start.keyless,
-        resumed=resumed,
-    )
-
-
-def _identity(route: Route, *, frozen: bool) -> Identity:
-    return Identity(
-        key=_key(route) if route.key else None,
-        number=None if route.newest_first is None else _number(route),
-        unique=route.key == (route.newest_first,),
-        frozen=frozen,
-    )
-
-
-def _key(route: Route) -> Callable[[Any], Hashable]:
-    """Return what reads the key of a row; None where a row lacks a part of it."""
-    read = [_reader(name, route.model) for name in route.key]
-
-    def key(row: Any) -> Hashable:
-        try:
-            values = [one(row) for one in read]
-        except (LookupError, AttributeError, TypeError):
-            if route.model is None:
-                raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
-            values = [_raw_field(row, name) for name in route.key]
-        if None in values:
-            return None
-        parts = tuple(value if isinstance(value, Hashable) else repr(value) for value in values)
-        return parts if len(parts) > 1 else parts[0]
-
-    if route.model is not None and len(route.key) == 1:
-        return _quick_key(route.key[0], key)
-    return key
-
-
-def _quick_key(name: str, thorough: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
-    """Return a reader that looks at one attribute, and leaves what is odd to the `thorough` one."""
-    read = operator.attrgetter(name)
-
-    def key(row: Any) -> Hashable:
-        try:
-            value = read(row)
-        except AttributeError:
-            return thorough(row)
-        return value if type(value) in (str, int) else thorough(row)
-
-    return key
-
-
-def _number(route: Route) -> Callable[[Any], int | None]:
-    """Return what reads the number of a row: a whole number, perhaps sent as a text."""
-    name = route.newest_first or ""
-    if route.model is MetricPoint:
-        return operator.attrgetter(name)
-    read = _reader(name, route.model)
-
-    def number(row: Any) -> int | None:
-        try:
-            value = read(row)
-        except (LookupError, AttributeError, TypeError):
-            if hasattr(row, "raw"):  # a row of an unknown kind, or an invalid one
-                value = _raw_field(row, name)
-                return value if type(value) is int else None
-            value = None
-        if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
-            return int(value)
-        raise DecodeError(f"no whole number as {name!r}, which newest_first= names")
-
-    return number
-
-
-def _reader(name: str, model: Any) -> Callable[[Any], Any]:
-    """Return what reads a field: an attribute of a model, an item of a dict; dots lead into objects."""
-    if model is not None and not typing.is_typeddict(model):
-        return operator.attrgetter(name)
-    items = [operator.itemgetter(part) for part in name.split(".")]
-
-    def read(row: Any) -> Any:
-        for item in items:
-            row = item(row)
-        return row
-
-    return items[0] if len(items) == 1 else read
-
-
-def _raw_field(row: Any, name: str) -> Any:
-    """Return a field of a row that was not made into its model, from its JSON; None where it lacks it."""
-    value = getattr(row, "raw", None)
-    for part in name.split("."):
-        value = value.get(wire_name(part)) if isinstance(value, dict) else None
-    return value

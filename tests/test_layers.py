@@ -37,7 +37,7 @@ CLOCKS = frozenset(
 # is an edge: it stands on top, and nobody imports it but edges.
 LAYERS = (
     ("_version", "text", "errors"),
-    ("core", "models", "routes", "parameters", "config"),
+    ("core", "models", "routes", "parameters", "config", "identity"),
     ("limiter", "transport", "observe"),
     ("calls",),
     ("session", "pages", "prefetch", "service", "methods", "groups", "metrics", "data", "catalogue"),

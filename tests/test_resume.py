@@ -128,11 +128,12 @@ class Ranged:
         """Do nothing."""
 
 
+@pytest.mark.parametrize("key", ["timestamp", None])
 @pytest.mark.parametrize("through_text", [False, True])
-async def test_restart_from_the_watermark(through_text: bool) -> None:
-    """Where the query has an upper bound, a restart begins at the last row given."""
+async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
+    """Where the query has an upper bound, a restart begins at the last row given, or at its last tie."""
     service = Ranged()
-    options: dict[str, Any] = {"newest_first": "timestamp", "until": "endTimestamp", "chain": 5}
+    options: dict[str, Any] = {"newest_first": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
     async with Session(metrics_base_url="https://metrics.test", transport=service) as session:
         pages = session.metrics.list("/v2/series", **options)
         rows = await pages.collect(limit=34)
@@ -148,7 +149,8 @@ async def test_restart_from_the_watermark(through_text: bool) -> None:
     assert [row["timestamp"] for row in rows] == list(range(100, 0, -1))
     assert pages.restarts == 1
     bounds = [query.get("endTimestamp") for query in service.queries]
-    restarted = bounds.index("67" if through_text else "61")
+    last = 67 if through_text else 61
+    restarted = bounds.index(str(last if key else last + 1))
     assert set(bounds[:restarted]) == {None}
     assert set(bounds[restarted:]) == {bounds[restarted]}
     assert all(query["chain"] == "5" for query in service.queries)

@@ -64,6 +64,8 @@ class Identity:
         key: returns the key of a row, or None for a row that lacks one; None for a list without a key.
         number: returns the number that never rises from row to row, or None for a row that lacks one.
         unique: the number is the key.
+        stable: returns what never changes of a row without a key, or None; several rows may share it. None
+            where rows are counted by all that they hold.
         frozen: rows cannot be changed by their reader.
 
     """
@@ -71,6 +73,7 @@ class Identity:
     key: Callable[[Any], Hashable] | None = None
     number: Callable[[Any], int | None] | None = None
     unique: bool = False
+    stable: Callable[[Any], Hashable] | None = None
     frozen: bool = False
 
 
@@ -109,7 +112,7 @@ class _Page:
         self.repeated: set[int] = set()
         self.ordered = Rows()  # those that keep the order of the list
         if not identity.frozen:
-            _ = self.keys
+            _ = self.keys, self.stable
 
     @cached_property
     def keys(self) -> Sequence[Hashable]:
@@ -119,12 +122,16 @@ class _Page:
             return self.numbers
         return [None] * self.size if identity.key is None else list(map(identity.key, self.rows))
 
+    @cached_property
+    def stable(self) -> Sequence[Hashable]:
+        """What never changes of each row; empty where rows are counted by all that they hold."""
+        stable = self._identity.stable
+        return () if stable is None else list(map(stable, self.rows))
+
     @property
     def signature(self) -> int:
         """A hash of the keys where those identify rows, else of what the rows hold."""
-        if self.keyed and (self._identity.unique or self._identity.number is None):
-            return hash(tuple(self.keys))
-        return self._digest
+        return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
 
     def last_keys(self) -> Sequence[Hashable]:
         """Return the keys of the last rows, as many as are compared with the next page."""
@@ -141,8 +148,11 @@ class _Page:
 
     def digest(self, index: int) -> bytes:
         """Return the digest under which a row is counted: of its key, else of its content."""
-        key = self.keys[index] if self.keyed else None
-        return self.content_digest(index) if key is None else key_digest(key)
+        if self.keyed and (key := self.keys[index]) is not None:
+            return key_digest(key)
+        if self.stable and (part := self.stable[index]) is not None:
+            return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
+        return self.content_digest(index)
 
     def content_digest(self, index: int) -> bytes:
         """Return the digest of a row's content."""
@@ -162,9 +172,9 @@ class _Page:
         return self.digest(index)[:8].hex()
 
     def marks(self, index: int) -> str:
-        """Return the mark of a row's content, and that of its key behind it where it has one."""
-        content = self.content_digest(index)[:8].hex()
-        return content + self.mark(index) if self.keyed and self.keys[index] is not None else content
+        """Return the mark of a row's content, and that of its key behind it where it is counted by that."""
+        content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
+        return content if mark == content else content + mark
 
 
 class _NoRows:
