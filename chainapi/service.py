@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from chainapi.calls import Ask, Sent, Service
+from chainapi.calls import Ask, Sent, Service, always
 from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
@@ -217,10 +217,13 @@ class ServiceAPI:
         decoder = PageDecoder(route.model, route.items, route.others)
 
         def fetch(
-            page_token: str | None, bound: int | None, not_after: float
+            page_token: str | None,
+            bound: int | None,
+            not_after: float,
+            wanted: Callable[[], bool] = always,
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            return session.call(Ask(service, asked, page_token, not_after, priority), decoder.decode)
+            return session.call(Ask(service, asked, page_token, not_after, priority, wanted), decoder.decode)
 
         return Source(
             service=self._name,

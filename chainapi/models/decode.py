@@ -7,7 +7,6 @@ import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from attrs import frozen
@@ -16,6 +15,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.contents import canonical_rows
 from chainapi.models.convert import DIGITS, NULL, RowType, row_type, several_of
 from chainapi.models.unions import wire_name
+from chainapi.text import masked, printable
 
 __all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
 
@@ -199,7 +199,7 @@ def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
         fields = None
     if not isinstance(fields, dict):
         # Masked before it is cut: the cut could go through the secret.
-        text = _masked(body.decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
+        text = masked(body.decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
         return "", (excerpt(text),) if text else ()
     message = fields.get("message")
     messages = message if isinstance(message, list) else [] if message is None else [message]
@@ -220,22 +220,7 @@ def _as_text(entry: object) -> str:
 
 def excerpt(text: str, secret: str = "") -> str:
     """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
-    text = _masked(text, secret)
-    if len(text) > EXCERPT:
-        text = text[:EXCERPT] + "…"
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def _masked(text: str, secret: str) -> str:
-    """Mask a secret, also as JSON, HTML and URLs write it."""
-    if secret:
-        import html
-
-        in_json = msgspec.json.encode(secret).decode()[1:-1]
-        in_html = (html.escape(secret), html.escape(secret, quote=False))
-        for form in (secret, in_json, *in_html, quote(secret, safe="")):
-            text = text.replace(form, "***")
-    return text
+    return printable(masked(text, secret), EXCERPT + 1)
 
 
 def _parse(body: bytes) -> Any:
