@@ -201,12 +201,9 @@ class Pages(Generic[T]):
         """Indices of the rows of the page given last that are known to have been given before."""
         return self._taken.stale
 
-    def digests(self, index: int) -> Sequence[bytes]:
-        """Return the digests that identify a row of the page given last, from the surest on.
-
-        The first is of its key, else of its content; a key that the list has refuted comes behind.
-        """
-        return self._source.seen.names(index)
+    def digest(self, index: int) -> bytes:
+        """Return the digest of a row of the page given last, under which it is counted."""
+        return self._source.seen.digest(index)
 
     def mark(self, index: int) -> str:
         """Return the mark of a row of the page given last, as a watermark has it."""
