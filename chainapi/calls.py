@@ -40,7 +40,7 @@ from chainapi.transport import Transport
 if TYPE_CHECKING:
     from chainapi.core.events import WaitBegan
 
-__all__ = ["Ask", "Dispatcher", "Sent", "Service"]
+__all__ = ["Ask", "Dispatcher", "GivenUp", "Sent", "Service", "always"]
 
 R = TypeVar("R")
 
@@ -122,15 +122,28 @@ class Service:
         return "" if self.endpoint.key is None else self.endpoint.key.reveal()
 
 
+class GivenUp(Exception):  # noqa: N818 - asked for, not met
+    """A request was not sent: when its turn came nobody wanted the answer any more."""
+
+
+def always() -> bool:
+    """Tell that an answer is wanted whenever it comes."""
+    return True
+
+
 @frozen(eq=False, repr=False)
 class Ask:
-    """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent."""
+    """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent.
+
+    `wanted` is asked before each attempt is sent: whether somebody still waits for the answer.
+    """
 
     service: Service
     query: Query
     page_token: str | None = None
     not_after: float = inf
     priority: int = 0
+    wanted: Callable[[], bool] = always
 
 
 @define(eq=False, repr=False)
@@ -152,6 +165,7 @@ class Dispatcher:
         Raises:
             APIStatusError, APIConnectionError, DecodeError, QuotaWaitError: how it ended otherwise.
             PageTokenExpiredError: the page token died while the request waited for its turn.
+            GivenUp: nobody wants the answer any more.
 
         """
         return _Call(self, ask).run(decode)
@@ -216,6 +230,9 @@ class _Call:
             if sent.at >= self._ask.not_after:
                 permit.unsent()
                 raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
+            if not self._ask.wanted():
+                permit.unsent()
+                raise GivenUp
             self._attempts += 1
             heard = bool(to.emit)
             if heard:

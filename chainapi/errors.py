@@ -35,6 +35,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from chainapi.text import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -367,5 +369,4 @@ _LONGEST = 2_000  # characters
 
 def _plain(text: str) -> str:
     """Cut a text that may hold what a service sent, and show what a terminal would act on as escapes."""
-    plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_LONGEST])
-    return plain if len(plain) < _LONGEST else plain[: _LONGEST - 1] + "…"
+    return printable(text, _LONGEST)

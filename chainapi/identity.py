@@ -6,7 +6,7 @@ import operator
 import re
 import typing
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Deduplicator, Identity
@@ -85,10 +85,19 @@ def _key_of_caller(route: Route) -> Reader | None:
             raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
         if None in values:
             return None
-        parts = tuple(value if isinstance(value, Hashable) else repr(value) for value in values)
+        parts = tuple(map(_hashable, values))
         return parts if len(parts) > 1 else parts[0]
 
     return key
+
+
+def _hashable(value: Any) -> Hashable:
+    """Return a part of a key; for one that cannot be hashed, such as a record with a list in it, its text."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return cast("Hashable", value)
 
 
 def _number(route: Route, *, odd: bool) -> Callable[[Any], int | None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVa
 
 from attrs import define, evolve, field, frozen
 
-from chainapi.calls import Sent
+from chainapi.calls import Sent, always
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Deduplicator, Doubt, Taken
 from chainapi.core.paging import PageToken, State, Walk
@@ -98,11 +98,15 @@ class Fetch(Protocol):
     """Asks for one page, by its token."""
 
     def __call__(
-        self, page_token: str | None, bound: int | None, not_after: float
+        self,
+        page_token: str | None,
+        bound: int | None,
+        not_after: float,
+        wanted: Callable[[], bool] = always,
     ) -> Awaitable[tuple[DecodedPage, Sent]]:
         """Return the decoded page, and when its request was sent: before `not_after`, a time of the loop.
 
-        `bound` replaces the upper end of the query's range.
+        `bound` replaces the upper end of the query's range; `wanted` is asked before anything is sent.
         """
         ...
 
@@ -198,12 +202,9 @@ class Pages(Generic[T]):
         """Indices of the rows of the page given last that are known to have been given before."""
         return self._taken.stale
 
-    def digests(self, index: int) -> Sequence[bytes]:
-        """Return the digests that identify a row of the page given last, from the surest on.
-
-        The first is of its key, else of its content; a key that the list has refuted comes behind.
-        """
-        return self._source.seen.names(index)
+    def digest(self, index: int) -> bytes:
+        """Return the digest of a row of the page given last, under which it is counted."""
+        return self._source.seen.digest(index)
 
     def mark(self, index: int) -> str:
         """Return the mark of a row of the page given last, as a watermark has it."""
@@ -244,16 +245,20 @@ class Pages(Generic[T]):
         """
         reader = self._reader = object()
         self._source.seen.count()
-        while not self._closed and (self._offset < len(self._rows) or await self._advance() is not None):
-            stale = self._taken.stale
-            for index, row in self._unread():
-                self._offset = index + 1
-                if stale and index in stale:
-                    continue
-                yield row
-                if self._reader is not reader:
-                    self._refuse_second_reader()
-                    return
+        try:
+            while not self._closed and (self._offset < len(self._rows) or await self._advance() is not None):
+                stale = self._taken.stale
+                for index, row in self._unread():
+                    self._offset = index + 1
+                    if stale and index in stale:
+                        continue
+                    yield row
+                    if self._reader is not reader:
+                        self._refuse_second_reader()
+                        return
+        finally:
+            if self._reader is reader and self._ahead is not None:
+                self._ahead.rest()
 
     async def collect(self, limit: int | None = None) -> list[T]:
         """Return all rows, each once; with `limit` at most so many, and the stream can be read on.
@@ -364,8 +369,10 @@ class Pages(Generic[T]):
                 fetched = await ahead.take()
             else:
                 fetched = await self._ask()
-            if fetched is None or self._closed:  # by another task, meanwhile
+            if self._closed:  # by another task, meanwhile
                 return None
+            if fetched is None:
+                continue
             if not isinstance(fetched, Fetched):
                 self._restart_or_raise(fetched)
             elif walk.state is State.CHECK:
@@ -438,7 +445,7 @@ class Pages(Generic[T]):
             self._ahead = Ahead(
                 self,
                 source.prefetch,
-                fetch=lambda token: source.fetch(token.value, bound, walk.dies_at(token)),
+                fetch=lambda token, wanted: source.fetch(token.value, bound, walk.dies_at(token), wanted),
                 alive=lambda token: source.clock() < walk.dies_at(token),
             )
         given = self._start.rows + len(self._rows) - len(self._taken.stale)  # once the open page is

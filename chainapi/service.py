@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from attrs import frozen
 
-from chainapi.calls import Ask, Sent, Service
+from chainapi.calls import Ask, Sent, Service, always
 from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
@@ -247,10 +247,14 @@ class ServiceAPI:
         decoder = PageDecoder(route.model, route.items, route.others, shown=shown if odd else None)
 
         def fetch(
-            page_token: str | None, bound: int | None, not_after: float
+            page_token: str | None,
+            bound: int | None,
+            not_after: float,
+            wanted: Callable[[], bool] = always,
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            return session.call(Ask(service, asked, page_token, not_after, options.priority), decoder.decode)
+            ask = Ask(service, asked, page_token, not_after, options.priority, wanted)
+            return session.call(ask, decoder.decode)
 
         return Source(
             service=self._name,

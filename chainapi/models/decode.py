@@ -7,7 +7,6 @@ import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
-from urllib.parse import quote
 
 import msgspec
 from attrs import frozen
@@ -20,6 +19,7 @@ from chainapi.models.plain import is_json, read_odd
 from chainapi.models.records import NULL
 from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, refusal
 from chainapi.models.unions import wire_name
+from chainapi.text import masked, printable
 
 __all__ = [
     "LARGE",
@@ -324,7 +324,7 @@ def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
         fields = None
     if not isinstance(fields, dict):
         # Masked before it is cut: the cut could go through the secret.
-        text = _masked(body.decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
+        text = masked(body.decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
         return "", (excerpt(text),) if text else ()
     message = fields.get("message")
     messages = message if isinstance(message, list) else [] if message is None else [message]
@@ -345,22 +345,7 @@ def _as_text(entry: object) -> str:
 
 def excerpt(text: str, secret: str = "") -> str:
     """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
-    text = _masked(text, secret)
-    if len(text) > EXCERPT:
-        text = text[:EXCERPT] + "…"
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def _masked(text: str, secret: str) -> str:
-    """Mask a secret, also as JSON, HTML and URLs write it."""
-    if secret:
-        import html
-
-        in_json = msgspec.json.encode(secret).decode()[1:-1]
-        in_html = (html.escape(secret), html.escape(secret, quote=False))
-        for form in (secret, in_json, *in_html, quote(secret, safe="")):
-            text = text.replace(form, "***")
-    return text
+    return printable(masked(text, secret), EXCERPT + 1)
 
 
 _TOP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
