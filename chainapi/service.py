@@ -254,7 +254,7 @@ class ServiceAPI:
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
             ask = Ask(service, asked, page_token, not_after, options.priority, wanted)
-            return session.call(ask, decoder.decode)
+            return session.call(ask, decoder)
 
         return Source(
             service=self._name,

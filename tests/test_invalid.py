@@ -157,7 +157,9 @@ async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
         assert first is not None
         assert at is not None
         plain = await session.data.list(BLOCKS, page_size=4, resume=at, **order).collect()
-        mixed: list[Any] = await session.data.evm.blocks(43114, page_size=4, resume=at, on_invalid="raw").collect()
+        mixed: list[Any] = await session.data.evm.blocks(
+            43114, page_size=4, resume=at, on_invalid="raw"
+        ).collect()
     assert numbers([*first, *plain]) == numbers([*first, *mixed]) == list(range(100, 90, -1))
     assert [type(row) for row in mixed].count(Invalid) == 1
     assert plain[1]["gasUsed"] == ""
@@ -331,7 +333,9 @@ class Small:
 async def test_models_of_users() -> None:
     """A class of a user takes part as our records do."""
     async with session_of(blocks(b'{"blockNumber":"x"}')) as session:
-        rows: list[Any] = await session.data.list(BLOCKS, items="blocks", model=Small, on_invalid="raw").collect()
+        rows: list[Any] = await session.data.list(
+            BLOCKS, items="blocks", model=Small, on_invalid="raw"
+        ).collect()
     assert [type(row) for row in rows] == [Small] * 5 + [Invalid] + [Small] * 4
 
 
@@ -345,7 +349,9 @@ async def test_the_key_is_in_no_error_of_a_row() -> None:
 
         served = blocks(b'{"byName":{"secret-key-of-mine":"x"}}')
         assert served.rows
-        rows: list[Any] = await session.data.list(BLOCKS, items="blocks", model=Strange, on_invalid="raw").collect()
+        rows: list[Any] = await session.data.list(
+            BLOCKS, items="blocks", model=Strange, on_invalid="raw"
+        ).collect()
     assert all(isinstance(row, Invalid) for row in rows)
     assert "secret-key-of-mine" not in "".join(str(row.error) for row in rows)
 
