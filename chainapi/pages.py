@@ -129,7 +129,7 @@ class Source:
     now: Callable[[], float]
     emit: Listener
     prefetch: int = 0
-    model: Any = None  # class of the rows
+    model: Callable[[], Any] = field(default=lambda: None)  # returns the class of the rows
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
     end: int | None = None  # the upper end that the caller gave
     others: tuple[str, ...] = ()  # names of what else a page holds
@@ -189,7 +189,7 @@ class Pages(Generic[T]):
     @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
-        return self._source.model
+        return self._source.model()
 
     @property
     def ordered(self) -> bool:

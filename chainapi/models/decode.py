@@ -26,6 +26,7 @@ __all__ = [
     "DecodedPage",
     "OnInvalid",
     "PageDecoder",
+    "ResourceDecoder",
     "Stepwise",
     "decode_error",
     "decode_resource",
@@ -38,6 +39,7 @@ T = TypeVar("T")
 EXCERPT = 300  # characters of a text that is quoted in an error
 _AS_RAW = 'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record'
 _UNTYPED = "; without a model, list() of the same path and parameters goes on with plain JSON"
+_GET = "get() of the same path and parameters, without a model, gives the resource as plain JSON"
 MAX_TOKEN = 4_096  # characters; it has to fit into a URL
 MESSAGES = 20  # messages of one error body that are kept
 
@@ -314,6 +316,33 @@ class PageDecoder(Stepwise[DecodedPage]):
             raise below(f"$.{wire_name(name)}", fault.path[1:], fault) from None
 
 
+class ResourceDecoder(Stepwise[Any]):
+    """Decodes single resources, into `model` or into plain JSON values.
+
+    Raises:
+        ConfigurationError: nothing can be made of `model`.
+
+    """
+
+    def __init__(self, model: Any = None) -> None:
+        self._maker = Maker(model)
+        self._advice = "" if model is None else _GET
+
+    def steps(self, body: bytes) -> Generator[None, None, Any]:
+        """Decode a resource, at once.
+
+        Raises:
+            DecodeError: the body is not JSON or not of the model's shape.
+
+        """
+        _refuse_dense(body)
+        yield from ()
+        try:
+            return self._maker.one(body)
+        except DecodeError as fault:
+            raise fault if fault.malformed else fault.changed(advice=self._advice) from None
+
+
 def decode_resource(body: bytes, model: Any = None) -> Any:
     """Decode a single resource, into `model` or into plain JSON values.
 
@@ -321,8 +350,7 @@ def decode_resource(body: bytes, model: Any = None) -> Any:
         DecodeError: the body is not JSON or not of the model's shape.
 
     """
-    _refuse_dense(body)
-    return Maker(model).one(body)
+    return ResourceDecoder(model)(body)
 
 
 def _refuse_dense(body: bytes) -> None:
