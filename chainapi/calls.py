@@ -95,6 +95,10 @@ class Service:
         """Return a text of the service as it may be shown: short, printable, the key masked."""
         return excerpt(text, self._secret)
 
+    def shown_fault(self, fault: DecodeError) -> DecodeError:
+        """Return an error with the texts of the service in it as they may be shown."""
+        return fault.changed(reason=self.shown(fault.reason), path=self.shown(fault.path))
+
     def wait_began(self, emit: Listener, reason: str, seconds: float, until: float) -> None:
         """Tell that nothing leaves for `seconds`; a longer wait takes the place of one that runs."""
         if not emit or (self._wait is not None and until < self._wait_until + 1):
@@ -305,14 +309,15 @@ class _Call:
     def _undecoded(self, error: DecodeError, body: bytes) -> DecodeError:
         """Make the error of a body that could not be decoded, with the key masked."""
         service = self._service
-        reason, path = service.shown(error.reason), service.shown(error.path)
+        fault = service.shown_fault(error)
         if error.malformed and _is_html(body):
             origin = service.endpoint.origin
             reason = (
                 "the answer is a web page (HTML), no JSON: is the base address right, or does the network"
                 f" want a sign-in first? Open {origin} in a browser"
             )
-        return DecodeError(reason, path=path, malformed=error.malformed)
+            return fault.changed(reason=reason)
+        return fault
 
     def _tell_sent(self) -> None:
         from chainapi.core.events import RequestSent

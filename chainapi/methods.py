@@ -30,7 +30,7 @@ __all__ = ["Declared", "Group", "declared_in", "gets", "group", "groups_of", "li
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-NOT_SENT = ("resume", "prefetch", "priority")  # parameters that are for us
+NOT_SENT = ("resume", "on_invalid", "prefetch", "priority")  # parameters that are for us
 
 
 class Group:

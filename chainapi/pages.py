@@ -31,13 +31,14 @@ from chainapi.errors import (
     PagingError,
 )
 from chainapi.models.decode import DecodedPage, decode_resource
+from chainapi.models.decode import OnInvalid as OnInvalid
 from chainapi.observe import Listener
 from chainapi.prefetch import Ahead, Fetched
 
 if TYPE_CHECKING:
     from chainapi.core.estimate import Estimate
 
-__all__ = ["MetricPage", "MetricPages", "Page", "Pages", "Source"]
+__all__ = ["MetricPage", "MetricPages", "OnInvalid", "Page", "Pages", "Source"]
 
 T = TypeVar("T")
 

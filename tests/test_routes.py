@@ -24,7 +24,7 @@ from chainapi.catalogue import ROUTES
 from chainapi.core.estimate import estimate
 from chainapi.core.wire import Request, Response
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.methods import Declared
+from chainapi.methods import NOT_SENT, Declared
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.unions import tags_of
 from chainapi.pages import MetricPages, Pages
@@ -140,7 +140,7 @@ def test_the_types_of_every_route_are_checked() -> None:
             named = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
             called[name.removeprefix("session.")] = named | {one.name for one in known[:count]}
     wanted = {name: {one.name for one in declared.parameters} for name, declared in ROUTES.items()}
-    walks = {"resume", "prefetch", "priority"}
+    walks = {*NOT_SENT}
     assert {name: names - walks for name, names in called.items()} == wanted
 
 
@@ -194,7 +194,10 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
         ),
         (lambda data: data.primary_network.subnets(5), "network='5' is not known; it is one of 'mainnet'"),
         (lambda data: data.evm.blocks(1, pagesize=5), "did you mean 'page_size'?"),
-        (lambda data: data.evm.blocks(1, block_number=5), "it takes chain_id, page_size, prefetch, priority"),
+        (
+            lambda data: data.evm.blocks(1, block_number=5),
+            "it takes chain_id, on_invalid, page_size, prefetch",
+        ),
         (lambda data: data.evm.blocks("a/b"), "chain_id='a/b' cannot be part of a path"),
         (lambda data: data.evm.blocks(1.5), "chain_id must be int or str, not float"),
         (lambda data: data.evm.blocks(None), "chain_id must be int or str, not NoneType"),
@@ -327,6 +330,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
         "chain_id",
         "page_size",
         "resume",
+        "on_invalid",
         "prefetch",
         "priority",
     ]
