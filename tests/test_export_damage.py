@@ -136,7 +136,7 @@ async def test_what_was_broken_off_goes_on(kind: str, tmp_path: Path) -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_flipped_bit_of_a_file_is_found_or_does_no_harm(kind: str, tmp_path: Path) -> None:
-    """Whichever bit of the state is flipped, in the database or its log, no row is lost, changed or repeated."""
+    """Whichever bit of the database or its log is flipped, no row is lost, changed or repeated."""
     made, random, refused = await image(tmp_path / "made", kind), Random(kind), 0
     folder = tmp_path / "copy"
     states = [name for name in made.files if "export" in name]
