@@ -60,6 +60,17 @@ def test_what_the_services_always_send_is_never_left_out(name: str, where: str, 
     assert all(fields <= set(row) and None not in row.values() for row in rows)
 
 
+def test_network_tokens_are_whole() -> None:
+    """The token of a chain has a name, a symbol and decimals wherever it is shown."""
+    chains = Asker().route("data.evm.chains_of_address")["indexedChains"]
+    tokens = [chain["networkToken"] for chain in chains]
+    tokens += [
+        Asker(seed=seed).route("data.evm.deployment")["networkTokenDetails"]["networkToken"]
+        for seed in range(9)
+    ]
+    assert all({"name", "symbol", "decimals"} <= set(token) for token in tokens)
+
+
 def test_active_validators_have_a_place() -> None:
     """An active validator always has a geolocation."""
     rows = Asker().route("data.primary_network.validators", pageSize=50)["validators"]

@@ -233,7 +233,7 @@ class MetricNetworks(Group):
 class MetricL1Validators(Group):
     """Fees of validators of L1s."""
 
-    @lists(Route("/v2/validators/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(Route("/v2/validators/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"))
     def metric(
         self,
         metric: AllValidatorsMetric,
@@ -248,7 +248,14 @@ class MetricL1Validators(Group):
         """Walk a metric of all validators."""
         ...
 
-    @lists(Route("/v2/validation/{l1ValidationId}/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(
+        Route(
+            "/v2/validation/{l1ValidationId}/metrics/{metric}",
+            "results",
+            key=("timestamp",),
+            newest_first="timestamp",
+        )
+    )
     def by_validation(
         self,
         l1_validation_id: str,
@@ -264,7 +271,11 @@ class MetricL1Validators(Group):
         """Walk a metric of a validation."""
         ...
 
-    @lists(Route("/v2/validator/{nodeId}/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(
+        Route(
+            "/v2/validator/{nodeId}/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"
+        )
+    )
     def by_node(
         self,
         node_id: str,
@@ -280,7 +291,11 @@ class MetricL1Validators(Group):
         """Walk a metric of a node."""
         ...
 
-    @lists(Route("/v2/subnet/{subnetId}/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(
+        Route(
+            "/v2/subnet/{subnetId}/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"
+        )
+    )
     def by_subnet(
         self,
         subnet_id: str,

@@ -76,6 +76,7 @@ ALWAYS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("EvmBlock", "NativeTransaction", "FullNativeTransaction"), frozenset({"chainId"})),
     **dict.fromkeys(("Erc20TokenBalance", "Erc20TokenV2"), frozenset({"tokenReputation"})),
     "ActiveValidator": frozenset({"geolocation"}),
+    "NetworkToken": frozenset({"name", "symbol", "decimals"}),
     "ChainInfo": frozenset(
         {"chainId", "status", "chainName", "description", "vmName", "rpcUrl", "isTestnet", "networkToken"}
     ),

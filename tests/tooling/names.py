@@ -597,6 +597,12 @@ ORDERS = {
     "metrics.networks.metric": Order(
         "timestamp", until="endTimestamp", why="it answers with the schema of metrics.chains.metric"
     ),
+    **{
+        f"metrics.l1_validators.{name}": Order(
+            "timestamp", why="a metric series, which the specification, section 2, lists newest first"
+        )
+        for name in ("metric", "by_validation", "by_node", "by_subnet")
+    },
 }
 
 # Parameters: numbers that are sent as strings, times, identifiers, lists that are sent with commas.
