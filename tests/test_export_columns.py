@@ -25,7 +25,7 @@ from chainapi.models.unions import tags_of
 from tests.documents import Maker
 
 RAW = {"Invalid", "Unknown"}
-RECORDS = [name for name in {*models.__all__} - RAW if attrs.has(getattr(models, name))]
+RECORDS = [name for name in sorted({*models.__all__} - RAW) if attrs.has(getattr(models, name))]
 UNIONS = [name for name in models.__all__ if tags_of(getattr(models, name))]
 
 

@@ -32,7 +32,7 @@ from chainapi.models.unions import Unknown, tags_of, wire_name
 
 __all__ = [
     "EXTRA",
-    "ODD",
+    "INVALID",
     "SOURCE",
     "Codec",
     "Column",
@@ -48,7 +48,7 @@ Kind: TypeAlias = Literal[
 ]
 
 SOURCE = "source"  # the first column of every file: the label of the series that a row is of
-ODD = b"!"  # before the JSON of a row that could not be made, which goes to a file of its own
+INVALID = b"!"  # before the JSON of a row that could not be made, which goes to a file of its own
 EXTRA = "extra"  # in the rows of a union: what a row of an unknown kind has beyond the known columns
 
 
@@ -280,14 +280,14 @@ class Codec:
         self._check: Callable[[bytes], object] = unpacker(self.columns, nested=True)
 
     def encode(self, row: Any) -> bytes:
-        """Return a row as a JSON object; one that could not be made as `ODD` with its path, error and JSON.
+        """Return a row as a JSON object; an invalid one with its JSON path and error, behind `INVALID`.
 
         Raises:
             ConfigurationError: a value is not what its column is for.
 
         """
         if isinstance(row, Invalid):
-            return ODD + written({"path": row.error.path, "error": row.error.reason, "row": row.raw})
+            return INVALID + written({"path": row.error.path, "error": row.error.reason, "row": row.raw})
         if not self.columns:
             return written(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
         mirror = self._mirrors.get(type(row))

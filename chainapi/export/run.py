@@ -124,9 +124,9 @@ class Exporter:
         if self._failures:
             raise self._incomplete()
         written = None if part is None else self.target.part(part.number)
-        odd = None if part is None or not self.progress.invalid else self.target.odd_part(part.number)
+        invalid = None if part is None or not self.progress.invalid else self.target.invalid_part(part.number)
         progress = self.progress
-        return ExportResult(self.target.path, progress.rows, progress.met, written, progress.invalid, odd)
+        return ExportResult(self.target.path, progress.rows, progress.met, written, progress.invalid, invalid)
 
     def _open(self) -> None:
         self.target.prepare()
@@ -210,9 +210,9 @@ class Exporter:
         self._tell()
 
     def _committed(self, batches: Sequence[Batch], rows: int) -> None:
-        odd = self._state.odd - self.progress.invalid
-        self.progress.rows += rows - odd
-        self.progress.invalid += odd
+        invalid = self._state.invalid - self.progress.invalid
+        self.progress.rows += rows - invalid
+        self.progress.invalid += invalid
         for batch in batches:
             self.progress.committed(batch.source.label, done=batch.done)
         self._tell()
