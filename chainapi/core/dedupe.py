@@ -293,7 +293,8 @@ class Deduplicator:
             self._order = Order(unique=identity.unique and not keyless, watermark=watermark)
         self._resumed = resumed
         self._began = resumed  # rows were given
-        self._complete = self._order is not None or not resumed
+        # Rows given before a key was given up may be known by it alone.
+        self._complete = not resumed or (self._order is not None and not keyless)
         self._descent = _Descent()
         self._counter: DigestCounter | None = None
         self._numbered = False  # the counter has rows that were given in order
