@@ -244,12 +244,12 @@ def rows_of(parts: Sequence[tuple[int | None, Hashable, int]], serial: int = 0) 
     """Return rows with a number, a key (by default their serial) and a content."""
     return [
         {
-            "_id": serial + place,
+            "_id": one,
             "n": number,
-            "key": key if key is not None else f"k{serial + place}",
+            "key": f"k{one}" if key is None else key,
             "v": value,
         }
-        for place, (number, key, value) in enumerate(parts)
+        for one, (number, key, value) in enumerate(parts, serial)
     ]
 
 
@@ -443,7 +443,7 @@ def test_a_key_that_is_none(
     counting: bool,
     happens: list[Happening],
 ) -> None:
-    """Where rows share a key, none is lost but next to its like, and of one number where there are numbers."""
+    """Where rows share a key, none is lost but next to its like, and of one number if there are numbers."""
     numbers = numbers_of(steps)
     rows = rows_of([(number, key, 0) for number, key in zip(numbers, keys, strict=False)])
     walker = Walker(rows, BOTH if ordered else KEYED, tokens, counting)
