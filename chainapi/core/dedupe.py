@@ -293,7 +293,8 @@ class Deduplicator:
             self._order = Order(unique=identity.unique and not keyless, watermark=watermark)
         self._resumed = resumed
         self._began = resumed  # rows were given
-        self._complete = self._order is not None or not resumed
+        # Rows given before a key was given up may be known by it alone.
+        self._complete = not resumed or (self._order is not None and not keyless)
         self._descent = _Descent()
         self._counter: DigestCounter | None = None
         self._numbered = False  # the counter has rows that were given in order
@@ -418,11 +419,11 @@ class Deduplicator:
         return True
 
     def _all_below(self, page: _Page) -> bool:
-        """Check whether all rows lie below those of this pass, in strict order: none is repeated."""
+        """Check whether all rows lie below those of this pass: none is repeated."""
         numbers = page.numbers
-        if self._order is None or not numbers or rising(numbers, self._order.last) is not None:
+        if self._order is None or not numbers or numbers[0] == self._order.last:
             return False
-        return numbers[0] != self._order.last and len(set(numbers)) == len(numbers)
+        return rising(numbers, self._order.last) is None
 
     def _known_keys(self) -> dict[Hashable, tuple[_Page, int]]:
         """Return the keys of the last rows of this pass, and where each was."""
@@ -476,7 +477,7 @@ class Deduplicator:
         stale = order.take(page.ordered, page.mark)
         # A number that falls is progress, also past rows that were given before.
         fresh: bool | None = len(stale) < len(page.ordered) or _falls(page.ordered.numbers, last)
-        self._begun.match(page, stale)  # the order is the surer evidence
+        stale |= self._given_before_resume(order, page, stale)
         if cut is None:
             self._descent.extend(page.ordered, stale)
         else:
@@ -486,6 +487,13 @@ class Deduplicator:
             stale, fresh = stale | known, fresh or news
         self._begun.passed(page, stale)
         return stale, fresh, doubts
+
+    def _given_before_resume(self, order: Order, page: _Page, stale: Collection[int]) -> set[int]:
+        """Return rows that were given of a begun page, where the order has lost what tells them."""
+        self._begun.match(page, stale)  # the order is the surer evidence
+        if not order.lost_marks:
+            return set()
+        return self._begun.match(page, [index for index in page.ordered.indices if index not in stale])
 
     def _break_order(self, page: _Page, stale: Collection[int]) -> None:
         """Count the rows that were given in order, those of the page that broke it by what they hold."""
