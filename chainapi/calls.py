@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from http import HTTPStatus
 from math import inf
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field, frozen
@@ -33,7 +33,7 @@ from chainapi.errors import (
     ServerError,
 )
 from chainapi.limiter import Gate
-from chainapi.models.decode import decode_error, excerpt
+from chainapi.models.decode import LARGE, Stepwise, decode_error, excerpt
 from chainapi.observe import Listener
 from chainapi.transport import Transport
 
@@ -49,6 +49,8 @@ _HEADERS = {
     "content-type": "application/json",
     "user-agent": f"chainapi/{__version__}",
 }
+
+_BODILESS = frozenset({204, 205})  # there is nothing to send, and asked again there would be nothing
 
 _STATUS_ERRORS: dict[int, type[APIStatusError]] = {
     400: BadRequestError,
@@ -202,7 +204,7 @@ class _Call:
             if not 200 <= outcome.status < 300:
                 self._give_up(self._error(outcome))
             try:
-                decoded = decode(outcome.body)
+                decoded = await _decoded(decode, outcome)
             except DecodeError as error:
                 fault = self._undecoded(error, outcome.body)
             else:
@@ -336,6 +338,23 @@ class _Call:
 
 
 _NO_NEWS = LimitNews()
+
+
+async def _decoded(decode: Callable[[bytes], R], response: Response) -> R:
+    """Decode a body; a large one step by step, so that other tasks go on meanwhile."""
+    body = response.body
+    if not body or body.isspace():
+        status = f"{response.status} {_reason_phrase(response.status)}".rstrip()
+        raise DecodeError(f"an answer without a body: {status}", malformed=response.status not in _BODILESS)
+    if len(body) <= LARGE or not isinstance(decode, Stepwise):
+        return decode(body)
+    steps: Generator[None, None, R] = decode.steps(body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("R", end.value)
+        await asyncio.sleep(0)
 
 
 def _is_html(body: bytes) -> bool:

@@ -15,7 +15,7 @@ from chainapi.core.query import Query, checked_page_size, checked_path, path_seg
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.identity import deduplicator, key_names
 from chainapi.methods import NOT_SENT
-from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
+from chainapi.models.decode import DecodedPage, PageDecoder, ResourceDecoder
 from chainapi.pages import OnInvalid, Pages, Source
 from chainapi.routes import Route, route_name
 
@@ -156,7 +156,6 @@ class ServiceAPI:
                 route,
                 route.path,
                 self._params(page_size, params),
-                model,
                 Options(resume, on_invalid, prefetch, priority),
             )
         )
@@ -174,9 +173,8 @@ class ServiceAPI:
         _refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        resource, _ = await self._session.call(
-            Ask(service, query, priority=_priority(priority)), lambda body: decode_resource(body, model)
-        )
+        ask = Ask(service, query, priority=_priority(priority))
+        resource, _ = await self._session.call(ask, ResourceDecoder(model))
         return resource
 
     @property
@@ -193,11 +191,10 @@ class ServiceAPI:
 
         """
         segments, params = declared.asked(given)
-        route = declared.route
+        route = declared.unloaded
         path = _filled(route.path, segments)
         options = Options(*(given[name] for name in NOT_SENT))
-        source = self._source(route, path, params, declared.rows, options, declared=True)
-        return declared.stream(source)
+        return declared.stream(self._source(route, path, params, options, declared))
 
     async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
         """Return a declared resource, with the values `given` for its parameters.
@@ -208,10 +205,12 @@ class ServiceAPI:
 
         """
         segments, params = declared.asked(given)
-        route = declared.route
+        route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
         ask = Ask(self._service(), query, priority=_priority(given["priority"]))
-        resource, _ = await self._session.call(ask, lambda body: decode_resource(body, route.model))
+        if not declared.loaded:
+            await declared.load()
+        resource, _ = await self._session.call(ask, declared.decoder())
         return resource
 
     def _service(self) -> Service:
@@ -232,9 +231,8 @@ class ServiceAPI:
         route: Route,
         path: str,
         params: tuple[tuple[str, str], ...],
-        model: Any,
         options: Options,
-        declared: bool = False,
+        declared: Declared | None = None,
     ) -> Source:
         session, service = self._session, self._service()
         query = self._query(path, params, route.units)
@@ -244,7 +242,7 @@ class ServiceAPI:
             return service.shown_fault(fault).changed(where=query.where)
 
         odd = options.on_invalid == "raw"
-        decoder = PageDecoder(route.model, route.items, route.others, shown=shown if odd else None)
+        rows = _Rows(route, declared, shown if odd else None)
 
         def fetch(
             page_token: str | None,
@@ -253,22 +251,22 @@ class ServiceAPI:
             wanted: Callable[[], bool] = always,
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            return session.call(
-                Ask(service, asked, page_token, not_after, options.priority, wanted), decoder.decode
-            )
+            ask = Ask(service, asked, page_token, not_after, options.priority, wanted)
+            decoder = rows.decoder
+            return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
 
         return Source(
             service=self._name,
             where=query.where,
             fetch=fetch,
             walk=session.walk(start),
-            seen=deduplicator(route, start, declared=declared, odd=odd),
+            seen=deduplicator(route, start, declared=declared is not None, odd=odd),
             start=start,
             clock=session.clock,
             now=session.now,
             emit=session.emit,
             prefetch=options.prefetch,
-            model=model,
+            model=rows.model,
             bounded=route.until is not None and route.newest_first is not None,
             end=_whole_parameter(params, route.until),
             page_size=_whole_parameter(params, "pageSize"),
@@ -276,6 +274,37 @@ class ServiceAPI:
             limits=service.gate.limits,
             others=tuple(name for name, _ in route.others),
         )
+
+
+class _Rows:
+    """What makes the rows of a stream: at once, or when the records of its route are loaded."""
+
+    def __init__(
+        self, route: Route, declared: Declared | None, shown: Callable[[DecodeError], DecodeError] | None
+    ) -> None:
+        self._route = route
+        self._declared = declared
+        self._shown = shown
+        self.decoder: Callable[[bytes], DecodedPage] | None = None
+        if declared is None or declared.loaded:
+            self._make()
+
+    def model(self) -> Any:
+        """Return the class of the rows."""
+        return self._route.model if self._declared is None else self._declared.rows
+
+    async def load_and_call(self, session: Session, ask: Ask) -> tuple[DecodedPage, Sent]:
+        """Load the records of the route, off the event loop, then send a request."""
+        if self._declared is not None:
+            await self._declared.load()
+        return await session.call(ask, self.decoder or self._make())
+
+    def _make(self) -> Callable[[bytes], DecodedPage]:
+        if self._declared is None:
+            self.decoder = PageDecoder(self._route.model, self._route.items, shown=self._shown)
+        else:
+            self.decoder = self._declared.decoder(shown=self._shown)
+        return self.decoder
 
 
 def _refuse_misspelt(params: dict[str, object], what: str) -> None:

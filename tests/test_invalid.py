@@ -125,8 +125,8 @@ async def test_a_checkpoint_resumes_with_or_without_a_model(
     def walk(session: Session, *, typed: bool, resume: Checkpoint | None = None) -> Any:
         if typed and named:
             return session.data.evm.blocks(43114, page_size=4, resume=resume, on_invalid="raw")
-        order = (TYPED_ORDER if typed else SAME_ORDER) if ordered else {}
-        model = {"model": EvmBlock, "on_invalid": "raw"} if typed else {}
+        order: Any = (TYPED_ORDER if typed else SAME_ORDER) if ordered else {}
+        model: Any = {"model": EvmBlock, "on_invalid": "raw"} if typed else {}
         return session.data.list(BLOCKS, items="blocks", page_size=4, resume=resume, **order, **model)
 
     async with session_of(served) as session:
@@ -148,7 +148,7 @@ async def zip_rows(pages: Any, count: int) -> Any:
 
 
 @pytest.mark.parametrize("order", [SAME_ORDER, {}], ids=["same order", "no order"])
-async def test_what_failed_typed_goes_on_untyped(order: dict[str, Any]) -> None:
+async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
     """The checkpoint of the error gives all that is left, as plain JSON; so does on_invalid="raw"."""
     async with session_of(blocks(block(95, gasUsed=""))) as session:
         with pytest.raises(DecodeError) as caught:
@@ -157,7 +157,9 @@ async def test_what_failed_typed_goes_on_untyped(order: dict[str, Any]) -> None:
         assert first is not None
         assert at is not None
         plain = await session.data.list(BLOCKS, page_size=4, resume=at, **order).collect()
-        mixed = await session.data.evm.blocks(43114, page_size=4, resume=at, on_invalid="raw").collect()
+        mixed: list[Any] = await session.data.evm.blocks(
+            43114, page_size=4, resume=at, on_invalid="raw"
+        ).collect()
     assert numbers([*first, *plain]) == numbers([*first, *mixed]) == list(range(100, 90, -1))
     assert [type(row) for row in mixed].count(Invalid) == 1
     assert plain[1]["gasUsed"] == ""
@@ -188,7 +190,7 @@ async def test_an_odd_row_stands_among_the_others(odd: bytes, raw: Any, path: st
     """Whatever is wrong with it, its raw JSON and its error are given; all others are made."""
     served = blocks(odd)
     async with session_of(served) as session:
-        rows = await session.data.evm.blocks(43114, page_size=10, on_invalid="raw").collect()
+        rows: list[Any] = await session.data.evm.blocks(43114, page_size=10, on_invalid="raw").collect()
     assert served.requests == 1
     invalid = rows.pop(5)
     assert isinstance(invalid, Invalid)
@@ -331,7 +333,9 @@ class Small:
 async def test_models_of_users() -> None:
     """A class of a user takes part as our records do."""
     async with session_of(blocks(b'{"blockNumber":"x"}')) as session:
-        rows = await session.data.list(BLOCKS, items="blocks", model=Small, on_invalid="raw").collect()
+        rows: list[Any] = await session.data.list(
+            BLOCKS, items="blocks", model=Small, on_invalid="raw"
+        ).collect()
     assert [type(row) for row in rows] == [Small] * 5 + [Invalid] + [Small] * 4
 
 
@@ -345,7 +349,9 @@ async def test_the_key_is_in_no_error_of_a_row() -> None:
 
         served = blocks(b'{"byName":{"secret-key-of-mine":"x"}}')
         assert served.rows
-        rows = await session.data.list(BLOCKS, items="blocks", model=Strange, on_invalid="raw").collect()
+        rows: list[Any] = await session.data.list(
+            BLOCKS, items="blocks", model=Strange, on_invalid="raw"
+        ).collect()
     assert all(isinstance(row, Invalid) for row in rows)
     assert "secret-key-of-mine" not in "".join(str(row.error) for row in rows)
 

@@ -516,3 +516,50 @@ def test_nothing_of_the_models_is_loaded_by_the_import() -> None:
     assert "chainapi.calls" in loaded
     assert not loaded & (heavy | {"aiolimiter", "cattrs", "difflib", "html.entities"})
     assert not [name for name in loaded if name.startswith("chainapi.groups")]
+
+
+FIRST_CALL = """
+import asyncio, sys, threading
+from chainapi import Session
+from chainapi.core.wire import Response
+
+class Answers:
+    async def send(self, request):
+        return Response(200, {}, b'{"blocks":[],"blockHash":"0x"}')
+    async def aclose(self):
+        pass
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("chainapi.models."):
+            print(name.rpartition(".")[2], threading.current_thread() is threading.main_thread())
+
+async def main():
+    async with Session(data_base_url="https://data.invalid", api_key="key", transport=Answers()) as session:
+        sys.meta_path.insert(0, Watch())
+        streams = [session.data.evm.blocks(chain) for chain in (1, 2)]
+        print("made")
+        await asyncio.gather(*(stream.collect() for stream in streams))
+        print(session.data.evm.blocks(1).model.__name__)
+        try:
+            await session.data.primary_network.details("mainnet")
+        except Exception as error:
+            print(type(error).__name__)
+
+asyncio.run(main())
+"""
+
+
+def test_records_are_loaded_off_the_loop() -> None:
+    """A first call neither loads a module of records nor makes decoders on the thread of the event loop."""
+    done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == [
+        "enums True",  # small: parameters are checked by it
+        "made",
+        "evm False",
+        "common False",
+        "EvmBlock",
+        "primary_network False",
+        "DecodeError",
+        "",
+    ]

@@ -9,7 +9,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["canonical_rows", "scan", "split_rows"]
+__all__ = ["LARGE", "canonical_rows", "scan", "split_rows"]
+
+# A body of more bytes is decoded in steps: a decoder lets no other thread run, so that a thread is no help.
+LARGE = 262_144
 
 # What a decoder refuses: no JSON, no Unicode (also a lone surrogate), too deep a nesting.
 _REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -37,6 +40,8 @@ def canonical_rows(body: bytes, items: str) -> list[bytes]:
     """
     plain, _ = _lists(items)
     try:
+        if len(body) > LARGE:
+            return [_canonical(row) for row in split_rows(body, items)]
         return [_encode(row) for row in plain.decode(body).rows or ()]
     except _REFUSED:
         return [_canonical(row) for row in split_rows(body, items)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.contents import canonical_rows, scan
+from chainapi.models.contents import LARGE, canonical_rows, scan
 from chainapi.models.convert import Maker, RowType
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import is_json, read_odd
@@ -26,24 +26,25 @@ __all__ = [
     "DecodedPage",
     "OnInvalid",
     "PageDecoder",
+    "ResourceDecoder",
+    "Stepwise",
     "decode_error",
     "decode_resource",
     "excerpt",
 ]
 
 OnInvalid: TypeAlias = Literal["raise", "raw"]
+T = TypeVar("T")
 
 EXCERPT = 300  # characters of a text that is quoted in an error
 _AS_RAW = 'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record'
 _UNTYPED = "; without a model, list() of the same path and parameters goes on with plain JSON"
+_GET = "get() of the same path and parameters, without a model, gives the resource as plain JSON"
 MAX_TOKEN = 4_096  # characters; it has to fit into a URL
 MESSAGES = 20  # messages of one error body that are kept
-LONGEST_ERROR = 65_536  # bytes of an error body that is read as JSON
 
-# Bytes of a body from which on it is decoded in parts, so that a thread can do it without holding others up.
-LARGE = 262_144
-PART = 256  # rows
-# A large body has at most one object or list in this many bytes on average: each takes up to 400 in memory.
+PART = 256  # rows of a large body that are decoded in one step
+# Bytes for each object, list and row that a large body has on average: each takes several hundred in memory.
 DENSEST = 12
 
 
@@ -161,7 +162,29 @@ def _envelope(items: str, rows: RowType, others: tuple[str, ...]) -> _Envelope:
     return _Envelope(items, rows, others)
 
 
-class PageDecoder:
+class Stepwise(Generic[T]):
+    """Decodes bodies, a large one in steps between which others can run."""
+
+    def steps(self, body: bytes) -> Generator[None, None, T]:
+        """Decode a body; between two steps nothing is held."""
+        raise NotImplementedError
+
+    def __call__(self, body: bytes) -> T:
+        """Decode a body at once.
+
+        Raises:
+            DecodeError: the body is not what it should be.
+
+        """
+        steps = self.steps(body)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast("T", end.value)
+
+
+class PageDecoder(Stepwise[DecodedPage]):
     """Decodes the pages of one route into rows of `model`, or into plain JSON values without one.
 
     `items` names the list field. Where it is None the first page decides: the only field that holds a list.
@@ -193,16 +216,26 @@ class PageDecoder:
             raise ConfigurationError(f"items={ascii(items)[:80]} is no name of a list field") from None
 
     def decode(self, body: bytes) -> DecodedPage:
-        """Decode one page; null stands for an empty list.
+        """Decode one page at once; null stands for an empty list.
 
         Raises:
             DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
 
         """
-        if len(body) > LARGE:
-            _refuse_dense(body)
+        return self(body)
+
+    def steps(self, body: bytes) -> Generator[None, None, DecodedPage]:
+        """Decode one page, a large one some rows at a step.
+
+        Raises:
+            DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
+
+        """
+        _refuse_dense(body)
         envelope = self._envelope or self._find_envelope(body)
-        page = self._in_parts(envelope, body) if len(body) > LARGE else self._whole(envelope, body)
+        page = None if len(body) > LARGE else self._whole(envelope, body)
+        if page is None:
+            page = yield from self._in_parts(envelope, body)
         token = page.next_page_token
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
@@ -222,24 +255,26 @@ class PageDecoder:
         return self._envelope
 
     def _whole(self, envelope: _Envelope, body: bytes) -> Any:
-        """Decode all rows at once; only where that fails, or a field has no name, look at each."""
+        """Decode all rows at once; None where a field without a name, or an odd row, is in the way."""
         try:
             return envelope.read(body)
         except DecodeError as fault:
             if self._shown is None and not fault.reason.startswith(UNKNOWN_FIELD):
                 raise self._of_row(fault) from None
-        return self._in_parts(envelope, body)
+        return None
 
     def _of_row(self, fault: DecodeError) -> DecodeError:
         """Return the same fault with the number of the row that it is in, if it is in one."""
         found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
         return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
-    def _in_parts(self, envelope: _Envelope, body: bytes) -> Any:
+    def _in_parts(self, envelope: _Envelope, body: bytes) -> Generator[None, None, Any]:
         """Decode some rows at a time, and each by itself where one of them is odd."""
         page = self._split(envelope, body)
+        _refuse_many("rows", len(page.rows), body)
         rows: list[Any] = []
         for start in range(0, len(page.rows), PART):
+            yield
             rows += self._part(page.rows[start : start + PART], start)
         page.rows = rows
         return page
@@ -266,10 +301,10 @@ class PageDecoder:
         try:
             return self._maker.one(raw)
         except DecodeError as error:
-            fault = below(f"$.{self.items}[{number}]", error.path[1:], error).changed(row=number)
-        if self._shown is None:
-            raise fault.changed(advice=self._advice)
-        return Invalid(read_odd(bytes(raw)), self._shown(fault))
+            path = f"$.{self.items}[{number}]{error.path[1:]}"
+            if self._shown is None:
+                raise error.changed(path=path, row=number, advice=self._advice) from None
+            return Invalid(read_odd(bytes(raw)), self._shown(error.changed(path=path, row=number)))
 
     @staticmethod
     def _other(name: str, maker: Maker, raw: msgspec.Raw) -> Any:
@@ -281,6 +316,33 @@ class PageDecoder:
             raise below(f"$.{wire_name(name)}", fault.path[1:], fault) from None
 
 
+class ResourceDecoder(Stepwise[Any]):
+    """Decodes single resources, into `model` or into plain JSON values.
+
+    Raises:
+        ConfigurationError: nothing can be made of `model`.
+
+    """
+
+    def __init__(self, model: Any = None) -> None:
+        self._maker = Maker(model)
+        self._advice = "" if model is None else _GET
+
+    def steps(self, body: bytes) -> Generator[None, None, Any]:
+        """Decode a resource, at once.
+
+        Raises:
+            DecodeError: the body is not JSON or not of the model's shape.
+
+        """
+        _refuse_dense(body)
+        yield from ()
+        try:
+            return self._maker.one(body)
+        except DecodeError as fault:
+            raise fault if fault.malformed else fault.changed(advice=self._advice) from None
+
+
 def decode_resource(body: bytes, model: Any = None) -> Any:
     """Decode a single resource, into `model` or into plain JSON values.
 
@@ -288,23 +350,25 @@ def decode_resource(body: bytes, model: Any = None) -> Any:
         DecodeError: the body is not JSON or not of the model's shape.
 
     """
-    if len(body) > LARGE:
-        _refuse_dense(body)
-    return Maker(model).one(body)
+    return ResourceDecoder(model)(body)
 
 
 def _refuse_dense(body: bytes) -> None:
-    """Refuse a body that would take many times its size in memory.
+    """Refuse a large body that would take many times its size in memory.
 
     Raises:
         DecodeError: it is made of little else than objects and lists.
 
     """
-    count = body.count(b"{") + body.count(b"[")
-    if count * DENSEST > len(body):
+    if len(body) > LARGE:
+        _refuse_many("objects and lists", body.count(b"{") + body.count(b"["), body)
+
+
+def _refuse_many(what: str, count: int, body: bytes) -> None:
+    if len(body) > LARGE and count * DENSEST > len(body):
         raise DecodeError(
-            f"{count} objects and lists in {len(body)} bytes: more than one in {DENSEST} bytes is refused, "
-            "because they would take too much memory"
+            f"{count} {what} in {len(body)} bytes would take too much memory: in an answer of more than "
+            f"{LARGE} bytes each has at least {DENSEST}; ask for smaller pages"
         )
 
 
@@ -319,12 +383,13 @@ def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
     300 characters, control characters are shown as escapes, and `secret` is masked.
     """
     try:
+        _refuse_dense(body)
         fields = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSED:
         fields = None
     if not isinstance(fields, dict):
         # Masked before it is cut: the cut could go through the secret.
-        text = masked(body.decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
+        text = masked(body[:LARGE].decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
         return "", (excerpt(text),) if text else ()
     message = fields.get("message")
     messages = message if isinstance(message, list) else [] if message is None else [message]
