@@ -162,7 +162,7 @@ class _Page:
 
 @define(eq=False)
 class _Neighbour:
-    """The keys of a page of this pass, its numbers, and the page itself while it is the last one."""
+    """The keys and numbers of a page of this pass; the page, where its content matters or it is the last."""
 
     keys: Sequence[Hashable]
     numbers: Sequence[int | None] | None
@@ -443,7 +443,7 @@ class Deduplicator:
         if not page.size:
             return
         neighbours = self._neighbours
-        if neighbours:
+        if neighbours and not self._identity.unique:
             neighbours[-1].page = None  # else a stream would hold its last pages
         neighbours.append(_Neighbour(page.keys, page.numbers, page))
         while sum(len(one.keys) for one in neighbours) - len(neighbours[0].keys) >= NEIGHBOURS:
@@ -456,8 +456,7 @@ class Deduplicator:
         what the row consists of.
         """
         if self._identity.unique:
-            before = known.page
-            return before is not None and page.content_digest(index) != before.content_digest(place)
+            return known.page is None or page.content_digest(index) != known.page.content_digest(place)
         return (
             page.numbers is not None
             and known.numbers is not None
