@@ -338,7 +338,7 @@ class PageRefusedError(PageTokenExpiredError, APIStatusError):
 
 
 class PaginationLoopError(PagingError):
-    """The service handed out a page token again together with the rows that came with it before."""
+    """The service repeats itself: a page token with the same rows again, or pages without new rows."""
 
 
 class CheckpointError(PagingError, ValueError):

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from chainapi.core.digests import DIGEST_SIZE, DigestCounter
 from chainapi.core.order import MAX_TIES, Order, Rows, Runs, Watermark, rising
@@ -160,6 +160,15 @@ class _Page:
         return content if mark == content else content + mark
 
 
+@define(eq=False)
+class _Neighbour:
+    """The keys and numbers of a page of this pass; the page, where its content matters or it is the last."""
+
+    keys: Sequence[Hashable]
+    numbers: Sequence[int | None] | None
+    page: _Page | None
+
+
 class _NoRows:
     """A page without rows: what there was before the first one."""
 
@@ -293,11 +302,12 @@ class Deduplicator:
             self._order = Order(unique=identity.unique and not keyless, watermark=watermark)
         self._resumed = resumed
         self._began = resumed  # rows were given
-        self._complete = self._order is not None or not resumed
+        # Rows given before a key was given up may be known by it alone.
+        self._complete = not resumed or (self._order is not None and not keyless)
         self._descent = _Descent()
         self._counter: DigestCounter | None = None
         self._numbered = False  # the counter has rows that were given in order
-        self._neighbours: deque[_Page] = deque()
+        self._neighbours: deque[_Neighbour] = deque()
         self._begun = _Begun()
         self._page = _Page(_NoRows(), identity, keyed=False)
 
@@ -418,33 +428,35 @@ class Deduplicator:
         return True
 
     def _all_below(self, page: _Page) -> bool:
-        """Check whether all rows lie below those of this pass, in strict order: none is repeated."""
+        """Check whether all rows lie below those of this pass: none is repeated."""
         numbers = page.numbers
-        if self._order is None or not numbers or rising(numbers, self._order.last) is not None:
+        if self._order is None or not numbers or numbers[0] == self._order.last:
             return False
-        return numbers[0] != self._order.last and len(set(numbers)) == len(numbers)
+        return rising(numbers, self._order.last) is None
 
-    def _known_keys(self) -> dict[Hashable, tuple[_Page, int]]:
+    def _known_keys(self) -> dict[Hashable, tuple[_Neighbour, int]]:
         """Return the keys of the last rows of this pass, and where each was."""
-        places = [(page, index) for page in self._neighbours for index in range(page.size)]
+        places = [(page, index) for page in self._neighbours for index in range(len(page.keys))]
         return {page.keys[index]: (page, index) for page, index in places[-NEIGHBOURS:]}
 
     def _remember(self, page: _Page) -> None:
         if not page.size:
             return
         neighbours = self._neighbours
-        neighbours.append(page)
-        while sum(one.size for one in neighbours) - neighbours[0].size >= NEIGHBOURS:
+        if neighbours and not self._identity.unique:
+            neighbours[-1].page = None  # else a stream would hold its last pages
+        neighbours.append(_Neighbour(page.keys, page.numbers, page))
+        while sum(len(one.keys) for one in neighbours) - len(neighbours[0].keys) >= NEIGHBOURS:
             neighbours.popleft()
 
-    def _is_other(self, page: _Page, index: int, known: _Page, place: int) -> bool:
+    def _is_other(self, page: _Page, index: int, known: _Neighbour, place: int) -> bool:
         """Check whether a row is another one than a row with the same key.
 
         A row keeps its number, while its other fields may change. Only where the number is the key, they are
         what the row consists of.
         """
         if self._identity.unique:
-            return page.content_digest(index) != known.content_digest(place)
+            return known.page is None or page.content_digest(index) != known.page.content_digest(place)
         return (
             page.numbers is not None
             and known.numbers is not None
@@ -476,7 +488,7 @@ class Deduplicator:
         stale = order.take(page.ordered, page.mark)
         # A number that falls is progress, also past rows that were given before.
         fresh: bool | None = len(stale) < len(page.ordered) or _falls(page.ordered.numbers, last)
-        self._begun.match(page, stale)  # the order is the surer evidence
+        stale |= self._given_before_resume(order, page, stale)
         if cut is None:
             self._descent.extend(page.ordered, stale)
         else:
@@ -486,6 +498,13 @@ class Deduplicator:
             stale, fresh = stale | known, fresh or news
         self._begun.passed(page, stale)
         return stale, fresh, doubts
+
+    def _given_before_resume(self, order: Order, page: _Page, stale: Collection[int]) -> set[int]:
+        """Return rows that were given of a begun page, where the order has lost what tells them."""
+        self._begun.match(page, stale)  # the order is the surer evidence
+        if not order.lost_marks:
+            return set()
+        return self._begun.match(page, [index for index in page.ordered.indices if index not in stale])
 
     def _break_order(self, page: _Page, stale: Collection[int]) -> None:
         """Count the rows that were given in order, those of the page that broke it by what they hold."""

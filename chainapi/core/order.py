@@ -86,6 +86,7 @@ class Order:
 
     def __init__(self, *, unique: bool, watermark: Watermark | None = None) -> None:
         self._unique = unique
+        self.lost_marks = False  # rows at the ends of spans may have been given without a mark
         self._after = _Position() if watermark is None else _read(watermark)
         self._before = self._after
 
@@ -102,6 +103,7 @@ class Order:
     def lose_marks(self) -> None:
         """Note that marks tell rows apart no more: rows at the ends of spans come again after a restart."""
         self._unique = False
+        self.lost_marks = True
         after = self._after
         ends: dict[int, Counter[str]] = {end: Counter() for span in after.spans for end in span}
         self._before = self._after = _Position(after.spans, after.last, ends)
