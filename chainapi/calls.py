@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from http import HTTPStatus
 from math import inf
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field, frozen
@@ -33,7 +33,7 @@ from chainapi.errors import (
     ServerError,
 )
 from chainapi.limiter import Gate, Permit
-from chainapi.models.decode import decode_error, excerpt
+from chainapi.models.decode import LARGE, Stepwise, decode_error, excerpt
 from chainapi.observe import Listener
 from chainapi.transport import Transport
 
@@ -49,6 +49,8 @@ _HEADERS = {
     "content-type": "application/json",
     "user-agent": f"chainapi/{__version__}",
 }
+
+_BODILESS = frozenset({204, 205})  # there is nothing to send, and asked again there would be nothing
 
 _STATUS_ERRORS: dict[int, type[APIStatusError]] = {
     400: BadRequestError,
@@ -94,6 +96,10 @@ class Service:
     def shown(self, text: str) -> str:
         """Return a text of the service as it may be shown: short, printable, the key masked."""
         return excerpt(text, self._secret)
+
+    def shown_fault(self, fault: DecodeError) -> DecodeError:
+        """Return an error with the texts of the service in it as they may be shown."""
+        return fault.changed(reason=self.shown(fault.reason), path=self.shown(fault.path))
 
     def wait_began(self, emit: Listener, reason: str, seconds: float, until: float) -> None:
         """Tell that nothing leaves for `seconds`; a longer wait takes the place of one that runs."""
@@ -198,7 +204,7 @@ class _Call:
             if not 200 <= outcome.status < 300:
                 self._give_up(self._error(outcome))
             try:
-                decoded = decode(outcome.body)
+                decoded = await _decoded(decode, outcome)
             except DecodeError as error:
                 fault = self._undecoded(error, outcome.body)
             else:
@@ -305,14 +311,15 @@ class _Call:
     def _undecoded(self, error: DecodeError, body: bytes) -> DecodeError:
         """Make the error of a body that could not be decoded, with the key masked."""
         service = self._service
-        reason, path = service.shown(error.reason), service.shown(error.path)
+        fault = service.shown_fault(error)
         if error.malformed and _is_html(body):
             origin = service.endpoint.origin
             reason = (
                 "the answer is a web page (HTML), no JSON: is the base address right, or does the network"
                 f" want a sign-in first? Open {origin} in a browser"
             )
-        return DecodeError(reason, path=path, malformed=error.malformed)
+            return fault.changed(reason=reason)
+        return fault
 
     def _tell_sent(self) -> None:
         from chainapi.core.events import RequestSent
@@ -340,6 +347,23 @@ def _settle(permit: Permit) -> None:
     except RuntimeError:  # the call was dropped after its loop, in which nobody waits any more
         return
     permit.lost()
+
+
+async def _decoded(decode: Callable[[bytes], R], response: Response) -> R:
+    """Decode a body; a large one step by step, so that other tasks go on meanwhile."""
+    body = response.body
+    if not body or body.isspace():
+        status = f"{response.status} {_reason_phrase(response.status)}".rstrip()
+        raise DecodeError(f"an answer without a body: {status}", malformed=response.status not in _BODILESS)
+    if len(body) <= LARGE or not isinstance(decode, Stepwise):
+        return decode(body)
+    steps: Generator[None, None, R] = decode.steps(body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("R", end.value)
+        await asyncio.sleep(0)
 
 
 def _is_html(body: bytes) -> bool:

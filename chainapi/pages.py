@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -20,7 +21,7 @@ from attrs import define, evolve, field, frozen
 from chainapi.calls import Sent, always
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Deduplicator, Doubt, Taken
-from chainapi.core.paging import PageToken, State, Walk
+from chainapi.core.paging import State, Walk
 from chainapi.core.quota import Limit
 from chainapi.errors import (
     APIStatusError,
@@ -31,15 +32,19 @@ from chainapi.errors import (
     PagingError,
 )
 from chainapi.models.decode import DecodedPage, decode_resource
+from chainapi.models.decode import OnInvalid as OnInvalid
 from chainapi.observe import Listener
 from chainapi.prefetch import Ahead, Fetched
+from chainapi.threads import in_thread
 
 if TYPE_CHECKING:
     from chainapi.core.estimate import Estimate
 
-__all__ = ["MetricPage", "MetricPages", "Page", "Pages", "Source"]
+__all__ = ["MetricPage", "MetricPages", "OnInvalid", "Page", "Pages", "Source"]
 
 T = TypeVar("T")
+
+HUGE = 1 << 20  # bytes of a page whose rows are many to count: up to a second for ten million bytes
 
 
 @define
@@ -124,7 +129,7 @@ class Source:
     now: Callable[[], float]
     emit: Listener
     prefetch: int = 0
-    model: Any = None  # class of the rows
+    model: Callable[[], Any] = field(default=lambda: None)  # returns the class of the rows
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
     end: int | None = None  # the upper end that the caller gave
     others: tuple[str, ...] = ()  # names of what else a page holds
@@ -184,7 +189,7 @@ class Pages(Generic[T]):
     @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
-        return self._source.model
+        return self._source.model()
 
     @property
     def ordered(self) -> bool:
@@ -201,12 +206,9 @@ class Pages(Generic[T]):
         """Indices of the rows of the page given last that are known to have been given before."""
         return self._taken.stale
 
-    def digests(self, index: int) -> Sequence[bytes]:
-        """Return the digests that identify a row of the page given last, from the surest on.
-
-        The first is of its key, else of its content; a key that the list has refuted comes behind.
-        """
-        return self._source.seen.names(index)
+    def digest(self, index: int) -> bytes:
+        """Return the digest of a row of the page given last, under which it is counted."""
+        return self._source.seen.digest(index)
 
     def mark(self, index: int) -> str:
         """Return the mark of a row of the page given last, as a watermark has it."""
@@ -380,7 +382,7 @@ class Pages(Generic[T]):
             elif walk.state is State.CHECK:
                 self._check(fetched)
             else:
-                return self._open(fetched.page, fetched.token)
+                return await self._take(fetched)
         return None
 
     def _restart_or_raise(self, error: ChainAPIError) -> None:
@@ -422,12 +424,26 @@ class Pages(Generic[T]):
             return error
         return Fetched(page, sent)
 
-    def _open(self, decoded: DecodedPage, token: PageToken | None) -> Page[T]:
-        source, start = self._source, self.checkpoint
-        if self._page is None and start is source.start:
+    async def _take(self, fetched: Fetched) -> Page[T] | None:
+        """Find the rows given before, in a thread where they are many, and open the page."""
+        take, decoded = self._source.seen.take, fetched.page
+        if self._page is None and self._start is self._source.start:
             self._tell_of_lost_digests()
         # Before anything changes: a row without its number is an error after which the page is fetched again.
-        taken = source.seen.take(decoded)
+        if len(decoded.body) <= HUGE:
+            return self._open(fetched, take(decoded))
+        work = in_thread(take, decoded)
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:  # its rows are counted, so that it has to be the open page
+            await asyncio.wait([work])
+            if work.exception() is None and not self._closed:
+                self._open(fetched, work.result())
+            raise
+        return None if self._closed else self._open(fetched, work.result())
+
+    def _open(self, fetched: Fetched, taken: Taken) -> Page[T]:
+        source, start, decoded, token = self._source, self.checkpoint, fetched.page, fetched.token
         self._walk.received(token, rows=taken.signature, size=len(decoded.rows), fresh=taken.fresh)
         self._start, self._rows, self._taken, self._offset = start, tuple(decoded.rows), taken, 0
         page = self._page = self._make_page(decoded)

@@ -13,22 +13,25 @@ from hypothesis import strategies as st
 
 from chainapi.config import resolve
 from chainapi.core.checkpoint import CHECKPOINT_VERSION, Checkpoint, query_fingerprint
-from chainapi.core.dedupe import Watermark
+from chainapi.core.order import Watermark
 from chainapi.errors import CheckpointError
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
-MARKS = st.binary(min_size=8, max_size=8).map(bytes.hex)
+MARKS = st.sampled_from([8, 16]).flatmap(lambda size: st.binary(min_size=size, max_size=size)).map(bytes.hex)
 COUNTS = st.integers(0, 2**53 - 1)
 SECONDS = st.floats(0, 2.0**53 - 1)
 
 
 @st.composite
 def watermarks(draw: st.DrawFn) -> Watermark:
-    """Spans of keys, from new to old."""
-    ends = sorted(draw(st.sets(st.integers(), min_size=2, max_size=9)), reverse=True)
+    """Spans of numbers, from new to old, that may meet in a number; the marks of rows at some ends."""
+    ends = sorted(draw(st.lists(st.integers(), min_size=2, max_size=9)), reverse=True)
     ends = ends[: len(ends) // 2 * 2]
     gaps = tuple(pair for index, pair in enumerate(pairwise(ends)) if index % 2)
-    return Watermark(ends[0], ends[-1], gaps)
+    marks = st.lists(MARKS, max_size=3).map(tuple)
+    ties = tuple((end, draw(marks)) for end in dict.fromkeys(ends) if draw(st.booleans()))
+    at = draw(st.none() | st.sampled_from(ends) | st.integers())
+    return Watermark(ends[0], ends[-1], gaps, at, ties, draw(marks) if ties else ())
 
 
 @st.composite
@@ -45,10 +48,15 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         rows=draw(COUNTS),
         restarts=draw(COUNTS),
         watermark=draw(st.none() | watermarks()),
+        unordered=draw(st.booleans()),
+        keyless=draw(st.booleans()),
         bound=draw(st.none() | st.integers()),
         head=tuple(draw(st.lists(MARKS, max_size=3))),
         done=token is None and draw(st.booleans()),
     )
+
+
+MARK = "0123456789abcdef"
 
 
 def damaged(**changes: Any) -> str:
@@ -131,15 +139,46 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
         ({"token": ""}, "token cannot be sent"),
         ({"token": "a\ud800"}, "token cannot be sent"),
         ({"token": "x" * 4097}, "token cannot be sent"),
+        ({"unordered": ...}, "unordered is missing"),
+        ({"unordered": 1}, "unordered is 1"),
+        ({"keyless": ...}, "keyless is missing"),
+        ({"keyless": None}, "keyless is None"),
         ({"watermark": 5}, "watermark is 5"),
-        ({"watermark": []}, "watermark is a list"),
-        ({"watermark": [1]}, "watermark is a list"),
-        ({"watermark": [1, 2]}, "watermark is a list"),
-        ({"watermark": [3, 2, 1]}, "watermark is a list"),
-        ({"watermark": [9, 5, 5, 1]}, "watermark is a list"),
-        ({"watermark": [9, 5, 6, 1]}, "watermark is a list"),
-        ({"watermark": [2, "1"]}, "watermark is a list"),
-        ({"watermark": [2, True]}, "watermark is a list"),
+        ({"watermark": "9"}, "watermark is '9'"),
+        ({"watermark": [9, 1]}, "watermark is a list"),
+        ({"watermark": {}}, "watermark is a dict"),
+        ({"watermark": {"spans": [9, 1]}}, "watermark is a dict"),
+        *(
+            ({"watermark": {"spans": spans, "at": None}}, "watermark is a dict")
+            for spans in (
+                None,
+                9,
+                {},
+                [],
+                [1],
+                [1, 2],
+                [3, 2, 1],
+                [9, 5, 6, 1],
+                [2, "1"],
+                [2, True],
+                [2, 1.0],
+            )
+        ),
+        *(
+            ({"watermark": {"spans": [9, 1], "at": at}}, "watermark is a dict")
+            for at in ("5", True, 5.0, [5])
+        ),
+        *(
+            ({"watermark": {"spans": [9, 1], "at": 1, "ties": ties}}, "watermark is a dict")
+            for ties in (None, 5, [5], [[]], [["9"]], [[9, 5]], [[9, "x"]], [[True]], [[9, MARK, None]])
+        ),
+        *(
+            (
+                {"watermark": {"spans": [9, 1], "at": 1, "ties": [[9, MARK]], "met": met}},
+                "watermark is a dict",
+            )
+            for met in (None, 5, MARK, [5], [MARK + "\n"], ["*"])
+        ),
         ({"bound": ...}, "bound is missing"),
         ({"bound": 1.5}, "bound is 1.5"),
         ({"bound": True}, "bound is True"),
@@ -149,6 +188,9 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
         ({"head": ["0123456789abcde"]}, "head is a list"),
         ({"head": ["0123456789ABCDEF"]}, "head is a list"),
         ({"head": ["0123456789abcdef\n"]}, "head is a list"),
+        ({"head": ["*"]}, "head is a list"),
+        ({"head": [MARK + "01234567"]}, "head is a list"),
+        ({"head": [MARK * 3]}, "head is a list"),
         ({"chainapi_checkpoint": ...}, "no checkpoint"),
         ({"chainapi_checkpoint": None}, "format is None"),
         ({"chainapi_checkpoint": True}, "format is True"),
@@ -167,6 +209,22 @@ def test_a_newer_version_asks_for_an_upgrade() -> None:
     """A checkpoint of a later format is not guessed at."""
     with pytest.raises(CheckpointError, match=rf"format {CHECKPOINT_VERSION + 1}.*upgrade chainapi"):
         Checkpoint.loads(damaged(chainapi_checkpoint=CHECKPOINT_VERSION + 1))
+
+
+def test_an_older_version_asks_to_begin_again() -> None:
+    """A checkpoint of the format before, which counted nothing, is not taken for one of this format."""
+    with pytest.raises(
+        CheckpointError, match=rf"format 1, .* reads format {CHECKPOINT_VERSION}: begin again"
+    ):
+        Checkpoint.loads(damaged(chainapi_checkpoint=1))
+
+
+def test_a_checkpoint_without_marks_is_short() -> None:
+    """Marks are written where there are some: that of a list with numbers of their own takes no more room."""
+    text = Checkpoint("q", watermark=Watermark(9, 1, at=1)).dumps()
+    assert "ties" not in text
+    assert "met" not in text
+    assert "head" not in text
 
 
 @pytest.mark.parametrize("bound", [0, -5, 1_700_000_000_000_000_000, -(2**64), None])

@@ -143,6 +143,26 @@ def test_list_prints_each_row_as_a_line_of_json() -> None:
     assert len({row["blockHash"] for row in rows}) == 20
 
 
+@pytest.mark.parametrize("digits", ["0.1234567890123456789", "12345678901234567890.5", "1E+400"])
+def test_list_rounds_no_number(digits: str) -> None:
+    """A row is printed with the digits that were sent, and in ASCII."""
+    transport = Answer(f'{{"rows":[{{"n":{digits},"text":"\u00e9\U0001f600"}}]}}')
+    told = chainapi("list", "/v1/rows", "--json", transport=transport, tty=True)
+    assert told.out == f'{{"n": {digits}, "text": "\\u00e9\\ud83d\\ude00"}}\n'
+    assert digits in chainapi("list", "/v1/rows", transport=transport, tty=True).out
+    row = chainapi(
+        "list", "data.evm.transfers", "43114", "0x1", transport=Answer(f'{{"transfers":[{{"n":{digits}}}]}}')
+    )
+    assert row.out == f'{{"n": {digits}}}\n'
+
+
+class Answer(Fixed):
+    """A transport that always answers with this text."""
+
+    def __init__(self, body: str) -> None:
+        self._response = Response(200, {"content-type": "application/json"}, body.encode())
+
+
 def test_list_reaches_both_services() -> None:
     """--api metrics lists what the Metrics API has; --items names the field."""
     rows = chainapi("list", "/v1/avg_tps/43114", "--api", "metrics", "--items", "results", "--all").rows

@@ -26,6 +26,7 @@ from chainapi.errors import (
     ExportError,
     IncompleteExportError,
     NotFoundError,
+    PageRefusedError,
     PageTokenExpiredError,
     PaginationLoopError,
     PagingError,
@@ -109,6 +110,7 @@ ALL: list[ChainAPIError] = [
     QuotaWaitError(1_700_000_000.0, retry_after=12.0, max_wait=5.0),
     PagingError("two readers"),
     PageTokenExpiredError("dead"),
+    PageRefusedError(404, "Not Found", ("under maintenance",), where="GET /v1/blocks"),
     PaginationLoopError("again"),
     CheckpointError("damaged"),
     ExportError("locked"),
@@ -222,6 +224,19 @@ def test_what_was_tried_is_added_to_every_error_of_a_call() -> None:
         assert vars(placed) == vars(error) | {"where": "GET /v1/chains", "attempts": 2, "elapsed": 9.0}
         assert "GET /v1/chains" in str(placed)
         assert str(placed).endswith("(tried 2 times in 9.0 s)")
+
+
+def test_a_refused_page_is_both_errors() -> None:
+    """A page that is refused whatever its token is an expired token, and the error of its status."""
+    error = PageRefusedError(404, "Not Found", ("under maintenance until 17:00",), where="GET /v1/blocks")
+    assert isinstance(error, PageTokenExpiredError)
+    assert isinstance(error, PagingError)
+    assert isinstance(error, APIStatusError)
+    assert (error.status, error.messages) == (404, ("under maintenance until 17:00",))
+    assert str(error) == "404 Not Found for GET /v1/blocks: under maintenance until 17:00"
+    placed = error.after(where="GET /v1/chains", attempts=2, elapsed=1.0)
+    assert type(placed) is PageRefusedError
+    assert str(placed).endswith("until 17:00 (tried 2 times in 1.0 s)")
 
 
 def test_the_text_of_a_decode_error() -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from chainapi.core.checkpoint import Checkpoint
+from chainapi.core.order import Watermark
 from chainapi.errors import ExportError
 from chainapi.export.commits import MOST_PENDING, Commits
 from chainapi.export.state import Batch, SourceState, State
@@ -32,17 +33,35 @@ class BusyState:
         return len(batches)
 
 
-def batch_of(source: SourceState, rows: Sequence[bytes] = (), *, done: bool = False) -> Batch:
-    """Return what a page with these rows adds."""
+def batch_of(
+    source: SourceState,
+    rows: Sequence[bytes] = (),
+    *,
+    done: bool = False,
+    walk_pass: int = 0,
+    counted: bool = False,
+    known: Sequence[bytes] = (),
+    newest: int | None = None,
+    watermark: Watermark | None = None,
+) -> Batch:
+    """Return what a page with these rows adds, which are their own digests."""
     return Batch(
         source=source,
         rows=rows,
-        identity=lambda row: cast("bytes", row),
+        digests=rows,
         encode=lambda row: cast("bytes", row),
-        checkpoint=Checkpoint("q"),
+        checkpoint=Checkpoint("q", restarts=walk_pass, watermark=watermark),
         taken=0,
         done=done,
+        known=known,
+        newest=newest,
+        counted=counted,
     )
+
+
+def rows_of(state: State) -> list[bytes]:
+    """Return the rows of the finished sources."""
+    return [row for _, row in state.finished_rows()]
 
 
 async def test_whoever_fetches_waits_for_the_disk() -> None:
@@ -74,13 +93,80 @@ def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
     State.open(tmp_path / "s").close()
 
 
-def test_a_row_is_kept_once(tmp_path: Path) -> None:
-    """A row that came before is not kept a second time, nor moved; the same row of another source is."""
+def test_equal_rows_are_kept(tmp_path: Path) -> None:
+    """In one pass every row is kept, also one that is equal to another, of its page, its source or not."""
     with closing(State.open(tmp_path / "s")) as state:
         one, other = state.source("a", "q"), state.source("b", "q")
-        assert state.commit([batch_of(one, [b"1", b"2"]), batch_of(other, [b"2"])]) == 3
-        assert state.commit([batch_of(one, [b"2", b"3", b"1"], done=True), batch_of(other, done=True)]) == 1
-        assert list(state.finished_rows()) == [("a", b"1"), ("a", b"2"), ("a", b"3"), ("b", b"2")]
+        assert state.commit([batch_of(one, [b"1", b"1"]), batch_of(other, [b"1"], done=True)]) == 3
+        assert state.commit([batch_of(one, [b"2", b"1"], done=True)]) == 2
+        assert list(state.finished_rows()) == [
+            *(("a", row) for row in (b"1", b"1", b"2", b"1")),
+            ("b", b"1"),
+        ]
+
+
+def test_a_later_pass_is_counted(tmp_path: Path) -> None:
+    """In a later pass each row is left out as often as it is kept; what is kept stays in its place."""
+    with closing(State.open(tmp_path / "s")) as state:
+        one, other = state.source("a", "q"), state.source("b", "q")
+        state.commit([batch_of(one, [b"1", b"1", b"2"]), batch_of(other, [b"3"])])
+        again = [b"2", b"1", b"3", b"1", b"1", b"2"]
+        assert state.commit([batch_of(one, again, walk_pass=1, counted=True)]) == 3
+        assert state.commit([batch_of(one, [b"1"], walk_pass=1, counted=True)]) == 1
+        assert state.commit([batch_of(one, [b"1"] * 5, walk_pass=2, counted=True, done=True)]) == 1
+        assert rows_of(state) == [b"1", b"1", b"2", b"3", b"1", b"2", b"1", b"1"]
+
+
+def test_a_later_pass_is_counted_after_a_kill_as_well(tmp_path: Path) -> None:
+    """The state knows on the disk which rows this pass has met."""
+    with closing(State.open(tmp_path / "s")) as state:
+        one = state.source("a", "q")
+        state.commit([batch_of(one, [b"1", b"1"])])
+        assert state.commit([batch_of(one, [b"1"], walk_pass=1, counted=True)]) == 0
+    with closing(State.open(tmp_path / "s")) as state:
+        one = state.source("a", "q")
+        assert state.commit([batch_of(one, [b"1", b"1"], walk_pass=1, counted=True, done=True)]) == 1
+        assert rows_of(state) == [b"1"] * 3
+
+
+def test_rows_that_the_stream_knows_count_as_met(tmp_path: Path) -> None:
+    """A row that an order showed to be given before is met; the next equal row of the same pass is new."""
+    with closing(State.open(tmp_path / "s")) as state:
+        one = state.source("a", "q")
+        state.commit([batch_of(one, [b"1", b"2"])])
+        assert state.commit([batch_of(one, [b"3"], walk_pass=1, known=[b"1"])]) == 1
+        assert state.commit([batch_of(one, [b"1", b"2"], walk_pass=1, counted=True, done=True)]) == 1
+        assert rows_of(state) == [b"1", b"2", b"3", b"1"]
+
+
+@pytest.mark.parametrize(
+    ("watermark", "edge"),
+    [
+        (Watermark(9, 1, at=1), None),  # each number is of one row
+        (Watermark(9, 1, at=1, ties=((9, ("a", "a")), (1, ("b",)))), ("a", "a")),
+        (Watermark(9, 1, at=1, ties=((9, ()), (1, ()))), ()),  # nobody knows what the target has
+        (Watermark(8, 1, at=1, ties=((8, ("a",)), (1, ("b",)))), ("old",)),  # the list has none of them now
+        (None, ("old",)),  # the list is empty now
+    ],
+)
+def test_the_rows_at_the_floor(
+    tmp_path: Path, watermark: Watermark | None, edge: tuple[str, ...] | None
+) -> None:
+    """At the end of a walk the state keeps the marks of the newest rows, where several may share a number."""
+    with closing(State.open(tmp_path / "s")) as state:
+        source = state.source("a", "q")
+        source.newest, source.edge = 9, ("old",)
+        state.commit([batch_of(source, newest=None, watermark=watermark, done=True)])
+        for known in (source, state.source("a", "q")):
+            assert (known.floor, known.edge) == (9, edge)
+
+
+def test_a_new_source_has_no_rows_at_the_floor(tmp_path: Path) -> None:
+    """A source that was never walked to its end has no floor, and no marks."""
+    with closing(State.open(tmp_path / "s")) as state:
+        state.source("a", "q")
+        source = state.source("a", "q")
+        assert (source.floor, source.edge, source.newest) == (None, None, None)
 
 
 def test_rows_of_sources_that_go_on_are_not_given(tmp_path: Path) -> None:
@@ -96,14 +182,6 @@ def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
     """Numbers in an order may be larger than SQLite's integers, here as the newest row of a source."""
     with closing(State.open(tmp_path / "s")) as state:
         source = state.source("a", "q")
-        batch = Batch(
-            source=source,
-            rows=[2**70, 5],
-            identity=lambda row: cast("int", row),
-            encode=lambda row: b"%d" % row,
-            checkpoint=Checkpoint("q"),
-            taken=0,
-            done=True,
-        )
-        assert state.commit([batch, batch]) == 2
+        assert state.commit([batch_of(source, [b"1"], newest=2**70), batch_of(source, newest=5)]) == 1
+        assert state.commit([batch_of(source, done=True)]) == 0
         assert state.source("a", "q").floor == 2**70

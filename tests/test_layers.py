@@ -38,7 +38,7 @@ CLOCKS = frozenset(
 LAYERS = (
     ("_version", "text", "errors"),
     ("core", "models", "routes", "parameters", "config", "identity"),
-    ("limiter", "transport", "observe"),
+    ("limiter", "transport", "observe", "threads"),
     ("calls",),
     ("session", "pages", "prefetch", "service", "methods", "groups", "metrics", "data", "catalogue"),
     ("__init__",),

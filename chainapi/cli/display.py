@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import stat
 import sys
@@ -32,6 +31,7 @@ from chainapi.core.events import (
 )
 from chainapi.core.quota import QuotaSnapshot
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.plain import shown
 from chainapi.session import Session
 from chainapi.text import printable
 
@@ -168,7 +168,7 @@ class Terminal:
 
         With `indent` it is set out for a person, on several lines. It is ASCII that no terminal acts on.
         """
-        self.out.write(json.dumps(value, indent=indent).replace("\x7f", "\\u007f") + "\n")
+        self.out.write(shown(value, indent).replace("\x7f", "\\u007f") + "\n")
         self.out.flush()
 
     def complain(self, message: object) -> None:
@@ -396,4 +396,4 @@ def _text_of(value: object) -> str:
         case str():
             return value
         case _:
-            return json.dumps(value)
+            return shown(value)

@@ -182,8 +182,7 @@ def _are_spans(ends: object) -> bool:
         return False
     if not all(type(end) is int for end in ends):
         return False
-    falls = all(above >= below for above, below in pairwise(ends))
-    return falls and all(above > below for above, below in zip(ends[1:-1:2], ends[2:-1:2], strict=False))
+    return all(above >= below for above, below in pairwise(ends))
 
 
 def _checked_marks(marks: object) -> tuple[str, ...]:
@@ -199,7 +198,7 @@ def _checked_head(value: object) -> tuple[str, ...]:
         raise CheckpointError(f"the checkpoint is damaged: head is {_shown(value)}") from None
 
 
-_MARK = re.compile(r"([0-9a-f]{16}){1,2}|\*")
+_MARK = re.compile(r"([0-9a-f]{16}){1,2}")
 _MISSING = object()
 
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from chainapi.core.digests import DIGEST_SIZE, DigestCounter
 from chainapi.core.order import MAX_TIES, Order, Rows, Runs, Watermark, rising
@@ -101,14 +101,14 @@ class _Page:
     """The rows of one page, as they were when it came: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = page.rows
-        self.size = len(page.rows)
+        self.rows = tuple(page.rows)
+        self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
         self._contents = page.contents
         self._digest = page.digest
         number = identity.number
-        self.numbers = None if number is None else list(map(number, page.rows))
+        self.numbers = None if number is None else list(map(number, self.rows))
         self.repeated: set[int] = set()
         self.ordered = Rows()  # those that keep the order of the list
         if not identity.frozen:
@@ -133,14 +133,6 @@ class _Page:
         """A hash of the keys where those identify rows, else of what the rows hold."""
         return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
 
-    def last_keys(self) -> Sequence[Hashable]:
-        """Return the keys of the last rows, as many as are compared with the next page."""
-        if not self.keyed or self._identity.key is None:
-            return ()
-        if "keys" in vars(self) or self._identity.unique:
-            return self.keys[-NEIGHBOURS:]
-        return list(map(self._identity.key, self.rows[-NEIGHBOURS:]))
-
     @cached_property
     def contents(self) -> Sequence[bytes]:
         """Canonical JSON of each row."""
@@ -158,23 +150,23 @@ class _Page:
         """Return the digest of a row's content."""
         return _digest(b"c", self.contents[index])
 
-    def names(self, index: int, *, number: bool) -> list[bytes]:
-        """Return the digests under which a row may have been counted, from the surest on."""
-        names = [self.digest(index)]
-        if not self.keyed and self.keys[index] is not None:  # counted by its key before that was given up
-            names.append(key_digest(self.keys[index]))
-        if number and self.numbers is not None and self.numbers[index] is not None:
-            names.append(_number_digest(self.numbers[index]))
-        return names
-
     def mark(self, index: int) -> str:
         """Return half a digest in hexadecimal: enough to tell rows of neighbouring pages apart."""
         return self.digest(index)[:8].hex()
 
     def marks(self, index: int) -> str:
-        """Return the mark of a row's content, and that of its key behind it where it is counted by that."""
+        """Return the mark of a row's content, and behind it that of its key where it is counted by that."""
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
+
+
+@define(eq=False)
+class _Neighbour:
+    """The keys and numbers of a page of this pass; the page, where its content matters or it is the last."""
+
+    keys: Sequence[Hashable]
+    numbers: Sequence[int | None] | None
+    page: _Page | None
 
 
 class _NoRows:
@@ -186,6 +178,100 @@ class _NoRows:
     def contents(self) -> Sequence[bytes]:
         """Return nothing."""
         return ()
+
+
+class _Begun:
+    """Marks of rows given before a resume, of a page that was begun."""
+
+    def __init__(self, marks: Collection[str] = ()) -> None:
+        self.marks = Counter(marks)
+        self._by_part: dict[str, set[str]] = {}
+        for mark in self.marks:
+            for part in _parts(mark):
+                self._by_part.setdefault(part, set()).add(mark)
+        self._passed: int | None = None  # rows behind the last one given before; None above the first
+
+    def match(self, page: _Page, indices: Iterable[int]) -> set[int]:
+        """Return the indices of rows that have a mark; each mark is for one row."""
+        if not self.marks:
+            return set()
+        return {index for index in indices if self._matches(page.marks(index))}
+
+    def passed(self, page: _Page, again: Collection[int]) -> None:
+        """Note that a page has passed, in which these rows were given before; drop marks that do not come.
+
+        The list may have grown by any number of rows above the first of them. Behind the last one, a row that
+        is equal to one of them is another row.
+        """
+        if again:
+            self._passed = page.size - 1 - max(again)
+        elif self._passed is not None:
+            self._passed += page.size
+        if self._passed is not None and self._passed >= NEIGHBOURS:
+            self.marks.clear()
+
+    def _matches(self, own: str) -> bool:
+        for part in _parts(own):
+            for mark in self._by_part.get(part, ()):
+                if self.marks[mark] and _same(mark, own):
+                    self.marks -= Counter((mark,))
+                    return True
+        return False
+
+
+class _Descent:
+    """The rows given while a list kept its order, for the case that it breaks: then nothing else knows them.
+
+    Rows at the ends of spans are known by their marks, for rows that come later may share their number. The
+    others are known by their numbers.
+    """
+
+    def __init__(self) -> None:
+        self._given = Runs()
+        self._met: Runs | None = None  # in this pass; None in the first one, where it would be the same
+        self._ends: Mapping[int, tuple[Counter[str], Counter[str]]] = {}
+
+    @property
+    def later(self) -> bool:
+        """Whether this pass is not the first one."""
+        return self._met is not None
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the numbers follow no pattern, and were dropped."""
+        return self._given.overflowed or (self._met is not None and self._met.overflowed)
+
+    def restart(self) -> None:
+        """Begin another pass."""
+        self._met = Runs()
+
+    def extend(self, rows: Rows, stale: Collection[int]) -> None:
+        """Add the rows of a page; the `stale` ones were given before, and are met again."""
+        self._given.extend(rows.without(stale))
+        if self._met is not None:
+            self._met.extend(rows.numbers)
+
+    def end(self, order: Order) -> None:
+        """Take over what the order knew before the page that broke it."""
+        self._ends = {number: (marks, met) for number, marks, met in order.ends()}
+
+    def move_to(self, counter: DigestCounter) -> None:
+        """Count the rows as given, and of those the ones that came in this pass as met."""
+        for digest in self._digests(self._given, met=False):
+            counter.give(digest)
+        if self._met is not None:
+            counter.restart()
+            for digest in self._digests(self._met, met=True):
+                counter.meet(digest)
+        self._given, self._met, self._ends = Runs(), None, {}
+
+    def _digests(self, numbers: Iterable[int], *, met: bool) -> Iterator[bytes]:
+        for number in numbers:
+            if number not in self._ends:
+                yield _number_digest(number)
+        for number, marks in self._ends.items():
+            for mark in marks[met].elements():
+                yield _mark_digest(number, mark)
 
 
 class Deduplicator:
@@ -215,13 +301,14 @@ class Deduplicator:
         if identity.number is not None and not unordered:
             self._order = Order(unique=identity.unique and not keyless, watermark=watermark)
         self._resumed = resumed
-        self._complete = self._order is not None or not resumed
-        self._runs = Runs()
-        self._numbered = False  # the counter has rows that only their numbers identify
+        self._began = resumed  # rows were given
+        # Rows given before a key was given up may be known by it alone.
+        self._complete = not resumed or (self._order is not None and not keyless)
+        self._descent = _Descent()
         self._counter: DigestCounter | None = None
-        self._neighbours: deque[Hashable] = deque(maxlen=NEIGHBOURS)
-        self._head: Counter[str] = Counter()
-        self._head_reach = 0  # rows until the marks that are left are dropped
+        self._numbered = False  # the counter has rows that were given in order
+        self._neighbours: deque[_Neighbour] = deque()
+        self._begun = _Begun()
         self._page = _Page(_NoRows(), identity, keyed=False)
 
     @property
@@ -247,7 +334,7 @@ class Deduplicator:
     @property
     def head(self) -> tuple[str, ...]:
         """Marks of rows given before a resume that have not come again yet."""
-        return tuple(self._head.elements())
+        return tuple(self._begun.marks.elements())
 
     def count(self) -> None:
         """Count rows from now on: somebody reads rows."""
@@ -256,20 +343,17 @@ class Deduplicator:
 
     def expect(self, head: Collection[str]) -> None:
         """Leave out the rows with these marks: they were given of the page to come."""
-        self._head = Counter(head)
-        self._head_reach = NEIGHBOURS
+        self._begun = _Begun(head)
 
     def restart(self) -> None:
         """Begin another pass over the list."""
         self._neighbours.clear()
-        self._head.clear()
+        self._begun = _Begun()
         if self._order is not None:
             self._order.restart()
+            self._descent.restart()
         elif self._counter is not None:
-            for number in self._runs:
-                self._counter.give(_number_digest(number))
-                self._numbered = True
-            self._runs = Runs()
+            self._descent.move_to(self._counter)
         if self._counter is not None:
             self._counter.restart()
 
@@ -280,41 +364,27 @@ class Deduplicator:
             DecodeError: a row lacks the field that a caller named; nothing was counted.
 
         """
+        rows = self._page = _Page(page, self._identity, keyed=self._keyed)
         doubts: list[Doubt] = []
-        before, rows = self._page, _Page(page, self._identity, keyed=self._keyed)
-        self._page = rows
-        usual = self._is_usual(rows)
-        if self._keyed and not usual:
-            rows.repeated = self._among_neighbours(rows.keys)
-            if _repeats(rows.keys) or self._differ(rows, before):
-                self._give_up_key(rows)
-                doubts.append(Doubt.KEY)
-        if self._keyed:
-            self._neighbours.extend(rows.last_keys())
-        stale = rows.repeated | self._given_before_resume(rows)
-        fresh: bool | None = False
-        counted: Sequence[int] = () if usual else [index for index in range(rows.size) if index not in stale]
+        if self._keyed and not self._key_holds(rows):
+            self._give_up_key(rows)
+            doubts.append(Doubt.KEY)
+        others: Sequence[int] = range(rows.size)
+        if rows.repeated:
+            others = [index for index in others if index not in rows.repeated]
         if self._order is not None:
-            counted, known, doubt = self._take_ordered(self._order, rows, stale)
-            stale |= known
-            fresh = len(known) < len(rows.ordered)
+            stale, fresh, doubt = self._take_ordered(self._order, rows, others)
             doubts += doubt
-        if counted:
-            known, news = self._take_counted(rows, counted)
-            stale |= known
-            fresh = fresh or news
-        return Taken(rows.repeated, stale, fresh, rows.signature, tuple(doubts))
+        else:
+            again = self._begun.match(rows, others)
+            self._begun.passed(rows, again)
+            stale, fresh = self._take_counted(rows, others, again)
+        self._began = self._began or rows.size > 0
+        return Taken(rows.repeated, rows.repeated | stale, fresh, rows.signature, tuple(doubts))
 
     def signature(self, page: RowsOfPage) -> int:
         """Return the signature of a page that is not taken (see `Taken`)."""
         return _Page(page, self._identity, keyed=self._keyed).signature
-
-    def _is_usual(self, page: _Page) -> bool:
-        """Check whether all rows lie below those of this pass, in strict order: none is repeated."""
-        numbers = page.numbers
-        if self._order is None or self._head or not numbers or rising(numbers, self._order.last) is not None:
-            return False
-        return numbers[0] != self._order.last and len(set(numbers)) == len(numbers)
 
     def watermark(self, given: int | None = None) -> Watermark | None:
         """Return the numbers given; with `given`, when only so many rows of the last page were."""
@@ -328,9 +398,9 @@ class Deduplicator:
         page = self._page
         return tuple(page.marks(index) for index in range(page.size) if index < given or index in stale)
 
-    def names(self, index: int) -> Sequence[bytes]:
-        """Return the digests under which a row of the last page may be counted, from the surest on."""
-        return self._page.names(index, number=False)
+    def digest(self, index: int) -> bytes:
+        """Return the digest under which a row of the last page is counted."""
+        return self._page.digest(index)
 
     def mark(self, index: int) -> str:
         """Return the mark of a row of the last page, as a watermark has it."""
@@ -341,92 +411,160 @@ class Deduplicator:
         numbers = self._page.numbers
         return None if numbers is None else numbers[index]
 
+    # Keys
+
+    def _key_holds(self, page: _Page) -> bool:
+        """Find the rows that neighbouring pages had; False where the key is shown to identify no row."""
+        if _repeats(page.keys):
+            return False
+        if not self._all_below(page):
+            known = self._known_keys()
+            for index, key in enumerate(page.keys):
+                if key is not None and key in known:
+                    if self._is_other(page, index, *known[key]):
+                        return False
+                    page.repeated.add(index)
+        self._remember(page)
+        return True
+
+    def _all_below(self, page: _Page) -> bool:
+        """Check whether all rows lie below those of this pass: none is repeated."""
+        numbers = page.numbers
+        if self._order is None or not numbers or numbers[0] == self._order.last:
+            return False
+        return rising(numbers, self._order.last) is None
+
+    def _known_keys(self) -> dict[Hashable, tuple[_Neighbour, int]]:
+        """Return the keys of the last rows of this pass, and where each was."""
+        places = [(page, index) for page in self._neighbours for index in range(len(page.keys))]
+        return {page.keys[index]: (page, index) for page, index in places[-NEIGHBOURS:]}
+
+    def _remember(self, page: _Page) -> None:
+        if not page.size:
+            return
+        neighbours = self._neighbours
+        if neighbours and not self._identity.unique:
+            neighbours[-1].page = None  # else a stream would hold its last pages
+        neighbours.append(_Neighbour(page.keys, page.numbers, page))
+        while sum(len(one.keys) for one in neighbours) - len(neighbours[0].keys) >= NEIGHBOURS:
+            neighbours.popleft()
+
+    def _is_other(self, page: _Page, index: int, known: _Neighbour, place: int) -> bool:
+        """Check whether a row is another one than a row with the same key.
+
+        A row keeps its number, while its other fields may change. Only where the number is the key, they are
+        what the row consists of.
+        """
+        if self._identity.unique:
+            return known.page is None or page.content_digest(index) != known.page.content_digest(place)
+        return (
+            page.numbers is not None
+            and known.numbers is not None
+            and page.numbers[index] != known.numbers[place]
+        )
+
     def _give_up_key(self, page: _Page) -> None:
         self._keyed = page.keyed = False
         page.repeated = set()
         self._neighbours.clear()
+        self._complete = self._complete and not self._began  # rows given so far are known by their keys
         if self._order is not None:
-            self._order.share_numbers()
+            self._order.lose_marks()
 
-    def _among_neighbours(self, keys: Sequence[Hashable]) -> set[int]:
-        """Return the indices of the keys that came on a neighbouring page of this pass."""
-        known = set(self._neighbours)
-        return {index for index, key in enumerate(keys) if key is not None and key in known}
-
-    def _differ(self, page: _Page, before: _Page) -> bool:
-        """Check whether a row that is numbered like one of the page before is another row.
-
-        Only where the number is the key: the other fields of a row may change, but those of a row that
-        nothing but its number identifies are what it consists of.
-        """
-        if not self._identity.unique:
-            return False
-        places = {number: place for place, number in enumerate(before.numbers or ())}
-        numbers = page.numbers or ()
-        return any(
-            page.content_digest(index) != before.content_digest(places[number])
-            for index in page.repeated
-            if (number := numbers[index]) in places
-        )
-
-    def _given_before_resume(self, page: _Page) -> set[int]:
-        """Return the indices of rows that were given before the resume: as many as there are marks."""
-        if not self._head or self._order is not None:  # spans of numbers are surer than marks
-            return set()
-        found: set[int] = set()
-        for index in range(page.size):
-            own = page.marks(index)
-            mark = next((mark for mark in self._head if _same(mark, own)), None)
-            if mark is not None:
-                found.add(index)
-                self._head -= Counter((mark,))
-        self._head_reach -= page.size
-        if self._head_reach <= 0 and not self._keyed:
-            self._head.clear()  # a row that is equal to one of them may be another one by now
-        return found
+    # Order
 
     def _take_ordered(
-        self, order: Order, page: _Page, known: Collection[int]
-    ) -> tuple[Sequence[int], set[int], list[Doubt]]:
-        """Count the rows that keep the order; return the indices of the others, and the stale ones."""
-        doubts: list[Doubt] = []
-        indices: Sequence[int] = range(page.size)
+        self, order: Order, page: _Page, indices: Sequence[int]
+    ) -> tuple[set[int], bool | None, list[Doubt]]:
+        """Count the rows of a list in descending order; return the stale ones, and whether any is fresh."""
         numbers: Sequence[int | None] = page.numbers or ()
-        if known:
-            indices = [index for index in indices if index not in known]
+        if page.repeated:
             numbers = [numbers[index] for index in indices]
-        cut = rising(numbers, order.last)
+        cut, doubts = _cut(order, numbers)
+        last = order.last
+        page.ordered = Rows(indices[:cut], [number for number in numbers[:cut] if number is not None])
         if cut is not None:
-            doubts.append(Doubt.ORDER)
-        elif order.tied > MAX_TIES and order.last in numbers[:1]:
-            cut = 0
-            doubts.append(Doubt.TIES)
-        kept = [number for number in numbers[:cut] if number is not None]
-        page.ordered = Rows(indices[:cut], kept)
+            self._descent.end(order)
         stale = order.take(page.ordered, page.mark)
-        self._runs.extend(page.ordered.without(stale))
+        # A number that falls is progress, also past rows that were given before.
+        fresh: bool | None = len(stale) < len(page.ordered) or _falls(page.ordered.numbers, last)
+        stale |= self._given_before_resume(order, page, stale)
         if cut is None:
-            return (), stale, doubts
-        self._order = None
-        self._complete = not (self._resumed or self._runs.overflowed)
-        return indices[cut:], stale, doubts
+            self._descent.extend(page.ordered, stale)
+        else:
+            self._break_order(page, stale)
+            again = self._begun.match(page, indices[cut:])
+            known, news = self._take_counted(page, indices[cut:], again)
+            stale, fresh = stale | known, fresh or news
+        self._begun.passed(page, stale)
+        return stale, fresh, doubts
 
-    def _take_counted(self, page: _Page, indices: Sequence[int]) -> tuple[set[int], bool | None]:
-        """Count rows one by one; return the stale ones, and whether any never came before."""
+    def _given_before_resume(self, order: Order, page: _Page, stale: Collection[int]) -> set[int]:
+        """Return rows that were given of a begun page, where the order has lost what tells them."""
+        self._begun.match(page, stale)  # the order is the surer evidence
+        if not order.lost_marks:
+            return set()
+        return self._begun.match(page, [index for index in page.ordered.indices if index not in stale])
+
+    def _break_order(self, page: _Page, stale: Collection[int]) -> None:
+        """Count the rows that were given in order, those of the page that broke it by what they hold."""
+        self._order = None
+        self._numbered = True
+        self._complete = self._complete and not (self._resumed or self._descent.overflowed)
         counter = self._counter
         if counter is None:
-            self._complete = False  # a reader of pages: nothing is kept that tells these rows again
-            return set(), None
-        stale: set[int] = set()
+            return
+        if self._descent.later and not self._descent.overflowed:
+            self._descent.move_to(counter)
+        for index in page.ordered.indices:
+            if index in stale:
+                any(counter.meet(name) for name in self._names(page, index))
+            else:
+                counter.give(page.digest(index))
+
+    # Counts
+
+    def _take_counted(
+        self, page: _Page, indices: Sequence[int], again: Collection[int]
+    ) -> tuple[set[int], bool | None]:
+        """Count rows one by one; return the stale ones, `again` among them, and whether any is fresh."""
+        counter = self._counter
+        stale = set(again)
+        if counter is None:
+            if indices:
+                self._complete = False  # a reader of pages: nothing is kept that tells these rows again
+            return stale, None if indices else False
         fresh = False
         for index in indices:
-            names = page.names(index, number=self._numbered)
+            names = self._names(page, index)
             fresh = fresh or not any(name in counter for name in names)
-            if any(counter.meet(name) for name in names):
+            if index not in stale and any(counter.meet(name) for name in names):
                 stale.add(index)
             else:
                 counter.give(names[0])
         return stale, fresh
+
+    def _names(self, page: _Page, index: int) -> list[bytes]:
+        """Return the digests under which a row may have been counted, from the surest on."""
+        own = page.digest(index)
+        number = self.number(index) if self._numbered else None
+        if number is None:
+            return [own]
+        return [own, _mark_digest(number, page.mark(index)), _number_digest(number)]
+
+
+def _cut(order: Order, numbers: Sequence[int | None]) -> tuple[int | None, list[Doubt]]:
+    """Return the place from which on rows are counted, and why; None where the order holds."""
+    place = rising(numbers, order.last)
+    if place is not None:
+        return place, [Doubt.ORDER]
+    if order.tied > MAX_TIES and order.last in numbers[:1]:
+        return 0, [Doubt.TIES]
+    return None, []
+
+
+def _falls(numbers: Sequence[int], last: int | None) -> bool:
+    return bool(numbers) and (last is None or numbers[-1] < last)
 
 
 def key_digest(key: Hashable) -> bytes:
@@ -434,8 +572,12 @@ def key_digest(key: Hashable) -> bytes:
     return _digest(b"k", repr(key).encode("utf-8", "surrogatepass"))
 
 
-def _number_digest(number: int | None) -> bytes:
+def _number_digest(number: int) -> bytes:
     return _digest(b"n", str(number).encode())
+
+
+def _mark_digest(number: int, mark: str) -> bytes:
+    return _digest(b"m", f"{number} {mark}".encode())
 
 
 def _digest(kind: bytes, content: bytes) -> bytes:
@@ -448,8 +590,12 @@ def _repeats(keys: Sequence[Hashable]) -> bool:
     return len(set(given)) < len(given)
 
 
+def _parts(mark: str) -> tuple[str, ...]:
+    """Return the mark of the key, where there is one, and that of the content."""
+    return (mark[16:], mark[:16]) if len(mark) > 16 else (mark,)
+
+
 def _same(mark: str, own: str) -> bool:
     """Compare the marks of a row: its key decides where both have one, else its content."""
-    if len(mark) > 16 and len(own) > 16:
-        return mark[16:] == own[16:]
-    return mark[:16] == own[:16]
+    part = 0 if len(mark) > 16 and len(own) > 16 else -1
+    return _parts(mark)[part] == _parts(own)[part]

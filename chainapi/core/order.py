@@ -2,7 +2,7 @@
 
 Rows of an ordered list never rise from row to row, and the list grows at its head only. So nothing lies
 between two neighbouring rows of one pass: each pass is one span of numbers from the head down to its last
-row, and joins the spans that it meets. Inside a span every row was given. At its two ends rows may share a
+row, and joins the spans that it passes. Inside a span every row was given. At its two ends rows may share a
 number with rows that were not: there the marks of the rows given are counted.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from attrs import field, frozen
@@ -20,7 +20,6 @@ __all__ = ["MAX_TIES", "Order", "Rows", "Runs", "Watermark"]
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
 Mark = Callable[[int], str]  # the mark of the row at an index of the page
 
-ANY = "*"  # the mark of a row that only its number identifies
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
 
@@ -56,7 +55,8 @@ class Watermark:
         newest: the highest number given.
         oldest: the lowest number given.
         gaps: pairs of numbers that were given while what lies strictly between them was not; a walk that
-            restarted in the midst of new rows at the head of the list leaves one.
+            restarted in the midst of new rows at the head of the list leaves one. Both are the same where
+            only some of the rows that share a number were given.
         at: number of the row before the page to fetch next; None for the first page.
         ties: for each end of a span where rows may share a number, the marks of the rows given there.
         met: those of the marks at number `at` that this pass has met.
@@ -77,8 +77,8 @@ class _Position:
 
     spans: Spans = ()
     last: int | None = None
-    ties: dict[int, Counter[str]] = field(factory=dict[int, Counter[str]])
-    met: Counter[str] = field(factory=Counter[str])
+    ties: Mapping[int, Counter[str]] = field(factory=dict[int, Counter[str]])  # given at the ends of spans
+    met: Mapping[int, Counter[str]] = field(factory=dict[int, Counter[str]])  # those met in this pass
 
 
 class Order:
@@ -86,6 +86,7 @@ class Order:
 
     def __init__(self, *, unique: bool, watermark: Watermark | None = None) -> None:
         self._unique = unique
+        self.lost_marks = False  # rows at the ends of spans may have been given without a mark
         self._after = _Position() if watermark is None else _read(watermark)
         self._before = self._after
 
@@ -99,19 +100,25 @@ class Order:
         after = self._after
         self._before = self._after = _Position(after.spans, None, after.ties)
 
-    def share_numbers(self) -> None:
-        """Note that rows do share numbers: at the ends of spans, only one row for each number was given."""
-        if self._unique:
-            self._unique = False
-            after = self._after
-            ends = {end: Counter({ANY: 1}) for span in after.spans for end in span}
-            met = Counter[str]() if after.last is None else Counter({ANY: 1})
-            self._before = self._after = _Position(after.spans, after.last, ends, met)
+    def lose_marks(self) -> None:
+        """Note that marks tell rows apart no more: rows at the ends of spans come again after a restart."""
+        self._unique = False
+        self.lost_marks = True
+        after = self._after
+        ends: dict[int, Counter[str]] = {end: Counter() for span in after.spans for end in span}
+        self._before = self._after = _Position(after.spans, after.last, ends)
 
     @property
     def tied(self) -> int:
         """How many rows of this pass share the number of its last row; 1 where no two rows may."""
-        return self._after.met.total() or 1
+        after = self._after
+        met = None if after.last is None else after.met.get(after.last)
+        return 1 if met is None else met.total()
+
+    def ends(self) -> Iterator[tuple[int, Counter[str], Counter[str]]]:
+        """Give each number at an end of a span, the marks given there, and those met in this pass."""
+        for number, marks in self._after.ties.items():
+            yield number, marks, self._after.met.get(number, Counter())
 
     def take(self, rows: Rows, mark: Mark) -> set[int]:
         """Count rows as given, and return the indices of those that were given before."""
@@ -142,27 +149,27 @@ class Order:
         spans = ((newest, last),)
         if self._unique:
             return _Position(spans, last)
-        met = Counter({mark(rows.indices[-1]): 1})
-        head = before.ties.get(newest) if before.spans else Counter({mark(rows.indices[0]): 1})
-        return _Position(spans, last, {newest: head or Counter(), last: met}, met)
+        one = {last: Counter({mark(rows.indices[-1]): 1})}
+        if before.spans:
+            ties = {newest: before.ties.get(newest, Counter()), **one}
+            return _Position(spans, last, ties, {newest: before.met.get(newest, Counter()), **one})
+        ties = {newest: Counter({mark(rows.indices[0]): 1}), **one}
+        return _Position(spans, last, ties, ties)
 
     def _sift(self, rows: Rows, mark: Mark) -> tuple[_Position, set[int]]:
         """Return the position after `rows`, and the indices of those given before."""
         before = self._before
         spans, last = before.spans, before.last
         ties = {number: Counter(marks) for number, marks in before.ties.items()}
-        met = Counter(before.met)
+        met = {number: Counter(marks) for number, marks in before.met.items()}
         stale: set[int] = set()
         for index, number in zip(rows.indices, rows.numbers, strict=True):
-            if number != last:
-                met = Counter()
             if self._given(index, number, spans, ties, met, mark):
                 stale.add(index)
-            spans = _joined(spans, number if last is None else max(last, number), number)
+            spans = _walked(spans, number if last is None else last, number, unique=self._unique)
             last = number
         ends = {end for span in spans for end in span}
-        ties = {number: marks for number, marks in ties.items() if number in ends}
-        return _Position(spans, last, ties, met), stale
+        return _Position(spans, last, _only(ties, ends), _only(met, ends)), stale
 
     def _given(
         self,
@@ -170,7 +177,7 @@ class Order:
         number: int,
         spans: Spans,
         ties: dict[int, Counter[str]],
-        met: Counter[str],
+        met: dict[int, Counter[str]],
         mark: Mark,
     ) -> bool:
         """Check whether a row was given before; count it as met, and as given."""
@@ -178,22 +185,33 @@ class Order:
             return any(oldest <= number <= newest for newest, oldest in spans)
         if any(oldest < number < newest for newest, oldest in spans):
             return True
-        marks = ties.setdefault(number, Counter())
+        given, here = ties.setdefault(number, Counter()), met.setdefault(number, Counter())
         own = mark(index)
-        name = own if met[own] < marks[own] or met[ANY] >= marks[ANY] else ANY
-        before = met[name] < marks[name]
-        met[name] += 1
+        before = here[own] < given[own]
+        here[own] += 1
         if not before:
-            marks[name] += 1
+            given[own] += 1
         return before
 
 
-def _joined(spans: Spans, newest: int, oldest: int) -> Spans:
-    """Return the spans with one more, joined with those that it touches."""
-    above = tuple(span for span in spans if span[1] > newest)
-    below = tuple(span for span in spans if span[0] < oldest)
-    for touched in spans[len(above) : len(spans) - len(below)]:
-        newest, oldest = max(newest, touched[0]), min(oldest, touched[1])
+def _only(marks: Mapping[int, Counter[str]], ends: Collection[int]) -> dict[int, Counter[str]]:
+    return {number: counted for number, counted in marks.items() if number in ends}
+
+
+def _walked(spans: Spans, last: int, number: int, *, unique: bool) -> Spans:
+    """Return the spans after a step from a row with the number `last` to one with `number`.
+
+    A step down proves that all rows between the two were given, and those that have `last` as well. Of those
+    that have `number` more may follow: a span that begins there is not joined before the next step.
+    """
+    if last == number and any(oldest <= number <= newest for newest, oldest in spans):
+        return spans
+    above = tuple(span for span in spans if span[1] > last)
+    reached = number - 1 if unique else number
+    below = tuple(span for span in spans if span[0] <= reached and span[1] < number)
+    newest, oldest = last, number
+    for met in spans[len(above) : len(spans) - len(below)]:
+        newest, oldest = max(newest, met[0]), min(oldest, met[1])
     return (*above, (newest, oldest), *below)
 
 
@@ -204,7 +222,7 @@ def _read(watermark: Watermark) -> _Position:
         tuple(zip(above, below, strict=True)),
         watermark.at,
         {number: Counter(marks) for number, marks in watermark.ties},
-        Counter(watermark.met),
+        {} if watermark.at is None else {watermark.at: Counter(watermark.met)},
     )
 
 
@@ -219,7 +237,7 @@ def _written(given: _Position, before: _Position) -> Watermark | None:
         tuple((above[1], below[0]) for above, below in pairwise(spans)),
         before.last,
         tuple((number, tuple(marks.elements())) for number, marks in given.ties.items()),
-        tuple(before.met.elements()),
+        () if before.last is None else tuple(before.met.get(before.last, Counter()).elements()),
     )
 
 

@@ -68,7 +68,7 @@ class Step(Enum):
 
 
 TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
-    State.FIRST: {Step.PAGE: State.NEXT, Step.LAST_PAGE: State.EXHAUSTED, Step.LOOP: State.FAILED},
+    State.FIRST: {Step.PAGE: State.NEXT, Step.LAST_PAGE: State.EXHAUSTED},
     State.NEXT: {
         Step.PAGE: State.NEXT,
         Step.LAST_PAGE: State.EXHAUSTED,

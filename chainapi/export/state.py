@@ -60,7 +60,7 @@ class SourceState:
         taken: how many rows of this walk count towards its limit.
         newest: the greatest number among its rows, where the route has a descending number.
         floor: the same at the end of the walk before this one: its rows are in the target already.
-        edge: marks of the rows in the target that have the number `floor`; none where numbers are unique.
+        edge: marks of the rows in the target that have the number `floor`; None where numbers are unique.
         done: whether its walk came to its end.
 
     """
@@ -72,11 +72,8 @@ class SourceState:
     taken: int = 0
     newest: int | None = None
     floor: int | None = None
-    edge: tuple[str, ...] = ()
+    edge: tuple[str, ...] | None = None
     done: bool = False
-
-
-Digests = Sequence[bytes]  # that identify a row, from the surest on
 
 
 @frozen
@@ -86,7 +83,7 @@ class Batch:
     Attributes:
         source: the source; committing the batch brings it up to date.
         rows: the rows that are wanted.
-        digests: the digests of each.
+        digests: the digest of each.
         known: the digests of rows that the stream knows to be kept already.
         newest: the greatest number among the rows; None for a list without a descending number.
         counted: whether the state is to find out which rows of a later pass it has.
@@ -99,12 +96,12 @@ class Batch:
 
     source: SourceState
     rows: Sequence[Any]
-    digests: Sequence[Digests]
+    digests: Sequence[bytes]
     encode: Callable[[Any], bytes]
     checkpoint: Checkpoint
     taken: int
     done: bool
-    known: Sequence[Digests] = ()
+    known: Sequence[bytes] = ()
     newest: int | None = None
     counted: bool = False
 
@@ -244,7 +241,7 @@ class State:
         (place,) = db.execute(
             "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
         ).fetchone()
-        encoded = [(digests[0], batch.encode(row)) for digests, row in rows]
+        encoded = [(digest, batch.encode(row)) for digest, row in rows]
         db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", _records(batch, place, encoded))
         _bring_up_to_date(source, batch)
         number, _, _, *changed = fields = _fields(source)
@@ -255,28 +252,25 @@ class State:
         )
         return len(rows)
 
-    def _new_rows(self, batch: Batch) -> list[tuple[Digests, Any]]:
+    def _new_rows(self, batch: Batch) -> list[tuple[bytes, Any]]:
         """Return the rows of a batch that are not kept yet: in a later pass, each as often as it is new."""
         rows = zip(batch.digests, batch.rows, strict=True)
         if not batch.checkpoint.restarts:
             return list(rows)
-        for digests in batch.known:
-            self._meet(batch, digests)
-        return [(digests, row) for digests, row in rows if not (batch.counted and self._meet(batch, digests))]
+        for digest in batch.known:
+            self._meet(batch, digest)
+        return [(digest, row) for digest, row in rows if not (batch.counted and self._meet(batch, digest))]
 
-    def _meet(self, batch: Batch, digests: Digests) -> bool:
+    def _meet(self, batch: Batch, digest: bytes) -> bool:
         """Note that this pass has met a row that is kept; False where none is left that it could be."""
         number, walk_pass = batch.source.number, batch.checkpoint.restarts
-        for digest in digests:
-            met = self._db.execute(
-                "UPDATE rows SET pass = ?1, checksum = checksum - pass + ?1"
-                " WHERE source = ?2 AND place = (SELECT min(place) FROM rows"
-                " WHERE source = ?2 AND digest = ?3 AND pass < ?1)",
-                (walk_pass, number, digest),
-            )
-            if met.rowcount:
-                return True
-        return False
+        met = self._db.execute(
+            "UPDATE rows SET pass = ?1, checksum = checksum - pass + ?1"
+            " WHERE source = ?2 AND place = (SELECT min(place) FROM rows"
+            " WHERE source = ?2 AND digest = ?3 AND pass < ?1)",
+            (walk_pass, number, digest),
+        )
+        return met.rowcount > 0
 
     # Final files
 
@@ -408,8 +402,16 @@ def _bring_up_to_date(source: SourceState, batch: Batch) -> None:
     source.checkpoint, source.taken, source.done = checkpoint.dumps(), batch.taken, batch.done
     if batch.done:
         source.floor = source.newest
-        ties = () if checkpoint.watermark is None else checkpoint.watermark.ties
-        source.edge = next((marks for number, marks in ties if number == source.floor), ())
+        source.edge = _edge(source, checkpoint)
+
+
+def _edge(source: SourceState, checkpoint: Checkpoint) -> tuple[str, ...] | None:
+    """Return the marks of the rows at the floor; those known before, where the list has none of them now."""
+    if checkpoint.watermark is None:
+        return source.edge
+    if not checkpoint.watermark.ties:
+        return None
+    return next((marks for number, marks in checkpoint.watermark.ties if number == source.floor), source.edge)
 
 
 def _records(batch: Batch, place: int, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Any, ...]]:
@@ -446,8 +448,9 @@ def _source(
     """
     if checkpoint is not None:
         Checkpoint.loads(checkpoint)
-    numbers = _number(newest), _number(floor)
-    return SourceState(number, label, query, checkpoint, taken, *numbers, tuple(json.loads(edge)), bool(done))
+    numbers, marks = (_number(newest), _number(floor)), json.loads(edge)
+    known = None if marks is None else tuple(marks)
+    return SourceState(number, label, query, checkpoint, taken, *numbers, known, bool(done))
 
 
 def _text(number: int | None) -> str | None:

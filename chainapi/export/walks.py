@@ -46,7 +46,9 @@ class Walk:
         self._limit = limit
         self._taken = state.taken
         self._restarts = pages.restarts
-        self._edge = list(state.edge)  # marks of rows that the target has, and this pass has not met
+        self._counted = pages.restarts > 0 and not pages.ordered
+        self._passed = 0  # rows of this pass
+        self._edge = list(state.edge or ())  # marks of rows that the target has, and this pass has not met
         self._done = False
 
     def __aiter__(self) -> Self:
@@ -76,24 +78,29 @@ class Walk:
     def _wanted(self, page: Page[Any]) -> Batch:
         """Return the rows of a page that the target may not have, and those that it is known to have."""
         pages, counted = self._pages, page.restarts > 0 and not self._pages.ordered
-        if page.restarts > self._restarts and counted:
-            self._taken = 0  # the new pass has all rows again; the state counts them
-        self._restarts = page.restarts
+        if page.restarts > self._restarts:
+            self._passed = 0
+        if counted and (page.restarts > self._restarts or not self._counted):
+            self._taken = self._passed  # this pass has all rows again; the state counts them
+        self._restarts, self._counted = page.restarts, counted
+        self._passed += len(page.items) - len(pages.repeated)
         # A reader of pages has no counts: what a later pass repeats in a list without order, the state knows.
         stale = pages.repeated if counted else pages.stale
-        fresh, ends = self._above_floor([index for index in range(len(page.items)) if index not in stale])
+        fresh, ends = self._above_floor(
+            [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
+        )
         if self._limit is not None:
             fresh = fresh if counted else fresh[: self._limit - self._taken]
             self._taken += len(fresh)
             ends = ends or self._taken >= self._limit
         self._done = ends or page.checkpoint.done
         numbers = [number for index in fresh if (number := pages.number(index)) is not None]
-        known = [index for index in stale if index not in pages.repeated] if page.restarts else ()
+        known = [index for index in stale if index not in pages.repeated] if page.restarts else []
         return Batch(
             source=self.state,
             rows=[page.items[index] for index in fresh],
-            digests=[pages.digests(index) for index in fresh],
-            known=[pages.digests(index) for index in known],
+            digests=[pages.digest(index) for index in fresh],
+            known=[pages.digest(index) for index in known],
             newest=max(numbers, default=None),
             counted=counted,
             encode=self._encode,
@@ -102,7 +109,7 @@ class Walk:
             done=self._done,
         )
 
-    def _above_floor(self, indices: Sequence[int]) -> tuple[Sequence[int], bool]:
+    def _above_floor(self, indices: Sequence[int], *, keyless: bool) -> tuple[Sequence[int], bool]:
         """Return the indices of rows that the target does not have, and whether only such are left behind."""
         floor = self.state.floor
         if floor is None:
@@ -114,14 +121,14 @@ class Walk:
                 kept.append(index)
             elif number < floor and self._pages.ordered:
                 return kept, True
-            elif number == floor and not self._on_edge(index):
+            elif number == floor and not self._on_edge(index, keyless=keyless):
                 kept.append(index)
         return kept, False
 
-    def _on_edge(self, index: int) -> bool:
+    def _on_edge(self, index: int, *, keyless: bool) -> bool:
         """Check whether the target has a row whose number is the floor: as many as there are marks."""
-        if not self.state.edge:
-            return True  # numbers are unique
+        if self.state.edge is None:
+            return not keyless  # numbers are unique
         mark = self._pages.mark(index)
         if mark not in self._edge:
             return False
