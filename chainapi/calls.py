@@ -32,7 +32,7 @@ from chainapi.errors import (
     RedirectError,
     ServerError,
 )
-from chainapi.limiter import Gate
+from chainapi.limiter import Gate, Permit
 from chainapi.models.decode import LARGE, Stepwise, decode_error, excerpt
 from chainapi.observe import Listener
 from chainapi.transport import Transport
@@ -247,7 +247,7 @@ class _Call:
             news = read_limits(outcome.headers, to.now())
             permit.answered(outcome.status, news)
         finally:
-            permit.lost()  # does nothing after `answered`
+            _settle(permit)
         if heard:
             self._tell_received(sent, outcome)
         return sent, outcome, news
@@ -338,6 +338,15 @@ class _Call:
 
 
 _NO_NEWS = LimitNews()
+
+
+def _settle(permit: Permit) -> None:
+    """End a permit of which nothing is known; where it was ended before, this does nothing."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # the call was dropped after its loop, in which nobody waits any more
+        return
+    permit.lost()
 
 
 async def _decoded(decode: Callable[[bytes], R], response: Response) -> R:
