@@ -71,6 +71,13 @@ def compare(session: nox.Session) -> None:
 
 
 @nox.session
+def conform(session: nox.Session) -> None:
+    """Check the simulator's answers against OpenAPI documents: `nox -s conform -- DATA.json METRICS.json`."""
+    session.install("-e", ".[dev]")
+    session.run("python", "-m", "tests.tooling.conform", *session.posargs)
+
+
+@nox.session
 def soak(session: nox.Session) -> None:
     """Let the random reader walk 100,000 times: `nox -s soak -- --examples 100000 --seed 1`."""
     session.install("-e", ".[dev]")

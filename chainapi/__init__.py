@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from chainapi.config import Provider
     from chainapi.core.checkpoint import Checkpoint
     from chainapi.core.quota import Limit
+    from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
     from chainapi.pages import MetricPage, Page, Pages
     from chainapi.session import Session
 
 __all__ = [
     "Checkpoint",
+    "Invalid",
     "Limit",
     "MetricPage",
     "MetricPoint",
@@ -32,6 +34,7 @@ __all__ = [
 
 _PLACES = {
     "Checkpoint": "core.checkpoint",
+    "Invalid": "models.invalid",
     "Limit": "core.quota",
     "MetricPage": "pages",
     "MetricPoint": "models.metrics",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from http import HTTPStatus
 from math import inf
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field, frozen
@@ -33,14 +33,14 @@ from chainapi.errors import (
     ServerError,
 )
 from chainapi.limiter import Gate
-from chainapi.models.decode import decode_error, excerpt
+from chainapi.models.decode import LARGE, Stepwise, decode_error, excerpt
 from chainapi.observe import Listener
 from chainapi.transport import Transport
 
 if TYPE_CHECKING:
     from chainapi.core.events import WaitBegan
 
-__all__ = ["Ask", "Dispatcher", "Sent", "Service"]
+__all__ = ["Ask", "Dispatcher", "GivenUp", "Sent", "Service", "always"]
 
 R = TypeVar("R")
 
@@ -49,6 +49,8 @@ _HEADERS = {
     "content-type": "application/json",
     "user-agent": f"chainapi/{__version__}",
 }
+
+_BODILESS = frozenset({204, 205})  # there is nothing to send, and asked again there would be nothing
 
 _STATUS_ERRORS: dict[int, type[APIStatusError]] = {
     400: BadRequestError,
@@ -95,6 +97,10 @@ class Service:
         """Return a text of the service as it may be shown: short, printable, the key masked."""
         return excerpt(text, self._secret)
 
+    def shown_fault(self, fault: DecodeError) -> DecodeError:
+        """Return an error with the texts of the service in it as they may be shown."""
+        return fault.changed(reason=self.shown(fault.reason), path=self.shown(fault.path))
+
     def wait_began(self, emit: Listener, reason: str, seconds: float, until: float) -> None:
         """Tell that nothing leaves for `seconds`; a longer wait takes the place of one that runs."""
         if not emit or (self._wait is not None and until < self._wait_until + 1):
@@ -118,15 +124,28 @@ class Service:
         return "" if self.endpoint.key is None else self.endpoint.key.reveal()
 
 
+class GivenUp(Exception):  # noqa: N818 - asked for, not met
+    """A request was not sent: when its turn came nobody wanted the answer any more."""
+
+
+def always() -> bool:
+    """Tell that an answer is wanted whenever it comes."""
+    return True
+
+
 @frozen(eq=False, repr=False)
 class Ask:
-    """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent."""
+    """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent.
+
+    `wanted` is asked before each attempt is sent: whether somebody still waits for the answer.
+    """
 
     service: Service
     query: Query
     page_token: str | None = None
     not_after: float = inf
     priority: int = 0
+    wanted: Callable[[], bool] = always
 
 
 @define(eq=False, repr=False)
@@ -148,6 +167,7 @@ class Dispatcher:
         Raises:
             APIStatusError, APIConnectionError, DecodeError, QuotaWaitError: how it ended otherwise.
             PageTokenExpiredError: the page token died while the request waited for its turn.
+            GivenUp: nobody wants the answer any more.
 
         """
         return _Call(self, ask).run(decode)
@@ -184,7 +204,7 @@ class _Call:
             if not 200 <= outcome.status < 300:
                 self._give_up(self._error(outcome))
             try:
-                decoded = decode(outcome.body)
+                decoded = await _decoded(decode, outcome)
             except DecodeError as error:
                 fault = self._undecoded(error, outcome.body)
             else:
@@ -212,6 +232,9 @@ class _Call:
             if sent.at >= self._ask.not_after:
                 permit.unsent()
                 raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
+            if not self._ask.wanted():
+                permit.unsent()
+                raise GivenUp
             self._attempts += 1
             heard = bool(to.emit)
             if heard:
@@ -288,14 +311,15 @@ class _Call:
     def _undecoded(self, error: DecodeError, body: bytes) -> DecodeError:
         """Make the error of a body that could not be decoded, with the key masked."""
         service = self._service
-        reason, path = service.shown(error.reason), service.shown(error.path)
+        fault = service.shown_fault(error)
         if error.malformed and _is_html(body):
             origin = service.endpoint.origin
             reason = (
                 "the answer is a web page (HTML), no JSON: is the base address right, or does the network"
                 f" want a sign-in first? Open {origin} in a browser"
             )
-        return DecodeError(reason, path=path, malformed=error.malformed)
+            return fault.changed(reason=reason)
+        return fault
 
     def _tell_sent(self) -> None:
         from chainapi.core.events import RequestSent
@@ -314,6 +338,23 @@ class _Call:
 
 
 _NO_NEWS = LimitNews()
+
+
+async def _decoded(decode: Callable[[bytes], R], response: Response) -> R:
+    """Decode a body; a large one step by step, so that other tasks go on meanwhile."""
+    body = response.body
+    if not body or body.isspace():
+        status = f"{response.status} {_reason_phrase(response.status)}".rstrip()
+        raise DecodeError(f"an answer without a body: {status}", malformed=response.status not in _BODILESS)
+    if len(body) <= LARGE or not isinstance(decode, Stepwise):
+        return decode(body)
+    steps: Generator[None, None, R] = decode.steps(body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("R", end.value)
+        await asyncio.sleep(0)
 
 
 def _is_html(body: bytes) -> bool:

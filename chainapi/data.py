@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import gets, group, lists
-from chainapi.pages import Pages
+from chainapi.pages import OnInvalid, Pages
 from chainapi.routes import Route
 from chainapi.service import ServiceAPI
 
@@ -65,6 +65,7 @@ class DataAPI(ServiceAPI):
         network: Network | None = None,
         feature: ChainFeature | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[ChainInfo]:

@@ -35,6 +35,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from chainapi.text import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -256,6 +258,8 @@ class DecodeError(ChainAPIError):
     Attributes:
         path: the JSON path of what is wrong, such as ``$.results[3].value``; ``$`` is the body as a whole.
         malformed: True when the body is no JSON at all; such an answer was asked for again before.
+        row: number of the row in its page, from 0, that alone is wrong; None where it is not one row.
+        advice: how to go on all the same; empty where there is no way.
 
     """
 
@@ -266,6 +270,8 @@ class DecodeError(ChainAPIError):
         path: str = "$",
         where: str = "",
         malformed: bool = False,
+        row: int | None = None,
+        advice: str = "",
         attempts: int = 1,
         elapsed: float = 0.0,
     ) -> None:
@@ -273,21 +279,23 @@ class DecodeError(ChainAPIError):
         self.path = _plain(path)
         self.where = where
         self.malformed = malformed
+        self.row = row
+        self.advice = advice
         self.attempts = attempts
         self.elapsed = elapsed
         place = f" in the answer for {where}" if where else ""
-        super().__init__(f"{self.path}: {self.reason}{place}{_tried(attempts, elapsed)}")
+        text = f"{self.path}: {self.reason}{place}{_tried(attempts, elapsed)}"
+        super().__init__(f"{text}; {advice}" if advice else text)
+
+    def changed(self, **changes: Any) -> Self:
+        """Return the same error with other arguments."""
+        names = ("reason", "path", "where", "malformed", "row", "advice", "attempts", "elapsed")
+        kept = {name: getattr(self, name) for name in names}
+        return type(self)(**{**kept, **changes})
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return the same error with the place and how often and how long was tried."""
-        return type(self)(
-            self.reason,
-            path=self.path,
-            where=where,
-            malformed=self.malformed,
-            attempts=attempts,
-            elapsed=elapsed,
-        )
+        return self.changed(where=where, attempts=attempts, elapsed=elapsed)
 
 
 class QuotaWaitError(ChainAPIError):
@@ -361,5 +369,4 @@ _LONGEST = 2_000  # characters
 
 def _plain(text: str) -> str:
     """Cut a text that may hold what a service sent, and show what a terminal would act on as escapes."""
-    plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_LONGEST])
-    return plain if len(plain) < _LONGEST else plain[: _LONGEST - 1] + "…"
+    return printable(text, _LONGEST)

@@ -21,10 +21,11 @@ __all__ = ["deduplicator", "key_names"]
 Reader = Callable[[Any], Any]
 
 
-def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplicator:
+def deduplicator(route: Route, start: Checkpoint, *, declared: bool, odd: bool = False) -> Deduplicator:
     """Return what finds the rows given before of a walk over `route` that begins at `start`.
 
-    Rows of a `declared` route are frozen records; a caller's own may change under the reader's hands.
+    Rows of a `declared` route are frozen records; a caller's own may change under the reader's hands. With
+    `odd` rows there are `Invalid` ones among them.
 
     Raises:
         CheckpointError: the caller names an order now, and named none when `start` was taken.
@@ -36,7 +37,7 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplic
     if unknown and not declared:
         raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
     return Deduplicator(
-        _identity(route, declared=declared),
+        _identity(route, declared=declared, odd=odd),
         watermark=watermark,
         unordered=start.unordered or unknown,
         keyless=start.keyless,
@@ -59,10 +60,10 @@ def key_names(key: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _identity(route: Route, *, declared: bool) -> Identity:
+def _identity(route: Route, *, declared: bool, odd: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
-        number=None if route.newest_first is None else _number(route),
+        number=None if route.newest_first is None else _number(route, odd=odd),
         unique=route.key == (route.newest_first,),
         stable=route.immutable_reader(),
         frozen=declared,
@@ -99,10 +100,10 @@ def _hashable(value: Any) -> Hashable:
     return cast("Hashable", value)
 
 
-def _number(route: Route) -> Callable[[Any], int | None]:
+def _number(route: Route, *, odd: bool) -> Callable[[Any], int | None]:
     """Return what reads the number of a row: a whole number, perhaps sent as a text."""
     name = route.newest_first or ""
-    if route.model is MetricPoint:
+    if route.model is MetricPoint and not odd:
         return operator.attrgetter(name)
     read = _reader(name, route.model)
 
@@ -110,12 +111,11 @@ def _number(route: Route) -> Callable[[Any], int | None]:
         try:
             value = read(row)
         except (LookupError, AttributeError, TypeError):
-            if not hasattr(row, "raw"):
-                value = None
-            elif (value := _raw_field(row.raw, name)) is None:
-                return None
+            value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
         if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
             return int(value)
+        if hasattr(row, "raw"):  # not made into its model: nobody knows what is in it
+            return None
         raise DecodeError(f"no whole number as {name!r}, which newest_first= names")
 
     return number

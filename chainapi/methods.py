@@ -6,6 +6,7 @@ and what comes back. So nothing of the models is loaded before it is used.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import typing
@@ -14,13 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property, wraps
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from chainapi import models
 from chainapi.config import refuse_unknown
+from chainapi.models.decode import PageDecoder, ResourceDecoder, Stepwise
+from chainapi.models.metrics import MetricPoint
+from chainapi.models.records import Record
 from chainapi.routes import Route
+from chainapi.threads import in_thread
 
 if TYPE_CHECKING:
     from chainapi.parameters import Parameter
@@ -30,7 +36,10 @@ __all__ = ["Declared", "Group", "declared_in", "gets", "group", "groups_of", "li
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-NOT_SENT = ("resume", "prefetch", "priority")  # parameters that are for us
+# Bases of rows that are no records of a module that is loaded on first use.
+_BASES = {"MetricPoint": MetricPoint, "str": None}
+
+NOT_SENT = ("resume", "on_invalid", "prefetch", "priority")  # parameters that are for us
 
 
 class Group:
@@ -75,95 +84,130 @@ def group(place: str) -> Any:
     return _GroupAt(place)
 
 
-@frozen(eq=False, repr=False)
 class _Signature:
-    """What a declaration says: the parameters that are sent, what it gives, and of which model."""
+    """What the signature of a declaration says; records that it names are loaded when they are needed."""
 
-    parameters: tuple[Parameter, ...]
-    gives: Any
-    rows: Any
+    def __init__(self, function: Callable[..., Any], path: str, *, single: bool) -> None:
+        self._function = function
+        self._path = path
+        self.loading: asyncio.Future[object] | None = None
+        self._gives, _, rest = str(function.__annotations__["return"]).partition("[")
+        self.rows_name = self._gives if single else rest.removesuffix("]")
+
+    @cached_property
+    def declared(self) -> inspect.Signature:
+        """The signature."""
+        return inspect.signature(self._function)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters that are sent."""
+        from chainapi.parameters import Parameter
+
+        texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
+        hints = self._resolved(texts)
+        return tuple(
+            Parameter.read(declared, hints[name], self._path)
+            for name, declared in self.declared.parameters.items()
+            if name not in ("self", *NOT_SENT)
+        )
+
+    @cached_property
+    def rows(self) -> Any:
+        """Class of the rows, or of the resource."""
+        return self._resolved({"rows": self.rows_name})["rows"]
+
+    @property
+    def stream(self) -> Any:
+        """Class of the stream of a list."""
+        return self._function.__globals__[self._gives]
+
+    def _resolved(self, annotations: dict[str, str]) -> dict[str, Any]:
+        named = SimpleNamespace(__annotations__=annotations)
+        known = self._function.__globals__, _names([*annotations.values()])
+        return typing.get_type_hints(named, *known, include_extras=True)
 
 
 class Declared:
     """A route as it is declared: its record, and what its signature says."""
 
     def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
-        self._route = route
+        self.record = route
+        self._signature = _Signature(function, route.path, single=single)
         self.function = function
         self.single = single
 
     def __repr__(self) -> str:
-        return f"<{self.function.__qualname__}: {self._route.path}>"
+        return f"<{self.function.__qualname__}: {self.record.path}>"
 
     @cached_property
     def route(self) -> Route:
         """The record, with the classes that it names."""
-        others = tuple((name, self._resolve(kind)) for name, kind in self._route.others)
+        others = tuple((name, self._resolve(kind)) for name, kind in self.record.others)
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
-        return evolve(self._route, model=model, others=others)
+        return evolve(self.record, model=model, others=others)
+
+    @cached_property
+    def unloaded(self) -> Route:
+        """The record before its classes are loaded: in place of the model its base stands."""
+        return evolve(self.record, model=_BASES.get(self._signature.rows_name, Record))
 
     @property
     def rows(self) -> Any:
         """Class of the rows, or of the resource."""
-        return self._read.rows
+        return self._signature.rows
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters that are sent."""
-        return self._read.parameters
+        return self._signature.parameters
 
     @property
     def page_size(self) -> Parameter | None:
         """The parameter that says how many rows a page has at most."""
         return next((one for one in self.parameters if one.wire == "pageSize"), None)
 
-    @cached_property
-    def _declared(self) -> inspect.Signature:
-        return inspect.signature(self.function)
+    @property
+    def loaded(self) -> bool:
+        """Whether the records that the route names are there."""
+        return "rows" in vars(self._signature)
 
-    @cached_property
-    def _read(self) -> _Signature:
-        from chainapi.parameters import Parameter
+    async def load(self) -> None:
+        """Load the records that the route names, and make what decodes them: in a thread, and once."""
+        signature, loop = self._signature, asyncio.get_running_loop()
+        if signature.loading is None or signature.loading.get_loop() is not loop:
+            signature.loading = in_thread(self.decoder)
+        await asyncio.shield(signature.loading)
 
-        hints = self._hints()
-        gives = hints.pop("return")
-        parameters = [
-            Parameter.read(declared, hints[name], self._route.path)
-            for name, declared in self._declared.parameters.items()
-            if name not in ("self", *NOT_SENT)
-        ]
+    def decoder(self, **options: Any) -> Stepwise[Any]:
+        """Return what decodes the answers of the route."""
+        route = self.route
         if self.single:
-            return _Signature(tuple(parameters), None, gives)
-        (rows,) = typing.get_args(gives)
-        return _Signature(tuple(parameters), typing.get_origin(gives), rows)
-
-    def _hints(self) -> dict[str, Any]:
-        texts = [text for text in self.function.__annotations__.values() if isinstance(text, str)]
-        return typing.get_type_hints(self.function, localns=_names(texts), include_extras=True)
+            return ResourceDecoder(route.model)
+        return PageDecoder(route.model, route.items, route.others, **options)
 
     @staticmethod
     def _resolve(kind: Any) -> Any:
         """Return the type that a record names, such as ``"list[str]"``."""
-
-        def named() -> None: ...
-
-        named.__annotations__["kind"] = kind
-        return typing.get_type_hints(named, localns=_names([str(kind)]))["kind"]
+        named = SimpleNamespace(__annotations__={"kind": kind})
+        return typing.get_type_hints(named, {}, _names([str(kind)]))["kind"]
 
     def stream(self, source: Any) -> Any:
         """Return the stream that the signature names."""
-        return self._read.gives(source)
+        return self._signature.stream(source)
 
     def for_call(self, given: Mapping[str, Any]) -> Declared:
         """Return the declaration with its record as it holds for these values of the parameters.
 
         So an order that the caller turned round is never taken for the order of the list.
         """
-        route = self.route.for_call(given)
-        if route is self.route:
+        route = self.record.for_call(given)
+        if route is self.record:
             return self
         called = copy(self)
-        called.route = route
+        called.record = route
+        for derived in ("route", "unloaded"):
+            vars(called).pop(derived, None)
         return called
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -174,11 +218,11 @@ class Declared:
             TypeError: one is missing, or given twice.
 
         """
-        names = [name for name in self._declared.parameters if name != "self"]
+        names = [name for name in self._signature.declared.parameters if name != "self"]
         unknown = [name for name in kwargs if name not in names]
         refuse_unknown(unknown, names, self.function.__name__, kwargs)
         try:
-            bound = self._declared.bind(*args, **kwargs)
+            bound = self._signature.declared.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.function.__name__}(): {error}") from None
         bound.apply_defaults()
@@ -193,9 +237,9 @@ class Declared:
         """
         from chainapi.parameters import wire_parameters
 
-        if self._route.deprecated:
+        if self.record.deprecated:
             text = (
-                f"{self.function.__qualname__} is deprecated: the service will take {self._route.path} away"
+                f"{self.function.__qualname__} is deprecated: the service will take {self.record.path} away"
             )
             warnings.warn(text, DeprecationWarning, stacklevel=4)
         path, query = wire_parameters(self.parameters, given)

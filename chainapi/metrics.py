@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import gets, group, lists
-from chainapi.pages import MetricPages
+from chainapi.pages import MetricPages, OnInvalid
 from chainapi.routes import Route
 from chainapi.service import ServiceAPI
 
@@ -52,13 +52,21 @@ class MetricsAPI(ServiceAPI):
         )
     )
     def avg_tps(
-        self, chain_id: ChainId, *, resume: Checkpoint | None = None, prefetch: int = 0, priority: int = 0
+        self,
+        chain_id: ChainId,
+        *,
+        resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
+        prefetch: int = 0,
+        priority: int = 0,
     ) -> MetricPages[MetricPoint]:
         """Walk the average transactions per second of a chain, newest first (specification, section 4).
 
         Args:
             chain_id: identifier of the chain.
             resume: a checkpoint of the same query.
+            on_invalid: "raise" raises DecodeError at a row that is no data point, "raw" gives it as an
+                `Invalid` among the other rows.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
             priority: requests with a higher one pass the others in the queue for quota.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVa
 
 from attrs import define, evolve, field, frozen
 
-from chainapi.calls import Sent
+from chainapi.calls import Sent, always
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Deduplicator, Doubt, Taken
-from chainapi.core.paging import PageToken, State, Walk
+from chainapi.core.paging import State, Walk
 from chainapi.core.quota import Limit
 from chainapi.errors import (
     APIStatusError,
@@ -31,15 +32,19 @@ from chainapi.errors import (
     PagingError,
 )
 from chainapi.models.decode import DecodedPage, decode_resource
+from chainapi.models.decode import OnInvalid as OnInvalid
 from chainapi.observe import Listener
 from chainapi.prefetch import Ahead, Fetched
+from chainapi.threads import in_thread
 
 if TYPE_CHECKING:
     from chainapi.core.estimate import Estimate
 
-__all__ = ["MetricPage", "MetricPages", "Page", "Pages", "Source"]
+__all__ = ["MetricPage", "MetricPages", "OnInvalid", "Page", "Pages", "Source"]
 
 T = TypeVar("T")
+
+HUGE = 1 << 20  # bytes of a page whose rows are many to count: up to a second for ten million bytes
 
 
 @define
@@ -97,11 +102,15 @@ class Fetch(Protocol):
     """Asks for one page, by its token."""
 
     def __call__(
-        self, page_token: str | None, bound: int | None, not_after: float
+        self,
+        page_token: str | None,
+        bound: int | None,
+        not_after: float,
+        wanted: Callable[[], bool] = always,
     ) -> Awaitable[tuple[DecodedPage, Sent]]:
         """Return the decoded page, and when its request was sent: before `not_after`, a time of the loop.
 
-        `bound` replaces the upper end of the query's range.
+        `bound` replaces the upper end of the query's range; `wanted` is asked before anything is sent.
         """
         ...
 
@@ -120,7 +129,7 @@ class Source:
     now: Callable[[], float]
     emit: Listener
     prefetch: int = 0
-    model: Any = None  # class of the rows
+    model: Callable[[], Any] = field(default=lambda: None)  # returns the class of the rows
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
     end: int | None = None  # the upper end that the caller gave
     others: tuple[str, ...] = ()  # names of what else a page holds
@@ -180,7 +189,7 @@ class Pages(Generic[T]):
     @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
-        return self._source.model
+        return self._source.model()
 
     @property
     def ordered(self) -> bool:
@@ -240,16 +249,20 @@ class Pages(Generic[T]):
         """
         reader = self._reader = object()
         self._source.seen.count()
-        while not self._closed and (self._offset < len(self._rows) or await self._advance() is not None):
-            stale = self._taken.stale
-            for index, row in self._unread():
-                self._offset = index + 1
-                if stale and index in stale:
-                    continue
-                yield row
-                if self._reader is not reader:
-                    self._refuse_second_reader()
-                    return
+        try:
+            while not self._closed and (self._offset < len(self._rows) or await self._advance() is not None):
+                stale = self._taken.stale
+                for index, row in self._unread():
+                    self._offset = index + 1
+                    if stale and index in stale:
+                        continue
+                    yield row
+                    if self._reader is not reader:
+                        self._refuse_second_reader()
+                        return
+        finally:
+            if self._reader is reader and self._ahead is not None:
+                self._ahead.rest()
 
     async def collect(self, limit: int | None = None) -> list[T]:
         """Return all rows, each once; with `limit` at most so many, and the stream can be read on.
@@ -360,14 +373,16 @@ class Pages(Generic[T]):
                 fetched = await ahead.take()
             else:
                 fetched = await self._ask()
-            if fetched is None or self._closed:  # by another task, meanwhile
+            if self._closed:  # by another task, meanwhile
                 return None
+            if fetched is None:
+                continue
             if not isinstance(fetched, Fetched):
                 self._restart_or_raise(fetched)
             elif walk.state is State.CHECK:
                 self._check(fetched)
             else:
-                return self._open(fetched.page, fetched.token)
+                return await self._take(fetched)
         return None
 
     def _restart_or_raise(self, error: ChainAPIError) -> None:
@@ -409,12 +424,26 @@ class Pages(Generic[T]):
             return error
         return Fetched(page, sent)
 
-    def _open(self, decoded: DecodedPage, token: PageToken | None) -> Page[T]:
-        source, start = self._source, self.checkpoint
-        if self._page is None and start is source.start:
+    async def _take(self, fetched: Fetched) -> Page[T] | None:
+        """Find the rows given before, in a thread where they are many, and open the page."""
+        take, decoded = self._source.seen.take, fetched.page
+        if self._page is None and self._start is self._source.start:
             self._tell_of_lost_digests()
         # Before anything changes: a row without its number is an error after which the page is fetched again.
-        taken = source.seen.take(decoded)
+        if len(decoded.body) <= HUGE:
+            return self._open(fetched, take(decoded))
+        work = in_thread(take, decoded)
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:  # its rows are counted, so that it has to be the open page
+            await asyncio.wait([work])
+            if work.exception() is None and not self._closed:
+                self._open(fetched, work.result())
+            raise
+        return None if self._closed else self._open(fetched, work.result())
+
+    def _open(self, fetched: Fetched, taken: Taken) -> Page[T]:
+        source, start, decoded, token = self._source, self.checkpoint, fetched.page, fetched.token
         self._walk.received(token, rows=taken.signature, size=len(decoded.rows), fresh=taken.fresh)
         self._start, self._rows, self._taken, self._offset = start, tuple(decoded.rows), taken, 0
         page = self._page = self._make_page(decoded)
@@ -434,7 +463,7 @@ class Pages(Generic[T]):
             self._ahead = Ahead(
                 self,
                 source.prefetch,
-                fetch=lambda token: source.fetch(token.value, bound, walk.dies_at(token)),
+                fetch=lambda token, wanted: source.fetch(token.value, bound, walk.dies_at(token), wanted),
                 alive=lambda token: source.clock() < walk.dies_at(token),
             )
         given = self._start.rows + len(self._rows) - len(self._taken.stale)  # once the open page is

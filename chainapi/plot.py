@@ -17,13 +17,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE
 from chainapi.export.formats import format_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.moments import moment
+from chainapi.text import printable
 
 __all__ = ["Chart", "Point", "chart_of", "draw", "read_chart", "require_pictures", "save", "visible"]
 
@@ -36,6 +37,7 @@ PICTURE = (10.0, 5.0)  # inches
 DOTS = 150  # per inch
 NAMED = 20  # series whose names find room beside a picture
 LABEL_WIDTH = 20  # characters
+HUGE, TINY = 1e300, 1e-300  # beyond, differences of numbers overflow, or are lost
 MARKS = "*+xo#%@&"  # of lines that no colour tells apart
 
 
@@ -54,10 +56,12 @@ def visible(points: Iterable[Point], stretches: int = STRETCHES) -> list[Point]:
     points = sorted(points)
     if len(points) <= 2 * stretches:
         return points
-    begin, length = points[0][0], points[-1][0] - points[0][0]
+    unit = 1.0 if math.isfinite(points[-1][0] - points[0][0]) else 2.0
+    begin = points[0][0] / unit
+    length = points[-1][0] / unit - begin
     kept: dict[int, tuple[Point, Point]] = {}
     for point in points:
-        at = min(int((point[0] - begin) / length * stretches), stretches - 1) if length else 0
+        at = min(int((point[0] / unit - begin) / length * stretches), stretches - 1) if length else 0
         low, high = kept.get(at, (point, point))
         kept[at] = (point if point[1] < low[1] else low, point if point[1] > high[1] else high)
     return sorted({point for pair in kept.values() for point in pair})
@@ -81,7 +85,26 @@ def chart_of(series: Mapping[str, Iterable[MetricPoint]], y: str = "value") -> C
         label: visible((float(point.timestamp), point.value) for point in points)
         for label, points in series.items()
     }
-    return Chart("time", y, made, _in_calendar(made))
+    return _within_reach(Chart("time", y, made, _in_calendar(made)))
+
+
+def _within_reach(chart: Chart) -> Chart:
+    """Return a chart whose numbers can be drawn: their differences are neither infinite nor nothing."""
+    points = [point for series in chart.series.values() for point in series]
+    across, up = (_unit(point[axis] for point in points) for axis in (0, 1))
+    if across == up == 1:
+        return chart
+    scaled = {label: [(x / across, y / up) for x, y in series] for label, series in chart.series.items()}
+    return evolve(chart, x=_in_units(chart.x, across), y=_in_units(chart.y, up), series=scaled)
+
+
+def _unit(values: Iterable[float]) -> float:
+    largest = max(map(abs, values), default=0.0)
+    return HUGE if largest > HUGE else TINY if 0 < largest < TINY else 1.0
+
+
+def _in_units(name: str, unit: float) -> str:
+    return name if unit == 1 else f"{name}, in {unit:g}"
 
 
 # From files
@@ -115,7 +138,7 @@ def read_chart(path: Path, x: str | None = None, y: str | None = None) -> Chart:
     if not series:
         raise ConfigurationError(f"{path} has no row with a number in {x!r} and in {y!r}")
     found = {label: visible(read.points) for label, read in series.items()}
-    return Chart(x, y, found, kinds[x] == "time" and _in_calendar(found))
+    return _within_reach(Chart(x, y, found, kinds[x] == "time" and _in_calendar(found)))
 
 
 def _values(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Iterator[tuple[str, float, float]]:
@@ -150,7 +173,7 @@ def _number(value: Any) -> float | None:
         return value.timestamp()
     if isinstance(value, str):
         if _TIME.fullmatch(value):
-            return _number(datetime.fromisoformat(value))
+            return _time(value)
         value = Decimal(value) if _DIGITS.fullmatch(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
@@ -159,6 +182,13 @@ def _number(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _time(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:  # such as the 31st of February
+        return None
 
 
 def _only(kind: str, kinds: Mapping[str, str], axis: str, path: Path, *, but: str = "") -> str:
@@ -209,7 +239,8 @@ def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) 
         signal = figure.signal([x for x, _ in seen], [y for _, y in seen], marker=marker).lines()
         figure.draw(signal.label(labels[label]) if label in labels else signal)
     edge = end + (end - begin) * beside / max(width - beside - 10, 10)
-    top = _span(y for points in chart.series.values() for _, y in points)[1]
+    bottom, top = _span(y for points in chart.series.values() for _, y in points)
+    figure.ruler("y").lim(bottom, top)
     figure.legend(x=edge, y=top, ha="right", relative=True)
     ticks = _ticks(begin, end, max(2, (width - beside) // 22))
     figure.ruler("x").lim(begin, edge)
@@ -221,14 +252,14 @@ def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) 
 
 
 def _short(label: str) -> str:
-    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in label)
-    return plain if len(plain) <= LABEL_WIDTH else plain[: LABEL_WIDTH - 1] + "…"
+    return printable(label, LABEL_WIDTH)
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
     found = [*values] or [0.0]
     low, high = min(found), max(found)
-    return (low, high) if low < high else (low - 1, high + 1)
+    beside = max(1.0, abs(low) * 1e-12)  # where all are the same
+    return (low, high) if low < high else (low - beside, high + beside)
 
 
 def _ticks(begin: float, end: float, count: int) -> list[float]:

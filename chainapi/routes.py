@@ -104,12 +104,13 @@ def _meets(value: Any, wanted: str | None) -> bool:
 
 
 def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what reads a key: None where an attribute is None, or not there in a row of an unknown kind."""
+    """Return what reads a key: None where an attribute is None, or none that a raw row could have."""
 
     def key(row: Any) -> Any:
         try:
             found = read(row)
-        except AttributeError:
+            hash(found)
+        except (AttributeError, TypeError):
             return None
         return None if found is None or (isinstance(found, tuple) and None in found) else found
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from chainapi.calls import Ask, Sent, Service
+from attrs import frozen
+
+from chainapi.calls import Ask, Sent, Service, always
 from chainapi.config import refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
-from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.identity import deduplicator, key_names
-from chainapi.models.decode import DecodedPage, PageDecoder, decode_resource
-from chainapi.pages import Pages, Source
+from chainapi.methods import NOT_SENT
+from chainapi.models.decode import DecodedPage, PageDecoder, ResourceDecoder
+from chainapi.pages import OnInvalid, Pages, Source
 from chainapi.routes import Route, route_name
 
 if TYPE_CHECKING:
@@ -26,6 +29,25 @@ __all__ = ["ServiceAPI"]
 T = TypeVar("T")
 
 MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
+
+
+@frozen
+class Options:
+    """How a list is walked, as its caller wants it: the arguments that are not sent (`NOT_SENT`)."""
+
+    resume: Checkpoint | None
+    on_invalid: OnInvalid
+    prefetch: int
+    priority: int
+
+    def __attrs_post_init__(self) -> None:
+        if self.on_invalid not in ("raise", "raw"):
+            raise ConfigurationError(f"on_invalid={ascii(self.on_invalid)[:80]} must be 'raise' or 'raw'")
+        if type(self.prefetch) is not int or not 0 <= self.prefetch <= MAX_PREFETCH:
+            raise ConfigurationError(
+                f"prefetch={self.prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}"
+            )
+        _priority(self.priority)
 
 
 class ServiceAPI:
@@ -60,6 +82,7 @@ class ServiceAPI:
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
         **params: object,
@@ -77,6 +100,7 @@ class ServiceAPI:
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
         **params: object,
@@ -93,6 +117,7 @@ class ServiceAPI:
         newest_first: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
         **params: object,
@@ -111,7 +136,9 @@ class ServiceAPI:
                 row to row; rows given before a restart or a resume are then left out without memory. A page
                 that breaks the order is noticed: no row is lost by it.
             until: name of the query parameter that bounds that number from above; a restart begins there.
-            resume: a checkpoint of the same query.
+            resume: a checkpoint of the same query, of a walk with or without a model.
+            on_invalid: "raise" raises DecodeError at a row that cannot be made into `model`; "raw" gives it
+                as an `Invalid` among the other rows.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
             priority: requests with a higher one pass the others in the queue for quota.
             params: query parameters, named as on the wire; None is left out, a list is joined with commas.
@@ -126,7 +153,10 @@ class ServiceAPI:
         route = Route(checked_path(path), items, model, newest_first, until=until, key=key_names(key))
         return Pages(
             self._source(
-                route, route.path, self._params(page_size, params), model, resume, prefetch, priority
+                route,
+                route.path,
+                self._params(page_size, params),
+                Options(resume, on_invalid, prefetch, priority),
             )
         )
 
@@ -143,9 +173,8 @@ class ServiceAPI:
         _refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        resource, _ = await self._session.call(
-            Ask(service, query, priority=_priority(priority)), lambda body: decode_resource(body, model)
-        )
+        ask = Ask(service, query, priority=_priority(priority))
+        resource, _ = await self._session.call(ask, ResourceDecoder(model))
         return resource
 
     @property
@@ -162,11 +191,10 @@ class ServiceAPI:
 
         """
         segments, params = declared.asked(given)
-        route = declared.route
+        route = declared.unloaded
         path = _filled(route.path, segments)
-        walk = given["resume"], given["prefetch"], given["priority"]
-        source = self._source(route, path, params, declared.rows, *walk, declared=True)
-        return declared.stream(source)
+        options = Options(*(given[name] for name in NOT_SENT))
+        return declared.stream(self._source(route, path, params, options, declared))
 
     async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
         """Return a declared resource, with the values `given` for its parameters.
@@ -177,10 +205,12 @@ class ServiceAPI:
 
         """
         segments, params = declared.asked(given)
-        route = declared.route
+        route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
         ask = Ask(self._service(), query, priority=_priority(given["priority"]))
-        resource, _ = await self._session.call(ask, lambda body: decode_resource(body, route.model))
+        if not declared.loaded:
+            await declared.load()
+        resource, _ = await self._session.call(ask, declared.decoder())
         return resource
 
     def _service(self) -> Service:
@@ -201,39 +231,42 @@ class ServiceAPI:
         route: Route,
         path: str,
         params: tuple[tuple[str, str], ...],
-        model: Any,
-        resume: Checkpoint | None,
-        prefetch: int,
-        priority: int,
-        declared: bool = False,
+        options: Options,
+        declared: Declared | None = None,
     ) -> Source:
-        _priority(priority)
-        if type(prefetch) is not int or not 0 <= prefetch <= MAX_PREFETCH:
-            raise ConfigurationError(f"prefetch={prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}")
         session, service = self._session, self._service()
         query = self._query(path, params, route.units)
-        start = _start(resume, query_fingerprint(service.endpoint.base_url, path, params), path)
+        start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
 
-        decoder = PageDecoder(route.model, route.items, route.others)
+        def shown(fault: DecodeError) -> DecodeError:
+            return service.shown_fault(fault).changed(where=query.where)
+
+        odd = options.on_invalid == "raw"
+        rows = _Rows(route, declared, shown if odd else None)
 
         def fetch(
-            page_token: str | None, bound: int | None, not_after: float
+            page_token: str | None,
+            bound: int | None,
+            not_after: float,
+            wanted: Callable[[], bool] = always,
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            return session.call(Ask(service, asked, page_token, not_after, priority), decoder.decode)
+            ask = Ask(service, asked, page_token, not_after, options.priority, wanted)
+            decoder = rows.decoder
+            return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
 
         return Source(
             service=self._name,
             where=query.where,
             fetch=fetch,
             walk=session.walk(start),
-            seen=deduplicator(route, start, declared=declared),
+            seen=deduplicator(route, start, declared=declared is not None, odd=odd),
             start=start,
             clock=session.clock,
             now=session.now,
             emit=session.emit,
-            prefetch=prefetch,
-            model=model,
+            prefetch=options.prefetch,
+            model=rows.model,
             bounded=route.until is not None and route.newest_first is not None,
             end=_whole_parameter(params, route.until),
             page_size=_whole_parameter(params, "pageSize"),
@@ -241,6 +274,37 @@ class ServiceAPI:
             limits=service.gate.limits,
             others=tuple(name for name, _ in route.others),
         )
+
+
+class _Rows:
+    """What makes the rows of a stream: at once, or when the records of its route are loaded."""
+
+    def __init__(
+        self, route: Route, declared: Declared | None, shown: Callable[[DecodeError], DecodeError] | None
+    ) -> None:
+        self._route = route
+        self._declared = declared
+        self._shown = shown
+        self.decoder: Callable[[bytes], DecodedPage] | None = None
+        if declared is None or declared.loaded:
+            self._make()
+
+    def model(self) -> Any:
+        """Return the class of the rows."""
+        return self._route.model if self._declared is None else self._declared.rows
+
+    async def load_and_call(self, session: Session, ask: Ask) -> tuple[DecodedPage, Sent]:
+        """Load the records of the route, off the event loop, then send a request."""
+        if self._declared is not None:
+            await self._declared.load()
+        return await session.call(ask, self.decoder or self._make())
+
+    def _make(self) -> Callable[[bytes], DecodedPage]:
+        if self._declared is None:
+            self.decoder = PageDecoder(self._route.model, self._route.items, shown=self._shown)
+        else:
+            self.decoder = self._declared.decoder(shown=self._shown)
+        return self.decoder
 
 
 def _refuse_misspelt(params: dict[str, object], what: str) -> None:
@@ -264,6 +328,7 @@ _LIST_ARGUMENTS = (
     "newest_first",
     "until",
     "resume",
+    "on_invalid",
     "prefetch",
 )
 

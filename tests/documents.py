@@ -22,9 +22,10 @@ __all__ = ["Maker", "path_pattern", "values"]
 class Maker:
     """Makes JSON values of types; the same seed makes the same values."""
 
-    def __init__(self, seed: int, *, whole: bool = False) -> None:
+    def __init__(self, seed: int, *, whole: bool = False, novel: bool = False) -> None:
         self.draw = random.Random(seed)
         self.whole = whole  # whether nothing is missing
+        self.novel = novel  # whether fields with known values have unknown ones
 
     def page(self, declared: Declared, rows: int, token: str | None = None) -> dict[str, Any]:
         """Return the body of a page of a route."""
@@ -45,7 +46,7 @@ class Maker:
         if origin is Annotated:
             return self.value(arguments[1], name)
         if origin is Literal:
-            return self.draw.choice(arguments)
+            return f"novel{self.draw.randrange(10**6)}" if self.novel else self.draw.choice(arguments)
         if origin in (typing.Union, types.UnionType):
             given = [argument for argument in arguments if argument is not type(None)]
             return self.value(self.draw.choice(given), name)

@@ -7,14 +7,16 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -23,8 +25,10 @@ from rich.console import Console
 
 from chainapi import Session, __version__
 from chainapi.__main__ import main
+from chainapi.catalogue import ROUTES
 from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
-from chainapi.cli.display import BARS, Progress, RowTable, Terminal, clean, pause, sparkline
+from chainapi.cli.display import BARS, Progress, RowTable, Terminal, pause, shell_words, sparkline
+from chainapi.cli.names import route_names
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.quota import QuotaSnapshot
@@ -139,6 +143,26 @@ def test_list_prints_each_row_as_a_line_of_json() -> None:
     assert len({row["blockHash"] for row in rows}) == 20
 
 
+@pytest.mark.parametrize("digits", ["0.1234567890123456789", "12345678901234567890.5", "1E+400"])
+def test_list_rounds_no_number(digits: str) -> None:
+    """A row is printed with the digits that were sent, and in ASCII."""
+    transport = Answer(f'{{"rows":[{{"n":{digits},"text":"\u00e9\U0001f600"}}]}}')
+    told = chainapi("list", "/v1/rows", "--json", transport=transport, tty=True)
+    assert told.out == f'{{"n": {digits}, "text": "\\u00e9\\ud83d\\ude00"}}\n'
+    assert digits in chainapi("list", "/v1/rows", transport=transport, tty=True).out
+    row = chainapi(
+        "list", "data.evm.transfers", "43114", "0x1", transport=Answer(f'{{"transfers":[{{"n":{digits}}}]}}')
+    )
+    assert row.out == f'{{"n": {digits}}}\n'
+
+
+class Answer(Fixed):
+    """A transport that always answers with this text."""
+
+    def __init__(self, body: str) -> None:
+        self._response = Response(200, {"content-type": "application/json"}, body.encode())
+
+
 def test_list_reaches_both_services() -> None:
     """--api metrics lists what the Metrics API has; --items names the field."""
     rows = chainapi("list", "/v1/avg_tps/43114", "--api", "metrics", "--items", "results", "--all").rows
@@ -181,7 +205,8 @@ def test_list_prints_a_table_that_fits_the_terminal() -> None:
     [
         (["a", None, 1], ["value", "a", "", "1"]),
         ([{"a": True, "b": {"c": 1}}, {"a": 2.5}], ["a", "true", "2.5", "more fields, with --json: b"]),
-        ([{"a": "x\x1b[31m\ny"}], ["a", "x�[31m�y"]),
+        ([{"a": "x\x1b[31m\ny"}], ["a", r"x\x1b[31m\ny"]),
+        ([{"[/x]": "[bold]", "[red]b": [1]}], ["[/x]", "[bold]", "more fields, with --json: [red]b"]),
         ([], []),
     ],
 )
@@ -352,11 +377,98 @@ def test_sparkline_of_nothing_is_empty() -> None:
     assert sparkline([], 10) == ""
 
 
-@given(st.text())
-def test_clean_text_has_nothing_that_steers_a_terminal(text: str) -> None:
-    """Only printable characters are left, as many as there were."""
-    assert clean(text).isprintable()
-    assert len(clean(text)) == len(text)
+@pytest.mark.parametrize(
+    "values",
+    [[1e308] * 9, [-1.7e308, 1.7e308, 0.0], [5e-324, 0.0], [1.7e308] * 8 + [-1.7e308]],
+    ids=["equal", "both ends", "smallest", "many"],
+)
+def test_sparkline_takes_every_number(values: list[float]) -> None:
+    """Numbers whose sum or difference is more than a float can hold are drawn like any others."""
+    drawn = sparkline(values, 3)
+    assert len(drawn) == min(3, len(values))
+    assert set(drawn) <= set(BARS)
+
+
+@pytest.mark.parametrize("values", [[1.7e308, -1.7e308], [1e308, 1e308], [5e-324, 0.0], [1e17] * 2])
+@pytest.mark.parametrize("options", [(), ("--json",), ("--plot",)])
+def test_tps_prints_every_number(values: list[float], options: tuple[str, ...], capfd: Any) -> None:
+    """The largest and the smallest numbers fit into the table, the lines and the chart."""
+    body = {"results": [{"timestamp": 86_400 * n, "value": value} for n, value in enumerate(values, 1)]}
+    outcome = chainapi("tps", "43114", *options, transport=Fixed(200, body), tty=True)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert max(map(len, plain(outcome.out))) <= 100
+    assert capfd.readouterr() == ("", "")
+
+
+# What a service sends, on the terminal
+
+HOSTILE = st.text(
+    st.sampled_from("a[]/\\:=\x1b\x07\x9b\x7f\x00\r\n\u202e\u2066\u200bé語") | st.characters(codec="utf-8")
+) | st.sampled_from(["[/x]", "[link=http://e]", ":smile:", "\x1b]0;title\x07", "\x1b[2J", "\x9b31m"])
+
+
+@given(
+    st.lists(st.dictionaries(HOSTILE, HOSTILE | st.lists(HOSTILE, max_size=1), max_size=4), max_size=3),
+    st.booleans(),
+)
+def test_list_lets_nothing_of_a_service_steer_the_terminal(rows: list[dict[str, Any]], table: bool) -> None:
+    """Names and values of fields, whatever they hold, are printed as text: in tables and in lines of JSON."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in {**ADDRESSES, "COLUMNS": "100", "TERM": "dumb"}.items():
+            environment.setenv(name, value)
+        outcome = chainapi(
+            "list", "/v1/x", "--items", "rows", transport=Fixed(200, {"rows": rows}), tty=table
+        )
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.replace("\n", "").isprintable()
+    if not table:
+        assert outcome.rows == rows
+
+
+@given(HOSTILE, HOSTILE)
+def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: str) -> None:
+    """An error that names fields of a service, or quotes it, is one printable line."""
+    with pytest.MonkeyPatch.context() as environment:
+        for variable, setting in {**ADDRESSES, "TERM": "dumb"}.items():
+            environment.setenv(variable, setting)
+        for status, body in ((200, {name: value}), (200, [value]), (418, {"message": value, "error": name})):
+            outcome = chainapi("list", "/v1/x", transport=Fixed(status, body))
+            (line,) = outcome.err.removesuffix("\n").split("\n")
+            assert outcome.code == FAILED
+            assert line.isprintable()
+
+
+@given(st.lists(st.text(st.characters(codec=None, exclude_characters="\0")), min_size=1))
+def test_commands_that_are_told_are_printable(words: list[str]) -> None:
+    """A command to go on with can be printed, whatever it holds."""
+    assert shell_words(words).isprintable()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_commands_that_are_told_can_be_run() -> None:
+    """A shell reads each word of such a command as it was."""
+    words = [
+        "plain",
+        "a b",
+        "",
+        "it's",
+        "\x1b]0;t\x07",
+        "\n\u202e'\\",
+        "\x9b\x7f",
+        "🎉\U000e0041",
+        "\udcff$x",
+    ]
+    script = f"printf '%s\\0' {shell_words(words)}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]] == words
+
+
+def test_completions_are_printable() -> None:
+    """Names of routes and values that a shell offers have nothing in them that steers it."""
+    offered = route_names(cast("Any", None))
+    assert offered
+    values = {value for route in ROUTES.values() for one in route.parameters for value in one.choices}
+    assert all(text.isprintable() for text in {*offered, *offered.values(), *values})
 
 
 # Errors and endings
@@ -424,7 +536,7 @@ def test_complaint_is_one_printable_line() -> None:
     """Whatever a message holds, it is one line."""
     err = io.StringIO()
     Terminal(io.StringIO(), err).complain("first\n second\x1b[2J")
-    assert err.getvalue() == "chainapi: first second\N{REPLACEMENT CHARACTER}[2J\n"
+    assert err.getvalue() == "chainapi: first second\\x1b[2J\n"
 
 
 @pytest.mark.parametrize(

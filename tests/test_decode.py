@@ -211,7 +211,7 @@ def test_wrong_rows_are_refused_with_their_place(row: bytes, path: str) -> None:
     error = refused(points, METRIC % row)
     assert error.path == path
     assert not error.malformed
-    assert len(str(error)) < 120
+    assert len(str(error).removesuffix(error.advice)) < 120
 
 
 @pytest.mark.parametrize(

@@ -500,6 +500,92 @@ async def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     assert simulator.stats.requests == 0
 
 
+async def test_what_lies_where_a_file_is_made(tmp_path: Path) -> None:
+    """A folder in the place of the file that is being written is named; no row is fetched again for it."""
+    simulator = Simulator(rows=30)
+    async with session_of(simulator) as session:
+        for name, target in (("b.jsonl", "b.jsonl"), ("c", "c/part-00001.jsonl")):
+            aside = tmp_path / f"{target}.partial"
+            if name == "c":
+                simulator.faults = (Fault(at=simulator.stats.requests + 1, status=404),)
+                with pytest.raises(IncompleteExportError):  # the folder has a state, and may hold more
+                    await export(session.data.evm.blocks, [43114], tmp_path / "c")
+            aside.mkdir(parents=True)
+            (aside / "theirs").touch()
+            with pytest.raises(
+                ExportError, match=r"partial is in the way and cannot be removed .* move it away"
+            ):
+                await export(session.data.evm.blocks, [43114], tmp_path / name)
+            asked = simulator.stats.requests
+            aside.rename(tmp_path / "away")
+            await export(session.data.evm.blocks, [43114], tmp_path / name)
+            (tmp_path / "away" / "theirs").unlink()
+            (tmp_path / "away").rmdir()
+            assert len(rows_in(tmp_path / target)) == 30
+            assert simulator.stats.requests <= asked + 1  # to see whether there is anything new
+
+
+@pytest.mark.parametrize("dangling", [True, False])
+@pytest.mark.parametrize(
+    ("out", "link"),
+    [
+        ("b.jsonl", "b.jsonl"),
+        ("b.jsonl", "b.jsonl.export"),
+        ("b", "b/_export"),
+        ("b", "b/part-00001.jsonl"),
+    ],
+)
+async def test_a_symbolic_link_is_neither_followed_nor_replaced(
+    out: str, link: str, dangling: bool, tmp_path: Path
+) -> None:
+    """A link in the place of a file of an export is refused by name, wherever it leads."""
+    simulator, theirs = Simulator(rows=30), tmp_path / "theirs"
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    if not dangling:
+        theirs.write_bytes(b"")
+    async with session_of(simulator) as session:
+        if link.startswith("b/part"):
+            simulator.faults = (Fault(at=1, status=404),)
+            with pytest.raises(IncompleteExportError):
+                await export(session.data.evm.blocks, [43114], tmp_path / out)
+        (tmp_path / link).symlink_to(theirs)
+        with pytest.raises(
+            ExportError, match=rf"{link} is a symbolic link to .*theirs, which an export neither"
+        ):
+            await export(session.data.evm.blocks, [43114], tmp_path / out)
+    assert (tmp_path / link).is_symlink()
+    assert theirs.exists() is not dangling
+    assert dangling or theirs.read_bytes() == b""
+
+
+async def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
+    """Folders may be links, that of the target and those above it; one that leads nowhere is refused."""
+    simulator = Simulator(rows=30)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    async with session_of(simulator) as session:
+        await export(session.data.evm.blocks, [43114], tmp_path / "link" / "b.jsonl")
+        await export(session.data.evm.blocks, [43114], tmp_path / "link" / "folder")
+        with pytest.raises(ExportError, match=r"nowhere is a symbolic link to .*gone"):
+            await export(session.data.evm.blocks, [43114], tmp_path / "nowhere")
+        with pytest.raises(ExportError, match=r"nowhere is a symbolic link to .*gone"):
+            await export(session.data.evm.blocks, [43114], tmp_path / "nowhere" / "b.jsonl")
+    assert (tmp_path / "real" / "b.jsonl").exists()
+    assert (tmp_path / "real" / "folder" / "part-00001.jsonl").exists()
+    assert not (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "x" * 254 + ".csv"])
+async def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    """A name that is too long, or has a NUL, is an ExportError before anything is fetched."""
+    simulator = Simulator()
+    async with session_of(simulator) as session:
+        with pytest.raises(ExportError, match=r"cannot be written: .*; choose another target"):
+            await export(session.data.evm.blocks, [43114], tmp_path / name)
+    assert simulator.stats.requests == 0
+
+
 async def test_arguments_that_cannot_be_used(tmp_path: Path) -> None:
     """What is no list, has no source, or is no number is refused before anything is sent."""
     simulator, path = Simulator(), tmp_path / "b.jsonl"

@@ -377,3 +377,17 @@ def test_values_come_back_in_the_order_of_columns() -> None:
     assert values["block_number"] is None
     assert json_text(values["extra"]) == f'{{"news":{{"a":{2**70}}}}}'
     assert json_text(msgspec.Raw(b"null")) is json_text(None) is None
+
+
+@pytest.mark.parametrize("digits", ["0.1234567890123456789", "12345678901234567890.5", "1E+400"])
+def test_plain_numbers_are_written_with_all_their_digits(digits: str) -> None:
+    """Rows without a model, and what rows of unknown kinds have beyond columns, are rounded nowhere."""
+    row = {"n": Decimal(digits), "inner": [Decimal(digits)]}
+    assert Codec(None).encode(row) == f'{{"n":{digits},"inner":[{digits}]}}'.encode()
+    assert Codec(None).encode(Decimal(digits)) == f'{{"value":{digits}}}'.encode()
+    made = Codec(models.PrimaryNetworkTransaction).encode(Unknown({"genesisData": row, "news": row}))
+    assert made.count(f"[{digits}]".encode()) == 2
+    odd = encoded(
+        models.Validator, Unknown({"stakePercentage": Decimal(digits), "uptimePerformance": 10**400})
+    )
+    assert odd["extra"] == {"stakePercentage": Decimal(digits), "uptimePerformance": 10**400}

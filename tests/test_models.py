@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 import types
 import typing
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -19,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import models
+from chainapi.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.models import (
     EvmBlock,
@@ -38,9 +41,10 @@ from chainapi.models.decode import PageDecoder, decode_resource
 from chainapi.models.moments import MaybeMoment, Moment
 from chainapi.models.unions import tags_of, wire_name
 from tests.documents import Maker
+from tests.tooling.document import snake
 
 RECORDS = sorted(
-    (record for name in dir(models) if attrs.has(record := getattr(models, name))),
+    (record for name in {*dir(models)} - {"Invalid"} if attrs.has(record := getattr(models, name))),
     key=lambda record: str(record.__name__),
 )
 UNIONS = [name for name in dir(models) if tags_of(getattr(models, name))]
@@ -136,7 +140,7 @@ def test_names_are_found_where_they_are() -> None:
     """The package offers each record by its name and no other, and lists them all."""
     modules = [chain_metrics, common, evm, icm, primary_network, usage, webhooks]
     public = [name for module in modules for name in module.__all__]
-    assert dir(models) == sorted([*public, "MetricPoint", "Unknown", "converter"])
+    assert dir(models) == sorted([*public, "Invalid", "MetricPoint", "Unknown", "converter"])
     for module in modules:
         assert all(getattr(models, name) is getattr(module, name) for name in module.__all__)
     everything: dict[str, Any] = {}
@@ -204,6 +208,54 @@ def test_moments_of_a_class() -> None:
     assert isinstance(EvmBlock.block_time, Moment)
     assert isinstance(models.Operation.created_at_time, Moment)
     assert isinstance(models.PChainTransaction.start_time, MaybeMoment)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_every_route_takes_values_that_are_not_listed(name: str) -> None:
+    """A field with known values keeps any other text, in nested records and in kinds of a union too."""
+    declared = ROUTES[name]
+    for seed in range(4):
+        maker = Maker(seed, whole=True, novel=True)
+        if declared.single:
+            hint = declared.rows
+            made, sent = [decode_resource(json.dumps(value := maker.value(hint)).encode(), hint)], [value]
+        else:
+            body = maker.page(declared, 3)
+            sent = body[declared.route.items or "chains"]
+            decoder = PageDecoder(declared.route.model, declared.route.items, declared.route.others)
+            made = decoder.decode(json.dumps(body).encode()).rows
+        assert not any(isinstance(row, Unknown) for row in made)
+        assert [*novel_texts(made)] == re.findall(r"novel\d+", json.dumps(sent))
+
+
+def novel_texts(value: Any) -> Iterator[str]:
+    """Yield the unlisted values of fields with known values, in the order of the fields."""
+    if isinstance(value, str) and value.startswith("novel"):
+        yield value
+    elif attrs.has(type(value)):
+        yield from novel_texts([getattr(value, field.name) for field in attrs.fields(type(value))])
+    elif isinstance(value, list | dict):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from novel_texts(entry)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in UNIONS if all(tag.value for tag in tags_of(getattr(models, name)))]
+)
+def test_an_unknown_tag_gives_an_unknown_row(name: str) -> None:
+    """A union that is told by the value of a field keeps a row with another value as it is."""
+    union = getattr(models, name)
+    tag = tags_of(union)[0]
+    row = {**Maker(seed=1, whole=True).of_kind(tag), tag.path[0]: "brand new"}
+    assert decoded(union, row) == Unknown(row)
+    assert PageDecoder(union, "rows").decode(json.dumps({"rows": [row]}).encode()).rows == [Unknown(row)]
+
+
+@pytest.mark.parametrize("nested", ["networkToken", "utilityAddresses"])
+def test_a_chain_has_no_required_field(nested: str) -> None:
+    """The specification shows no field of a chain, so neither a chain nor a record in it has to have one."""
+    made = decoded(models.ChainInfo, {nested: {}})
+    assert all(value is None for value in attrs.astuple(getattr(made, snake(nested))))
 
 
 def test_a_secret_is_not_shown() -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 from attrs import frozen
 from hypothesis import given
@@ -25,6 +30,7 @@ from chainapi.cli.display import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import Codec
 from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats.duckdb import _CONFINED, _SETTINGS
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.plot import Chart, chart_of, draw, read_chart, save, visible
 from chainapi.simulator import Simulator
@@ -180,7 +186,7 @@ def test_many_series_and_odd_labels(tmp_path: Path) -> None:
     chart = Chart("x", "y$", {label: [(0.0, 1.0), (1.0, 2.0)] for label in [*odd, *map(str, range(36))]})
     text = draw(chart, width=80, height=20)
     assert text.endswith("and 33 more\n")
-    assert "x�[31m" in text
+    assert r"x\x1b[31m" in text
     assert "longlonglonglonglon…" in text
     save(chart, tmp_path / "f.png")
     assert imread(tmp_path / "f.png").shape == (750, 1500, 4)
@@ -335,6 +341,135 @@ def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
     read_chart(lines(tmp_path / "warm.jsonl", {"timestamp": 1, "value": 1}))
     few = peak(20_000)
     assert peak(200_000) < 1.2 * few
+
+
+# Files that come from anywhere
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) AS value FROM n"
+SQLITE = {
+    "endless view": ("a view", f"CREATE VIEW rows AS {ENDLESS}"),
+    "view in capitals": ("a view", f"CREATE VIEW ROWS AS {ENDLESS}"),
+    "virtual table": ("a virtual table", "CREATE VIRTUAL TABLE rows USING fts5(value)"),
+    "generated column": (
+        "a table with generated columns",
+        "CREATE TABLE rows (a INTEGER, value AS (length(hex(zeroblob(a))))); INSERT INTO rows VALUES (9)",
+    ),
+}
+DUCKDB = {
+    "view of a file": ("a view", "CREATE VIEW rows AS SELECT * FROM read_text('{secret}')"),
+    "view that is hidden": (
+        "a view",
+        """CREATE VIEW rows AS SELECT * FROM read_text('{secret}');
+        CREATE MACRO duckdb_tables() AS TABLE SELECT 'main' AS schema_name, 'rows' AS table_name""",
+    ),
+    "generated column": (
+        "a table with generated columns",
+        "CREATE TABLE rows (a INTEGER, value INTEGER GENERATED ALWAYS AS (a + 1))",
+    ),
+}
+HOSTILE = [
+    *(pytest.param("f.sqlite", *case, id=f"sqlite {name}") for name, case in SQLITE.items()),
+    *(pytest.param("f.duckdb", *case, id=f"duckdb {name}") for name, case in DUCKDB.items()),
+]
+
+
+def made(path: Path, script: str) -> Path:
+    """Make a database by a script."""
+    connect: Any = sqlite3.connect if path.suffix == ".sqlite" else duckdb.connect
+    with closing(connect(path)) as database:
+        for statement in script.split(";"):
+            database.execute(statement)
+        database.commit()
+    return path
+
+
+@pytest.mark.parametrize(("name", "what", "script"), HOSTILE)
+def test_nothing_that_a_file_says_is_run(name: str, what: str, script: str, tmp_path: Path) -> None:
+    """A view, or whatever else would be computed, is refused at once, in one line that says what to do."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("hunter2")
+    path = made(tmp_path / name, script.replace("{secret}", str(secret)))
+    outcome = chainapi("plot", str(path))
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    assert f"has {what} in place of a plain table of rows" in outcome.err
+    assert "Copy the rows into a table" in outcome.err
+    assert "hunter2" not in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["f.sqlite", "f.duckdb"])
+def test_a_table_beside_a_view_is_read(name: str, tmp_path: Path) -> None:
+    """What else a file has does not matter, and the file is not changed."""
+    script = "CREATE TABLE Rows (timestamp INTEGER, value REAL); INSERT INTO rows VALUES (1, 2.5), (2, 3.5);"
+    path = made(tmp_path / name, script + "CREATE VIEW v AS SELECT * FROM rows")
+    before = path.read_bytes()
+    assert read_chart(path).series == {"": [(1.0, 2.5), (2.0, 3.5)]}
+    assert path.read_bytes() == before
+    made(other := tmp_path / f"other-{name}", "CREATE TABLE blocks (a INTEGER)")
+    with pytest.raises(ConfigurationError, match=r"is no (sqlite|duckdb) file of an export"):
+        read_chart(other)
+
+
+def test_a_duckdb_file_reaches_nothing_else(tmp_path: Path) -> None:
+    """While a DuckDB file is read no other file is opened, no extension loaded, and no setting changed."""
+    path = made(tmp_path / "f.duckdb", "CREATE TABLE rows (timestamp INTEGER, value DOUBLE)")
+    with closing(duckdb.connect(path, read_only=True, config={**_SETTINGS, **_CONFINED})) as database:
+        secret = pa.table({"a": [1]})
+        for statement in (
+            f"SELECT * FROM read_text('{path}')",
+            "SELECT * FROM secret",
+            "LOAD httpfs",
+            "INSTALL httpfs",
+            f"ATTACH '{path}.other'",
+            "SET enable_external_access = true",
+            f"COPY rows TO '{path}.csv'",
+        ):
+            with pytest.raises(duckdb.Error):
+                database.execute(statement)
+        assert secret.num_rows == 1
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", FORMATS)
+def test_damaged_files_are_told_as_such(name: str, tmp_path: Path) -> None:
+    """Whichever bits of a file are flipped, it is drawn or refused, and nothing else is raised."""
+    whole = exported(tmp_path / f"whole.{name}", MetricPoint, {"a": points(700)}).read_bytes()
+    random, damaged = Random(name), tmp_path / f"f.{name}"
+    for _ in range(120):
+        data = bytearray(whole)
+        for _ in range(random.choice((1, 1, 5, 50))):
+            reach = min(len(data), random.choice((100, 5_000, len(data))))
+            data[random.randrange(reach)] ^= 1 << random.randrange(8)
+        damaged.write_bytes(data)
+        with suppress(ConfigurationError, OSError):
+            read_chart(damaged)
+
+
+@pytest.mark.parametrize("largest", [1e308, 1.7976931348623157e308, 1e300, 1e17, 1e-310, 5e-324])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (-1, 0, 1), (0, 1, 0)])
+def test_numbers_of_every_size_are_drawn(
+    largest: float, shape: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The largest and the smallest numbers make a chart and a picture, along both axes, in silence."""
+    path = tmp_path / "f.jsonl"
+    for template in ('{{"x": {small}, "y": {large}}}\n', '{{"x": {large}, "y": {small}}}\n'):
+        numbers = [(n, sign * largest) for n, sign in enumerate(shape)]
+        path.write_text("".join(template.format(small=small, large=large) for small, large in numbers))
+        chart = read_chart(path, "x", "y")
+        text = draw(chart, width=80)
+        assert max(map(len, text.splitlines())) <= 80
+        save(chart, tmp_path / "f.png")
+        unit = {True: "1e+300", False: "1e-300"}[largest > 1]
+        assert (f", in {unit}" in chart.x + chart.y) is not (1e-300 <= largest <= 1e300)
+    assert capfd.readouterr() == ("", "")
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), FINITE), min_size=30))
+def test_no_peak_is_lost_among_numbers_of_every_size(given_points: list[tuple[float, float]]) -> None:
+    """Points that lie further apart than a float can tell are reduced like any others."""
+    seen = visible(given_points, 10)
+    values = [y for _, y in given_points]
+    assert {min(values), max(values)} <= {y for _, y in seen}
 
 
 # The command line

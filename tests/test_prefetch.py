@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from chainapi import MetricPoint, Session
+from chainapi import Limit, MetricPoint, Session
 from chainapi.core.wire import Request, Response
 from chainapi.errors import (
     ConfigurationError,
@@ -137,10 +139,12 @@ class Counting:
 
     def __init__(self, simulator: Simulator) -> None:
         self._inner = simulator.transport()
+        self.sent = 0
         self.flying = 0
 
     async def send(self, request: Request) -> Response:
         """Send, and count."""
+        self.sent += 1
         self.flying += 1
         try:
             return await self._inner.send(request)
@@ -298,3 +302,162 @@ async def test_second_reader_gets_a_checkpoint() -> None:
         with pytest.raises(PagingError, match="another reader") as caught:
             await anext(first)
     assert caught.value.checkpoint == pages.checkpoint
+
+
+# A reader that is cancelled
+
+Pages = MetricPages[MetricPoint]
+
+
+async def waits(pages: Pages) -> None:
+    """Wait for the second page."""
+    await anext(pages)
+    await anext(pages)
+
+
+async def works(pages: Pages) -> None:
+    """Work on the first page for long."""
+    await anext(pages)
+    await asyncio.sleep(1_000)
+
+
+async def works_on_rows(pages: Pages) -> None:
+    """Work on the first row for long."""
+    async for _ in pages.items():
+        await asyncio.sleep(1_000)
+
+
+async def collects(pages: Pages) -> None:
+    """Take all rows."""
+    await pages.collect()
+
+
+READERS: list[Callable[[Pages], Coroutine[Any, Any, None]]] = [waits, works, works_on_rows, collects]
+
+
+async def cancelled(reader: Coroutine[Any, Any, None], after: float) -> None:
+    """Cancel a reader after some seconds."""
+    task = asyncio.create_task(reader)
+    await asyncio.sleep(after)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def timed_out(reader: Coroutine[Any, Any, None], after: float) -> None:
+    """Let a deadline end a reader in a task that goes on."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(after):
+            await reader
+
+
+async def waited_for(reader: Coroutine[Any, Any, None], after: float) -> None:
+    """Let `wait_for` end a reader: from Python 3.12 on in a task that goes on, before in one of its own."""
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader, after)
+
+
+@pytest.mark.parametrize("prefetch", [1, 4])
+@pytest.mark.parametrize("ends", [cancelled, timed_out, waited_for])
+@pytest.mark.parametrize("reader", READERS)
+async def test_cancelled_reader_begins_nothing(
+    reader: Callable[[Pages], Coroutine[Any, Any, None]],
+    ends: Callable[[Coroutine[Any, Any, None], float], Coroutine[Any, Any, None]],
+    prefetch: int,
+) -> None:
+    """After a reader was cancelled, waiting or at work, nothing is sent until the stream is read again."""
+    simulator = Simulator(points=1_000, latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=prefetch)
+        await ends(reader(pages), 15)  # the second page is on its way
+        assert transport.sent == 2
+        await asyncio.sleep(1_000)
+        # A deadline around the body of a loop over pages is over before the page arrives: nobody can tell.
+        goes_on = ends is timed_out or (ends is waited_for and sys.version_info >= (3, 12))
+        blind = reader is works and goes_on
+        assert transport.sent == 2 + (prefetch - 1 if blind else 0)
+        rows = pages.checkpoint.rows
+        assert len(await pages.collect()) == 1_000 - rows
+    assert transport.sent == 10
+
+
+@pytest.mark.parametrize("reader", READERS)
+async def test_cancelled_reader_gives_up_what_waits_for_quota(
+    reader: Callable[[Pages], Coroutine[Any, Any, None]],
+) -> None:
+    """A page ahead whose request waits for quota is given up with its reader, and fetched when asked for."""
+    simulator = Simulator(points=1_000, metrics_limit=1, metrics_window=100.0)
+    transport, limits = Counting(simulator), {"metrics": [Limit(1, per=100.0)]}
+    async with simulated(simulator, transport=transport, limits=limits) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=3)
+        await cancelled(reader(pages), 50)
+        assert transport.sent == 1
+        await asyncio.sleep(1_000)
+        assert transport.sent == 1
+        assert session.quota["metrics"].in_flight == session.quota["metrics"].waiting == 0
+        rows = pages.checkpoint.rows
+        assert len(await pages.collect()) == 1_000 - rows
+    assert transport.sent == 10
+
+
+async def test_cancelled_reader_tries_nothing_again() -> None:
+    """A page ahead that failed, and waits for another attempt, is given up with its reader."""
+    simulator = Simulator(points=1_000, faults=[Fault(at=2, status=503)], latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        session._dispatcher.jitter = lambda: 1.0
+        pages = session.metrics.avg_tps(43114, prefetch=2)
+        await cancelled(waits(pages), 20.1)
+        assert transport.sent == 2
+        await asyncio.sleep(1_000)
+        assert transport.sent == 2
+        assert len(await pages.collect()) == 900
+    assert transport.sent == 11
+
+
+async def test_each_page_may_be_read_by_a_task_of_its_own() -> None:
+    """A reader that came to its end was not cancelled: the pages behind it are fetched ahead all the same."""
+    simulator = Simulator(points=1_000, latency=1.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=3)
+        await asyncio.create_task(waits(pages))
+        await asyncio.sleep(60)
+        assert transport.sent == 5
+
+
+async def test_reader_may_go_on_while_it_is_cancelled() -> None:
+    """A task that reads on after it was cancelled, to clean up, gets its pages, ahead as before."""
+    simulator = Simulator(points=1_000, latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=2)
+
+        async def stubborn() -> int:
+            try:
+                await works(pages)
+            except asyncio.CancelledError:
+                return len(await pages.collect())
+            return 0
+
+        task = asyncio.create_task(stubborn())
+        await asyncio.sleep(15)
+        task.cancel()
+        assert await task == 900
+    assert transport.sent == 10
+    assert asyncio.get_running_loop().time() < 200
+
+
+async def test_stream_that_was_left_begins_nothing() -> None:
+    """After `break` out of the rows nothing is sent until somebody reads on."""
+    simulator = Simulator(points=1_000, latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=4)
+        async for _ in pages.items():
+            break
+        await asyncio.sleep(1_000)
+        assert transport.sent == 2
+        assert len(await pages.collect()) == 999
+    assert transport.sent == 10

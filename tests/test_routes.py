@@ -24,7 +24,7 @@ from chainapi.catalogue import ROUTES
 from chainapi.core.estimate import estimate
 from chainapi.core.wire import Request, Response
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.methods import Declared
+from chainapi.methods import NOT_SENT, Declared
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.unions import tags_of
 from chainapi.pages import MetricPages, Pages
@@ -140,7 +140,7 @@ def test_the_types_of_every_route_are_checked() -> None:
             named = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
             called[name.removeprefix("session.")] = named | {one.name for one in known[:count]}
     wanted = {name: {one.name for one in declared.parameters} for name, declared in ROUTES.items()}
-    walks = {"resume", "prefetch", "priority"}
+    walks = {*NOT_SENT}
     assert {name: names - walks for name, names in called.items()} == wanted
 
 
@@ -194,7 +194,10 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
         ),
         (lambda data: data.primary_network.subnets(5), "network='5' is not known; it is one of 'mainnet'"),
         (lambda data: data.evm.blocks(1, pagesize=5), "did you mean 'page_size'?"),
-        (lambda data: data.evm.blocks(1, block_number=5), "it takes chain_id, page_size, prefetch, priority"),
+        (
+            lambda data: data.evm.blocks(1, block_number=5),
+            "it takes chain_id, on_invalid, page_size, prefetch",
+        ),
         (lambda data: data.evm.blocks("a/b"), "chain_id='a/b' cannot be part of a path"),
         (lambda data: data.evm.blocks(1.5), "chain_id must be int or str, not float"),
         (lambda data: data.evm.blocks(None), "chain_id must be int or str, not NoneType"),
@@ -327,6 +330,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
         "chain_id",
         "page_size",
         "resume",
+        "on_invalid",
         "prefetch",
         "priority",
     ]
@@ -512,3 +516,50 @@ def test_nothing_of_the_models_is_loaded_by_the_import() -> None:
     assert "chainapi.calls" in loaded
     assert not loaded & (heavy | {"aiolimiter", "cattrs", "difflib", "html.entities"})
     assert not [name for name in loaded if name.startswith("chainapi.groups")]
+
+
+FIRST_CALL = """
+import asyncio, sys, threading
+from chainapi import Session
+from chainapi.core.wire import Response
+
+class Answers:
+    async def send(self, request):
+        return Response(200, {}, b'{"blocks":[],"blockHash":"0x"}')
+    async def aclose(self):
+        pass
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("chainapi.models."):
+            print(name.rpartition(".")[2], threading.current_thread() is threading.main_thread())
+
+async def main():
+    async with Session(data_base_url="https://data.invalid", api_key="key", transport=Answers()) as session:
+        sys.meta_path.insert(0, Watch())
+        streams = [session.data.evm.blocks(chain) for chain in (1, 2)]
+        print("made")
+        await asyncio.gather(*(stream.collect() for stream in streams))
+        print(session.data.evm.blocks(1).model.__name__)
+        try:
+            await session.data.primary_network.details("mainnet")
+        except Exception as error:
+            print(type(error).__name__)
+
+asyncio.run(main())
+"""
+
+
+def test_records_are_loaded_off_the_loop() -> None:
+    """A first call neither loads a module of records nor makes decoders on the thread of the event loop."""
+    done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == [
+        "enums True",  # small: parameters are checked by it
+        "made",
+        "evm False",
+        "common False",
+        "EvmBlock",
+        "primary_network False",
+        "DecodeError",
+        "",
+    ]

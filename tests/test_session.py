@@ -849,3 +849,24 @@ def test_bad_limit(value: Any) -> None:
         Limit(value)
     with pytest.raises(ConfigurationError, match="per"):
         Limit(1, per=value)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said", "requests"),
+    [
+        (204, b"", "$: an answer without a body: 204 No Content in the answer for GET /v1/x", 1),
+        (205, b" ", "$: an answer without a body: 205 Reset Content in the answer for GET /v1/x", 1),
+        (200, b"", "$: an answer without a body: 200 OK in the answer for GET /v1/x (tried 3 times", 3),
+        (299, b"\r\n ", "$: an answer without a body: 299 in the answer for GET /v1/x (tried 3 times", 3),
+    ],
+)
+async def test_an_answer_without_a_body(status: int, body: bytes, said: str, requests: int) -> None:
+    """Where there is nothing to send nothing was cut off; where a body is missing it is asked for again."""
+    transport = scripted(lambda _: reply(body, status))
+    async with session_of(transport, max_attempts=3) as session:
+        for call in (session.data.get("/v1/x"), anext(session.data.list("/v1/x"))):
+            transport.requests.clear()
+            with pytest.raises(DecodeError) as caught:
+                await call
+            assert str(caught.value).startswith(said)
+            assert len(transport.requests) == requests

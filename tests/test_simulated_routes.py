@@ -72,6 +72,15 @@ def path_of(name: str) -> str:
     return f"/{name.partition('.')[0]}{path}"
 
 
+def needed_by(name: str) -> Json:
+    """Return the values that a query of a route must have, by their names on the wire."""
+    declared = ROUTES[name]
+    given = {one.wire: arguments(declared)[one.name] for one in declared.parameters if one.required}
+    wanted = [one.wire for one in declared.parameters if one.required and not one.in_path]
+    texts = {wire: ",".join(value) if isinstance(value, list) else value for wire, value in given.items()}
+    return {wire: texts[wire] for wire in wanted}
+
+
 class Asker:
     """Asks a world, all at one moment."""
 
@@ -96,11 +105,7 @@ class Asker:
 
     def route(self, name: str, **query: object) -> Json:
         """Return the body of a page of a route, or of a resource, with what its query needs."""
-        declared = ROUTES[name]
-        needed = {one.wire: one for one in declared.parameters if one.required and not one.in_path}
-        given = {wire: arguments(declared)[one.name] for wire, one in needed.items()}
-        given = {wire: ",".join(value) if isinstance(value, list) else value for wire, value in given.items()}
-        return self.body(path_of(name), **{**given, **query})
+        return self.body(path_of(name), **{**needed_by(name), **query})
 
     def walk(self, name: str, **query: object) -> list[Any]:
         """Return the rows of all pages of a route."""
@@ -662,7 +667,7 @@ async def test_a_session_stays_below_a_weighted_limit() -> None:
 def test_pages_that_are_kept_take_bounded_memory() -> None:
     """Large pages are forgotten before they fill the memory; small ones are encoded once."""
     asker = Asker(rows=200_000)
-    kept = asker.world._rows
+    kept = asker.world._pages._rows
     for _ in range(2):
         for name in ("data.evm.blocks", "data.icm.messages"):
             asker.route(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -248,6 +250,34 @@ def test_same_seed_same_requests_same_times_same_bytes() -> None:
     """Two worlds with one seed answer alike to the byte; another seed answers differently."""
     assert exchange(3) == exchange(3)
     assert exchange(3) != exchange(4)
+
+
+# The bytes that the settings as they are have always given, seed 3: users' tests may hold on to them.
+GIVEN = {
+    "/metrics/v1/avg_tps/43114": "59babec82281a400",
+    "/data/v1/chains": "379665238ce124a9",
+    "/data/v1/chains/43114": "2877652e5b9bb338",
+    "/data/v1/chains/43114/blocks?pageSize=7": "310a2bc3d4659086",
+    "/data/v1/chains/43113/transactions": "4e93d3b02e003e77",
+    "/data/v1/networks/mainnet/blockchains/p-chain/utxos": "4b46f367a0ff9516",
+    "/data/v1/networks/fuji/blockchains/x-chain/utxos?pageSize=100": "d62337127ff738b5",
+    "/data/v1/chains/43114/blocks/52000003": "c9241219d08004db",
+}
+
+
+@pytest.mark.parametrize(("path", "digest"), GIVEN.items())
+def test_the_lists_of_the_specification_keep_their_bytes(path: str, digest: str) -> None:
+    """Statuses, headers and bodies of a seed, its page tokens among them, are what they have always been."""
+    world = World(Settings(seed=3, limit=50, grow_every=60.0))
+    given = hashlib.sha256()
+    address = path
+    for second in range(4):
+        asked = Request("GET", f"https://simulator.invalid{address}", {"x-data-api-key": "simulated-key"})
+        response = world.answer(asked, 40.0 * second).response
+        given.update(repr((response.status, sorted(response.headers.items()), response.body)).encode())
+        token = body(response).get("nextPageToken")
+        address = path if token is None else f"{path}{'&' if '?' in path else '?'}pageToken={token}"
+    assert given.hexdigest()[:16] == digest
 
 
 def test_whether_pages_are_kept_changes_no_answer() -> None:
@@ -582,12 +612,166 @@ def test_faults_keep_their_schedule(fault: Fault, befallen: list[int]) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"status": 500}, {"at": 1}, {"at": 0, "stall": True}, {"at": 1, "stall": True, "truncate": True}],
+    [
+        {"status": 500},
+        {"at": 1},
+        {"at": 0, "stall": True},
+        {"at": 1, "stall": True, "truncate": True},
+        {"after_page": 0, "stall": True},
+        {"at": 1, "slow": -1.0},
+        {"at": 1, "slow": float("inf")},
+        {"at": 1, "slow": float("nan")},
+        {"at": 1, "slow": 0.0},
+        {"at": 1, "status": 500, "stall_body": True},
+        {"at": 1, "stall": True, "messages": ["later"]},
+        {"at": 1, "slow": 1.0, "headers": {"retry-after": "1"}},
+        {"at": 1, "truncate": True, "body": b""},
+    ],
 )
 def test_fault_must_say_when_and_what(wrong: dict[str, Any]) -> None:
     """A fault without a time or with other than one effect is a ValueError."""
     with pytest.raises(ValueError, match=r"fault|must be"):
         Fault(**wrong)
+
+
+def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
+    """A name that no route has is a ValueError; a path is taken as it is."""
+    with pytest.raises(ValueError, match=r"no route is named 'data\.evm\.bloks'"):
+        Fault(route="data.evm.bloks", status=500)
+    assert Fault(route="/v1/of/my/own", status=500).befalls(1)
+
+
+@pytest.mark.parametrize(
+    ("route", "met"),
+    [
+        (BLOCKS, [BLOCKS]),
+        ("/v1/chains/{chainId}/blocks", [BLOCKS]),
+        ("/v1/chains/*/*", [BLOCKS, TRANSACTIONS]),
+        ("data.evm.blocks", [BLOCKS]),
+        ("data.evm.*", [BLOCKS, TRANSACTIONS]),
+        ("data.*", [BLOCKS, TRANSACTIONS, UTXOS]),
+        ("metrics.*", [TPS]),
+        ("metrics.avg_tps", [TPS]),
+        ("/v1/chains/43113/blocks", []),
+        (None, [BLOCKS, TRANSACTIONS, UTXOS, TPS]),
+    ],
+)
+def test_faults_are_aimed_at_routes(route: str | None, met: list[str]) -> None:
+    """A fault meets the requests to its route: one, some of a name, or all of both services."""
+    asker = Asker(faults=[Fault(route=route, status=500, every=1)])
+    paths = [BLOCKS, TRANSACTIONS, UTXOS, TPS]
+    assert [path for path in paths if asker.response(path).status == 500] == met
+    outside = asker.world.answer(Request("GET", "https://simulator.invalid" + BLOCKS), 0.0).response
+    assert (outside.status == 500) == (route is None)
+
+
+def test_escaped_paths_meet_the_faults_of_their_route() -> None:
+    """However an address is escaped, it is of its route."""
+    asker = Asker(faults=[Fault(route=BLOCKS, status=500)])
+    assert asker.response("/v1/chains/%343114/blocks").status == 500
+
+
+def test_aimed_faults_count_the_requests_to_their_route() -> None:
+    """`at`, `every` and `times` of a fault that is aimed at a route count the requests to this route only."""
+    asker = Asker(
+        faults=[
+            Fault(route="data.evm.blocks", every=2, times=2, status=500),
+            Fault(route="data.evm.blocks", at=3, status=501),
+            Fault(route="data.evm.transactions", status=502),
+            Fault(at=9, status=503),
+        ]
+    )
+    paths = [TPS, BLOCKS, BLOCKS, TRANSACTIONS, BLOCKS, BLOCKS, TRANSACTIONS, BLOCKS, TPS, BLOCKS]
+    statuses = [asker.response(path).status for path in paths]
+    assert statuses == [200, 200, 500, 502, 501, 500, 502, 200, 503, 200]
+
+
+def test_pages_beyond_one_are_refused_in_the_words_of_the_service() -> None:
+    """`after_page` meets requests for later pages, whatever their token, until it has met enough of them."""
+    fault = Fault(
+        route="data.evm.blocks", after_page=2, times=3, status=422, messages=["under maintenance until 17:00"]
+    )
+    asker = Asker(faults=[fault])
+    token = asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["nextPageToken"]
+    again = asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["nextPageToken"]
+    for tried in (token, again, token):
+        answer = asker.response(BLOCKS, pageToken=tried)
+        assert refused(answer) == (422, "Unprocessable Entity", ["under maintenance until 17:00"])
+    assert refused(asker.response(BLOCKS, pageToken="5"))[2] == ["pageToken must be a UUID"]
+    assert len(asker.page(BLOCKS, pageToken=token)["blocks"]) == 10
+
+
+def test_dead_tokens_are_of_their_page() -> None:
+    """A request with a token that has died is one for a later page all the same."""
+    asker = Asker(token_lifetime=5.0, faults=[Fault(after_page=1, at=2, status=503)])
+    token = asker.page(BLOCKS)["nextPageToken"]
+    asker.now += 5
+    statuses = [asker.response(BLOCKS, pageToken=token).status for _ in range(3)]
+    assert statuses == [400, 503, 400]
+
+
+# Faults written as text
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("data.evm.blocks=status:503", Fault(route="data.evm.blocks", status=503, every=1)),
+        (
+            "/v1/chains/*/blocks=status:429,retry-after:30,every:3,times:2",
+            Fault(route="/v1/chains/*/blocks", status=429, headers={"retry-after": "30"}, every=3, times=2),
+        ),
+        (
+            "*=after-page:3, status:422, message:under maintenance: until 17:00",
+            Fault(after_page=3, status=422, messages=["under maintenance: until 17:00"], every=1),
+        ),
+        ("*=slow:1.5,at:4", Fault(slow=1.5, at=4)),
+        ("metrics.*=stall,at:2,every:5", Fault(route="metrics.*", stall=True, at=2, every=5)),
+        ("*=truncate", Fault(truncate=True, every=1)),
+        ("*=stall-body,slow:2", Fault(stall_body=True, slow=2.0, every=1)),
+        ("*=disconnect", Fault(disconnect=True, every=1)),
+        (
+            "/v1/chains/7/addresses/0x1/balances:getNative=status:500",
+            Fault(route="/v1/chains/7/addresses/0x1/balances:getNative", status=500, every=1),
+        ),
+    ],
+)
+def test_faults_can_be_written(text: str, fault: Fault) -> None:
+    """A fault written as ROUTE=KEY:VALUE,... is that fault."""
+    assert Fault.parse(text) == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("status:503", "cannot read the fault 'status:503': write ROUTE=KEY:VALUE,..."),
+        ("=status:503", "cannot read the fault"),
+        ("*=", "unknown part '' of a fault: use at:VALUE"),
+        ("*=status", "unknown part 'status' of a fault"),
+        ("*=stall:1", "unknown part 'stall' of a fault"),
+        ("*=stall_body", "unknown part 'stall_body' of a fault"),
+        ("*=messages:x", "unknown part 'messages' of a fault"),
+        ("*=status:x", "status:x has no number"),
+        ("*=slow:", "slow: has no number"),
+        ("*=every:2", "a fault has one of status, disconnect"),
+        ("*=stall,status:500", "a fault has one of status, disconnect"),
+        ("data.nothing=stall", "no route is named 'data.nothing'"),
+    ],
+)
+def test_what_is_no_fault_is_refused(text: str, said: str) -> None:
+    """Any other text is a ValueError that says what is wrong with it."""
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Fault.parse(text)
+
+
+@given(st.text(alphabet="*=:,.adtlsnuory-/{}0123456789 ", max_size=40))
+def test_any_text_is_a_fault_or_refused(text: str) -> None:
+    """Reading a fault never fails in another way than with ValueError."""
+    try:
+        fault = Fault.parse(text)
+    except ValueError:
+        return
+    assert fault.befalls(fault.at or fault.every or 1)
 
 
 def test_scripted_status_never_meets_the_limit() -> None:
@@ -677,12 +861,29 @@ async def test_broken_connections_raise_in_memory(fault: Fault) -> None:
     assert (await sim.transport().send(request(BLOCKS))).headers["ratelimit-remaining"] == "3"
 
 
-async def test_stalled_request_waits_for_ever() -> None:
+@pytest.mark.parametrize("fault", [Fault(at=1, stall=True), Fault(at=1, stall_body=True)])
+async def test_stalled_request_waits_for_ever(fault: Fault) -> None:
     """A stalled request ends only by being cancelled."""
-    sim = Simulator(faults=[Fault(at=1, stall=True)])
+    sim = Simulator(faults=[fault])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1e6):
             await sim.transport().send(request(BLOCKS))
+
+
+@pytest.mark.parametrize("effect", [{}, {"status": 503}, {"truncate": True}])
+async def test_slow_answers_are_late(effect: dict[str, Any]) -> None:
+    """A slow answer is late by its seconds and its latency; the service had the request before."""
+    sim = Simulator(latency=2.0, faults=[Fault(at=1, slow=30.0, **effect)])
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    task = asyncio.create_task(sim.transport().send(request(BLOCKS)))
+    await asyncio.sleep(1.5)
+    assert sim.stats.requests == 1
+    await asyncio.wait([task])
+    assert loop.time() - began == pytest.approx(32.0)
+    assert (task.exception() is not None) == ("truncate" in effect)
+    await sim.transport().send(request(BLOCKS))
+    assert loop.time() - began == pytest.approx(34.0)
 
 
 async def test_closed_transport_sends_nothing() -> None:
@@ -788,6 +989,36 @@ async def test_server_breaks_connections_for_real() -> None:
         async with client.get(address) as answer:
             assert answer.status == 200
         assert (sim.stats.broken, dict(sim.stats.answered)) == (3, {200: 1})
+
+
+@pytest.mark.real_time
+async def test_server_stalls_in_the_body_for_real() -> None:
+    """Over the socket, a stalled body begins, and neither continues nor ends until the client leaves."""
+    async with Simulator(faults=[Fault(at=1, stall_body=True)]) as sim, aiohttp.ClientSession() as client:
+        tasks = len(asyncio.all_tasks())
+        async with client.get(sim.metrics_base_url + TPS) as answer:
+            length = int(answer.headers["content-length"])
+            assert len(await answer.content.readexactly(length // 2)) > 1_000
+            async with client.get(sim.metrics_base_url + TPS) as other:
+                assert len(await other.read()) == length
+            assert (answer.content.read_nowait(), answer.content.at_eof()) == (b"", False)
+            answer.close()
+        await client.close()
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
+        assert sim.stats.broken == 1
+
+
+@pytest.mark.real_time
+async def test_server_delays_slow_answers() -> None:
+    """Over the socket, a slow answer is not there when another one is."""
+    faults = [Fault(route="metrics.*", at=1, slow=1_000.0)]
+    async with aiohttp.ClientSession() as client, Simulator(faults=faults) as sim:
+        slow = asyncio.create_task(client.get(sim.metrics_base_url + TPS))
+        await until(lambda: sim.stats.requests == 1)
+        async with client.get(sim.metrics_base_url + TPS) as answer:
+            assert answer.status == 200
+        assert not slow.done()
+        slow.cancel()
 
 
 @pytest.mark.real_time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import shlex
 import stat
 import sys
 from collections import Counter
@@ -16,6 +16,7 @@ from os import fstat
 from typing import Any, NoReturn, TextIO
 
 from attrs import define, field, frozen
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Column, Table
@@ -30,17 +31,20 @@ from chainapi.core.events import (
 )
 from chainapi.core.quota import QuotaSnapshot
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.plain import shown
 from chainapi.session import Session
+from chainapi.text import printable
 
 __all__ = [
     "Lines",
     "Progress",
     "RowTable",
     "Terminal",
-    "clean",
+    "cell",
     "counted",
     "pause",
     "print_series",
+    "shell_words",
     "sparkline",
     "standard",
 ]
@@ -162,18 +166,18 @@ class Terminal:
     def line(self, value: object, *, indent: int | None = None) -> None:
         """Write one line of JSON, at once: who reads it need not wait for the next page.
 
-        With `indent` it is set out for a person, on several lines.
+        With `indent` it is set out for a person, on several lines. It is ASCII that no terminal acts on.
         """
-        self.out.write(json.dumps(value, indent=indent) + "\n")
+        self.out.write(shown(value, indent).replace("\x7f", "\\u007f") + "\n")
         self.out.flush()
 
     def complain(self, message: object) -> None:
         """Write one line for people, whatever the message holds."""
-        self.tell(clean(" ".join(str(message).split())))
+        self.tell(" ".join(str(message).split()))
 
     def tell(self, line: str) -> None:
-        """Write one line for people as it is."""
-        self.err.write(f"chainapi: {line}\n")
+        """Write one line for people; what would steer the terminal is shown as escapes."""
+        self.err.write(f"chainapi: {printable(line)}\n")
         self.err.flush()
 
     def rows(self, *, table: bool) -> RowTable | Lines:
@@ -239,9 +243,28 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def clean(text: str) -> str:
-    """Return the text without control characters: what a service sends must not steer the terminal."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+def cell(text: str, style: str = "") -> Text:
+    """Return a text for a table: neither markup of rich nor a control character does anything in it."""
+    return Text(printable(text), style=style)
+
+
+def shell_words(words: Sequence[str]) -> str:
+    """Return words as a shell reads them back, without anything that a terminal acts on."""
+    return " ".join(map(_shell_word, words))
+
+
+def _shell_word(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", r"\\").replace("'", r"\'")
+    return "$'" + "".join(char if char.isprintable() else _shell_escape(ord(char)) for char in escaped) + "'"
+
+
+def _shell_escape(code: int) -> str:
+    """Return a character as an escape of bash, zsh and ksh; a byte that is no UTF-8 stays that byte."""
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -250,8 +273,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
         return ""
     width = min(width, len(values))
     edges = [index * len(values) // width for index in range(width + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
-    low, span = min(means), max(means) - min(means)
+    # Halves, of which neither the sum of a share nor the difference of two is ever infinite.
+    means = [sum(value / 2 / (b - a) for value in values[a:b]) for a, b in pairwise(edges)]
+    low = min(means)
+    span = max(means) - low
     return "".join(BARS[round((mean - low) / span * (len(BARS) - 1)) if span else 0] for mean in means)
 
 
@@ -267,7 +292,7 @@ def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("time", no_wrap=True)
     for chain in series:
-        table.add_column(Text(clean(chain)), justify="right", min_width=SERIES_WIDTH)
+        table.add_column(cell(chain), justify="right", min_width=SERIES_WIDTH)
     if not console.options.ascii_only:
         courses = ([point.value for point in reversed(points)] for points in series.values())
         table.add_row("", *(Text(sparkline(course, SERIES_WIDTH), style="cyan") for course in courses))
@@ -275,9 +300,14 @@ def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]
     for timestamp in sorted({stamp for points in cells for stamp in points}, reverse=True):
         values = (points.get(timestamp) for points in cells)
         table.add_row(
-            _moment(timestamp), *("" if value is None else f"{value.value:,.2f}" for value in values)
+            _moment(timestamp), *("" if value is None else _figure(value.value) for value in values)
         )
     console.print(table)
+
+
+def _figure(value: float) -> str:
+    """Return a value with two decimals, or as a power of ten where that would not fit into a column."""
+    return f"{value:,.2f}" if abs(value) < 1e9 else f"{value:.6g}"
 
 
 def _moment(timestamp: int) -> str:
@@ -327,14 +357,14 @@ class RowTable:
         if not self._begun:
             self._lay_out(rows)
         table = Table(
-            *(Column(name, width=width, no_wrap=True) for name, width in self._columns.items()),
+            *(Column(cell(name), width=width, no_wrap=True) for name, width in self._columns.items()),
             box=None,
             show_header=not self._begun,
             pad_edge=False,
             header_style="bold",
         )
         for row in rows:
-            table.add_row(*(Text(clean(_cell(row.get(name)))) for name in self._columns))
+            table.add_row(*(cell(_text_of(row.get(name))) for name in self._columns))
         self.console.print(table)
         self._begun = True
 
@@ -342,28 +372,28 @@ class RowTable:
         """Print the rest, and name the fields that found no place."""
         self.flush()
         if self._more:
-            names = clean(", ".join(self._more))
-            self.console.print(Text(f"more fields, with --json: {names}", style="dim"))
+            self.console.print(cell(f"more fields, with --json: {', '.join(self._more)}", "dim"))
 
     def _lay_out(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Choose the columns: the first fields with simple values, as many as fit."""
         names = list(dict.fromkeys(name for row in rows for name in row))
         room = self.console.width
         for name in names:
-            cells = [row.get(name) for row in rows]
-            width = min(WIDEST_CELL, max(len(text) for text in (name, *map(_cell, cells))))
-            if any(isinstance(cell, dict | list) for cell in cells) or (width > room and self._columns):
+            values = [row.get(name) for row in rows]
+            texts = map(printable, (name, *map(_text_of, values)))
+            width = min(WIDEST_CELL, max(map(cell_len, texts)))
+            if any(isinstance(value, dict | list) for value in values) or (width > room and self._columns):
                 self._more.append(name)
             else:
                 self._columns[name] = width
                 room -= width + 2
 
 
-def _cell(value: object) -> str:
+def _text_of(value: object) -> str:
     match value:
         case None:
             return ""
         case str():
             return value
         case _:
-            return json.dumps(value)
+            return shown(value)

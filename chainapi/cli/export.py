@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -33,7 +32,7 @@ from chainapi.cli.common import (
     refuse,
     with_page_size,
 )
-from chainapi.cli.display import Progress, Terminal, counted, pause
+from chainapi.cli.display import Progress, Terminal, counted, pause, shell_words
 from chainapi.cli.names import (
     RouteName,
     Value,
@@ -147,7 +146,7 @@ async def export(
                     raise
                 _complain(terminal, route, error)
             same = " with the same standard input" if from_ == "-" else ""
-            terminal.tell(f"{view.kept()}; to go on{same}: {shlex.join(again)}")
+            terminal.tell(f"{view.kept()}; to go on{same}: {shell_words(again)}")
             if isinstance(error, ChainAPIError):
                 return FAILED
             raise

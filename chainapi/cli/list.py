@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Annotated, Any, Literal, TypeAlias
@@ -29,7 +28,7 @@ from chainapi.cli.common import (
     with_page_size,
     write_rows,
 )
-from chainapi.cli.display import Terminal, counted
+from chainapi.cli.display import Terminal, counted, shell_words
 from chainapi.cli.names import (
     RouteName,
     Value,
@@ -165,4 +164,4 @@ def _tell_how_to_go_on(
     terminal: Terminal, what: Sequence[str], options: Mapping[str, object], checkpoint: Checkpoint
 ) -> None:
     words = ["chainapi", "list", *what, *option_words(options), "--resume", checkpoint.dumps()]
-    terminal.tell(f"{counted(checkpoint.rows, 'row')} so far; to go on: {shlex.join(words)}")
+    terminal.tell(f"{counted(checkpoint.rows, 'row')} so far; to go on: {shell_words(words)}")

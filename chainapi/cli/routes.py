@@ -159,7 +159,7 @@ def _fields(kind: type) -> dict[str, str]:
 
     The types are those of the source: attrs has them as texts or as classes, as soon as rows were made.
     """
-    known = re.compile(r"Annotated\[(\w+), [\w.]+\]")
+    known = re.compile(r"Annotated\[(\w+), (?:[\w.]+|Literal\[[^]]*\])\]")
     declared: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         declared |= vars(base).get("__annotations__", {})

@@ -4,14 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from attrs import asdict, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from chainapi.cli.common import Amount, Flag, Hidden, Seconds
+from chainapi.cli.common import Amount, Flag, Hidden, Many, Seconds
+from chainapi.errors import ConfigurationError
 
-__all__ = ["demo", "simulate"]
+if TYPE_CHECKING:
+    from chainapi.simulator import Anomalies, Fault
+
+__all__ = ["AnomalyOptions", "demo", "simulate"]
+
+Count = Annotated[int, Parameter(validator=Number(gte=1))]
+Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
+
+
+def _least_one(_: object, value: object) -> None:
+    if isinstance(value, int) and value < 1:
+        raise ValueError("Must be last, or >= 1.")
+
+
+@Parameter(name="*", group="Anomalies")
+@frozen(kw_only=True)
+class AnomalyOptions:
+    """How lists differ from those of a well-behaved service; a share is a number from 0 to 1, of all rows.
+
+    Attributes:
+        anomalies_in: Route whose lists have them, by its name or path; without it, every list has.
+        ties: Different rows that share one block number, time or height.
+        equal: Rows, one after the other, that are equal byte for byte.
+        replays: Chains that have each transaction under one hash, in lists over all chains.
+        order: Order of the rows; swapped exchanges some neighbours.
+        moved: Share of rows that stand elsewhere when a list is walked again.
+        changing: When prices, logos, statuses and the like change: with each walk over a list, or with each
+            answer.
+        malformed: Share of rows that cannot be read: a field of a wrong type, null, or missing.
+        unknown_fields: Share of rows with fields that no document names.
+        unknown_values: Share of rows with a value that a field does not list.
+        paging: What a page token stands for: a place in the list, or a count of rows.
+        repeat_pages: Pages that come again and again under fresh tokens: last, or 1 up to this number.
+
+    """
+
+    anomalies_in: str | None = None
+    ties: Count = 1
+    equal: Count = 1
+    replays: Count = 1
+    order: Literal["descending", "swapped", "shuffled", "ascending"] = "descending"
+    moved: Share = 0.0
+    changing: Literal["never", "pass", "answer"] = "never"
+    malformed: Share = 0.0
+    unknown_fields: Share = 0.0
+    unknown_values: Share = 0.0
+    paging: Literal["cursor", "offset"] = "cursor"
+    repeat_pages: Annotated[Literal["last"] | int | None, Parameter(validator=_least_one)] = None
+
+
+NO_ANOMALIES = AnomalyOptions()
 
 
 async def simulate(
@@ -22,15 +74,32 @@ async def simulate(
     weighted: Flag = False,
     metrics_limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     metrics_window: Seconds = 60.0,
+    chains: Annotated[list[int] | None, Parameter(negative=(), consume_multiple=True)] = None,
     points: Amount = 1_000,
     rows: Amount = 1_000,
+    grow_every: Seconds | None = None,
+    token_lifetime: Seconds = 86_400.0,
+    expired_status: Annotated[int, Parameter(validator=Number(gte=200, lte=599))] = 400,
+    api_key_header: str = "x-data-api-key",
     latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
+    fault: Many = None,
     seed: int = 0,
+    anomalies: AnomalyOptions = NO_ANOMALIES,
     terminal: Hidden,
 ) -> None:
     """Simulate both services on this machine until Ctrl-C.
 
     The variables that lead to them are printed first; in a file, `set -a; . FILE` takes them over.
+
+    A fault is ROUTE=PART,PART,... such as data.evm.blocks=status:503,every:3.
+    ROUTE is the name of a route, a path, or * for every request; a * in a name or
+    a path stands for any part of it. The parts are what happens:
+      status:CODE with message:TEXT and retry-after:SECONDS, an error;
+      disconnect, stall (no answer), truncate and stall-body (half of the body);
+      slow:SECONDS, alone or with one of these;
+    and when: at:N, the N-th request to ROUTE; every:N, each N-th one; times:N, at
+    most N of them; after-page:N, those for a page beyond page N. Without at and
+    every, it happens to each request.
 
     Args:
         port: Port on the loopback interface; 0 takes any that is free.
@@ -39,32 +108,71 @@ async def simulate(
         weighted: Let --limit count compute units, as many for a request as its route is said to cost.
         metrics_limit: Requests that the Metrics API takes in a window, which it does not tell.
         metrics_window: Seconds that its window lasts.
+        chains: Ids of the chains, in the order of their list.
         points: Daily points of each chain.
         rows: Rows of every other list.
+        grow_every: Seconds after which each list has one more row at its head; without it, none is added.
+        token_lifetime: Seconds that a page token lives.
+        expired_status: Status of the answer to a page token that is older.
+        api_key_header: Header that carries the key of the Data API.
         latency: Seconds that each answer takes.
+        fault: What goes wrong with the requests to a route, as above; may be repeated.
         seed: Everything that looks random follows from it.
+        anomalies: How lists differ from those of a well-behaved service.
         terminal: Where the command writes.
 
     """
     from chainapi.simulator import Simulator
 
-    simulator = Simulator(
-        seed,
-        port=port,
-        limit=limit,
-        window=window,
-        weighted=weighted,
-        metrics_limit=metrics_limit,
-        metrics_window=metrics_window,
-        points=points,
-        rows=rows,
-        latency=latency,
-    )
+    settings: dict[str, Any] = {} if chains is None else {"chains": chains}
+    try:
+        simulator = Simulator(
+            seed,
+            port=port,
+            limit=limit,
+            window=window,
+            weighted=weighted,
+            metrics_limit=metrics_limit,
+            metrics_window=metrics_window,
+            points=points,
+            rows=rows,
+            grow_every=grow_every,
+            token_lifetime=token_lifetime,
+            expired_status=expired_status,
+            api_key_header=api_key_header,
+            latency=latency,
+            faults=[_fault(text) for text in fault or ()],
+            anomalies=_anomalies(anomalies),
+            **settings,
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"{error}") from None
     async with simulator:
         for name, value in simulator.environment().items():
             terminal.out.write(f"{name}={shlex.quote(value)}\n")
         terminal.out.flush()
         await asyncio.get_running_loop().create_future()
+
+
+def _fault(text: str) -> Fault:
+    from chainapi.simulator import Fault
+
+    try:
+        return Fault.parse(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--fault: {error}") from None
+
+
+def _anomalies(options: AnomalyOptions) -> list[Anomalies]:
+    from chainapi.simulator import Anomalies
+
+    if options == NO_ANOMALIES:
+        return []
+    given = asdict(options)
+    try:
+        return [Anomalies(route=given.pop("anomalies_in"), **given)]
+    except ValueError as error:
+        raise ConfigurationError(f"--anomalies-in: {error}") from None
 
 
 async def demo(*, terminal: Hidden) -> None:

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from chainapi.core.digests import DIGEST_SIZE, DigestCounter
 from chainapi.core.order import MAX_TIES, Order, Rows, Runs, Watermark, rising
@@ -158,6 +158,15 @@ class _Page:
         """Return the mark of a row's content, and behind it that of its key where it is counted by that."""
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
+
+
+@define(eq=False)
+class _Neighbour:
+    """The keys and numbers of a page of this pass; the page, where its content matters or it is the last."""
+
+    keys: Sequence[Hashable]
+    numbers: Sequence[int | None] | None
+    page: _Page | None
 
 
 class _NoRows:
@@ -298,7 +307,7 @@ class Deduplicator:
         self._descent = _Descent()
         self._counter: DigestCounter | None = None
         self._numbered = False  # the counter has rows that were given in order
-        self._neighbours: deque[_Page] = deque()
+        self._neighbours: deque[_Neighbour] = deque()
         self._begun = _Begun()
         self._page = _Page(_NoRows(), identity, keyed=False)
 
@@ -425,27 +434,29 @@ class Deduplicator:
             return False
         return rising(numbers, self._order.last) is None
 
-    def _known_keys(self) -> dict[Hashable, tuple[_Page, int]]:
+    def _known_keys(self) -> dict[Hashable, tuple[_Neighbour, int]]:
         """Return the keys of the last rows of this pass, and where each was."""
-        places = [(page, index) for page in self._neighbours for index in range(page.size)]
+        places = [(page, index) for page in self._neighbours for index in range(len(page.keys))]
         return {page.keys[index]: (page, index) for page, index in places[-NEIGHBOURS:]}
 
     def _remember(self, page: _Page) -> None:
         if not page.size:
             return
         neighbours = self._neighbours
-        neighbours.append(page)
-        while sum(one.size for one in neighbours) - neighbours[0].size >= NEIGHBOURS:
+        if neighbours and not self._identity.unique:
+            neighbours[-1].page = None  # else a stream would hold its last pages
+        neighbours.append(_Neighbour(page.keys, page.numbers, page))
+        while sum(len(one.keys) for one in neighbours) - len(neighbours[0].keys) >= NEIGHBOURS:
             neighbours.popleft()
 
-    def _is_other(self, page: _Page, index: int, known: _Page, place: int) -> bool:
+    def _is_other(self, page: _Page, index: int, known: _Neighbour, place: int) -> bool:
         """Check whether a row is another one than a row with the same key.
 
         A row keeps its number, while its other fields may change. Only where the number is the key, they are
         what the row consists of.
         """
         if self._identity.unique:
-            return page.content_digest(index) != known.content_digest(place)
+            return known.page is None or page.content_digest(index) != known.page.content_digest(place)
         return (
             page.numbers is not None
             and known.numbers is not None

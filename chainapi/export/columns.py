@@ -26,6 +26,7 @@ from attrs import frozen
 from chainapi.errors import ConfigurationError
 from chainapi.models.convert import DIGITS, NULL
 from chainapi.models.moments import MaybeMoment, Moment
+from chainapi.models.plain import written
 from chainapi.models.unions import Unknown, tags_of, wire_name
 
 __all__ = ["EXTRA", "SOURCE", "Codec", "Column", "Kind", "columns_of", "is_amount", "json_text", "unpacker"]
@@ -273,7 +274,7 @@ class Codec:
 
         """
         if not self.columns:
-            return _ENCODER.encode(_as_object(row))
+            return written(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
         mirror = self._mirrors.get(type(row))
         if mirror is None:
             mirror, row = Any, self._without_mirror(row)
@@ -289,7 +290,7 @@ class Codec:
         if isinstance(row, Unknown):
             return self._of_unknown(row.raw)
         if self.model is str:
-            return {"value": row if isinstance(row, str) else _ENCODER.encode(row).decode()}
+            return {"value": row if isinstance(row, str) else written(row).decode()}
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -301,7 +302,7 @@ class Codec:
                 made[column.name] = value
             if value is not None or raw.get(wire) is None:
                 extra.pop(wire, None)
-        return {**made, EXTRA: extra or None}
+        return {**made, EXTRA: msgspec.Raw(written(extra)) if extra else None}
 
 
 # Of types that JSON does not know, which the models of users may have, it has the text.
@@ -311,7 +312,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 def _as_object(row: Any) -> Any:
     """Return a row without columns as an object whose names leave room for the name of its source."""
     if not isinstance(row, dict):
-        return {"value": row} if isinstance(row, str | int | float | list | None) else row
+        return {"value": row} if isinstance(row, str | int | float | Decimal | list | None) else row
     if SOURCE not in row:
         return row
     used = {name.lower() for name in row}
@@ -323,10 +324,19 @@ def _fitting(kind: Kind, value: Any) -> Any:
     if kind in ("integer", "big", "time") and isinstance(value, str):
         return int(value) if re.match(DIGITS, value) else None
     if kind == "float" and type(value) in (int, float):
-        return value if value == float(value) else None
-    if kind == "decimal" and type(value) in (int, float, str):
+        return value if abs(value) < 2**53 or value == _nearest_float(value) else None
+    if kind == "decimal" and type(value) in (int, float, str, Decimal):
         return _decimal_text(str(value))
-    return value if kind == "json" or type(value) is _PLAIN.get(kind) else None
+    if kind == "json":
+        return None if value is None else msgspec.Raw(written(value))
+    return value if type(value) is _PLAIN.get(kind) else None
+
+
+def _nearest_float(value: float) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 _PLAIN: Mapping[Kind, type] = {"integer": int, "big": int, "time": int, "text": str, "truth": bool}

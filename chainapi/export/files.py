@@ -6,8 +6,8 @@ A file is written under another name, synced, renamed, and its folder synced. Ev
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -20,7 +20,7 @@ from chainapi.export.formats import format_of
 if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
-__all__ = ["Target", "digest_of", "put_in_place", "sync_folder", "write_aside"]
+__all__ = ["Target", "digest_of", "put_in_place", "refuse_link", "sync_folder", "told", "write_aside"]
 
 CHUNK = 1 << 20  # bytes
 IN_FOLDERS = "jsonl"  # what a folder gets where no format is named
@@ -47,11 +47,15 @@ class Target:
 
         Raises:
             ConfigurationError: there is no such format, or a package that it needs is missing.
+            ExportError: no file can have such a name.
 
         """
         path = Path(out)
         slash = os.fspath(out).endswith(("/", os.sep))
-        folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
+        if "\0" in str(path):
+            raise ExportError(f"{path} cannot be written: no name has a NUL in it; choose another target")
+        with told(path):
+            folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
         return cls(path, folder, format_of(format_name or (IN_FOLDERS if folder else path.name)))
 
     @property
@@ -71,21 +75,52 @@ class Target:
 
         """
         folder = self.path if self.folder else self.path.parent
-        try:
+        with told(folder):
+            refuse_link(folder, dangling=True)
             folder.mkdir(parents=True, exist_ok=True)
+            refuse_link(self.state_path)
+            if not self.folder:
+                refuse_link(self.path)
             if self.state_path.exists():
                 return
             foreign = any(self.path.iterdir()) if self.folder else self.path.exists()
-        except OSError as error:
-            raise ExportError(
-                f"{folder} cannot be written: {_reason(error)}; choose another target"
-            ) from error
         if foreign:
             held = "is not empty" if self.folder else "exists"
             raise ExportError(
                 f"{self.path} {held}, and no export wrote it (there is no {self.state_path.name} beside it): "
                 "move it away, or choose another target"
             )
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Say of what the operating system refuses that it concerns a target.
+
+    Raises:
+        ExportError: it refused something.
+
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written: {_reason(error)}; choose another target") from error
+
+
+def refuse_link(path: Path, *, dangling: bool = False) -> None:
+    """Refuse a symbolic link where a file of an export is to be; with `dangling` one that leads nowhere.
+
+    What is written gets its name by being renamed: it would take the place of the link, not of the file that
+    the link names.
+
+    Raises:
+        ExportError: it is one.
+
+    """
+    if path.is_symlink() and not (dangling and path.exists()):
+        raise ExportError(
+            f"{path} is a symbolic link to {path.readlink()}, which an export neither follows nor replaces: "
+            "name the file itself, or choose another target"
+        )
 
 
 def write_aside(path: Path, write: Callable[[Path], None]) -> tuple[Path, int, str]:
@@ -98,7 +133,7 @@ def write_aside(path: Path, write: Callable[[Path], None]) -> tuple[Path, int, s
 
     """
     aside = path.with_name(path.name + ".partial")
-    aside.unlink(missing_ok=True)
+    _remove(aside)
     try:
         write(aside)
         with aside.open("rb+") as file:
@@ -115,6 +150,17 @@ def write_aside(path: Path, write: Callable[[Path], None]) -> tuple[Path, int, s
         raise
 
 
+def _remove(aside: Path) -> None:
+    """Remove what a run before left, or somebody else."""
+    try:
+        aside.unlink(missing_ok=True)
+    except OSError as error:
+        raise ExportError(
+            f"{aside} is in the way and cannot be removed ({_reason(error)}): move it away and start the "
+            "same export again; every row is kept in the state beside it"
+        ) from error
+
+
 def put_in_place(aside: Path, path: Path) -> None:
     """Give a file its name, for good.
 
@@ -126,7 +172,10 @@ def put_in_place(aside: Path, path: Path) -> None:
         aside.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        raise ExportError(f"{path} cannot be written: {_reason(error)}") from error
+        raise ExportError(
+            f"{path} cannot be written: {_reason(error)}; every row is kept in the state beside it: mend "
+            "that and start the same export again"
+        ) from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from chainapi.errors import ExportError
 from chainapi.export.columns import Column
-from chainapi.export.files import Target, digest_of, put_in_place, write_aside
+from chainapi.export.files import Target, digest_of, put_in_place, refuse_link, told, write_aside
 from chainapi.export.state import Part, State
 
 __all__ = ["Stopped", "recover", "seal"]
@@ -31,16 +31,17 @@ def recover(state: State, target: Target) -> None:
 
     """
     part = state.last_part()
-    if part is not None and not part.whole:
-        if _is(target.part(part.number), part):
-            state.part_in_place(part)
+    with told(target.path):
+        if part is not None and not part.whole:
+            if _is(target.part(part.number), part):
+                state.part_in_place(part)
+            else:
+                state.part_given_up(part)
+            part = state.last_part()
+        if part is not None and not target.folder:
+            _check_unchanged(target.part(part.number), part, state)
         else:
-            state.part_given_up(part)
-        part = state.last_part()
-    if part is not None and not target.folder:
-        _check_unchanged(target.part(part.number), part, state)
-    else:
-        _check_free(target.part(1 if part is None else part.number + 1), state)
+            _check_free(target.part(1 if part is None else part.number + 1), state)
 
 
 def seal(state: State, target: Target, columns: Sequence[Column], stop: threading.Event) -> Part | None:
@@ -80,6 +81,7 @@ def _is(path: Path, part: Part) -> bool:
 
 def _check_free(path: Path, state: State) -> None:
     """Refuse to write over a file of a later state: this one was put back, or lost what was beside it."""
+    refuse_link(path)
     if path.exists():
         raise ExportError(
             f"{path} exists, and {state.path} does not know it: was that put back, or parted from its -wal? "

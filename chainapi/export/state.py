@@ -2,7 +2,8 @@
 
 The rows of a page and the checkpoint behind them are committed in one transaction, which SQLite syncs to the
 disk: after a kill or a power cut the database knows both or neither. It is locked for as long as it is open,
-so that no two exports work on one target. Everything here blocks, and belongs to one thread.
+so that no two exports work on one target. It is read whole when it is opened, and refused where a bit of it
+was changed. Everything here blocks, and belongs to one thread.
 """
 
 from __future__ import annotations
@@ -18,27 +19,31 @@ from attrs import define, frozen
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.errors import ExportError
+from chainapi.export.audit import audit, checksum, row_checksum
 
 __all__ = ["Batch", "Part", "SourceState", "State"]
 
-FORMAT = 2
+FORMAT = 3
 FETCHED_AT_ONCE = 1_000  # rows
 
 _TABLES = """
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE totals (
+    name TEXT PRIMARY KEY, records INTEGER NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE sources (
     number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL, checkpoint TEXT,
-    taken INTEGER NOT NULL DEFAULT 0, newest TEXT, floor TEXT, edge TEXT NOT NULL DEFAULT 'null',
-    done INTEGER NOT NULL DEFAULT 0
+    taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, done INTEGER NOT NULL,
+    kept INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE TABLE rows (
     source INTEGER NOT NULL, place INTEGER NOT NULL, digest BLOB NOT NULL, pass INTEGER NOT NULL,
-    row BLOB NOT NULL, PRIMARY KEY (source, place)
+    checksum INTEGER NOT NULL, row BLOB NOT NULL, PRIMARY KEY (source, place)
 ) WITHOUT ROWID;
 CREATE INDEX digests ON rows (source, digest);
 CREATE TABLE parts (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
-    digest TEXT NOT NULL, whole INTEGER NOT NULL DEFAULT 0
+    digest TEXT NOT NULL, whole INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 """
 
@@ -125,7 +130,8 @@ class State:
         """Open the database, or make it.
 
         Raises:
-            ExportError: another export has it open, it is none of ours, or it cannot be written.
+            ExportError: another export has it open, it is none of ours, it is damaged, or it cannot be
+                written.
 
         """
         with _explained(path):
@@ -159,20 +165,35 @@ class State:
         db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
         with self._transaction():
             if new:
-                for statement in _TABLES.split(";"):
-                    db.execute(statement)
-            db.execute(f"PRAGMA user_version = {FORMAT}")
+                self._make_tables()
+        if not new and (fault := audit(db, _TABLES)):
+            raise ExportError(_damaged(self.path, fault))
+
+    def _make_tables(self) -> None:
+        for statement in _TABLES.split(";"):
+            self._db.execute(statement)
+        totals = [(name, checksum(name)) for name in ("about", "sources", "parts")]
+        self._db.executemany("INSERT INTO totals VALUES (?, 0, ?)", totals)
+        self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _count(self, table: str, more: int) -> None:
+        """Note how many records a table has more than before."""
+        self._db.execute(
+            "UPDATE totals SET records = records + ?1, checksum = checksum + ?1 WHERE name = ?2",
+            (more, table),
+        )
 
     # What the export is of
 
     def about(self) -> dict[str, Any]:
         """Return what the export was begun with; nothing for a new one."""
-        with _explained(self.path):
-            return {name: json.loads(value) for name, value in self._db.execute("SELECT * FROM about")}
+        with _readable(self.path):
+            found = self._db.execute("SELECT name, value FROM about")
+            return {name: json.loads(value) for name, value in found}
 
     def untouched(self) -> bool:
         """Tell whether no page was ever kept."""
-        with _explained(self.path):
+        with _readable(self.path):
             (pages,) = self._db.execute(
                 "SELECT EXISTS (SELECT 1 FROM sources WHERE checkpoint IS NOT NULL)"
             ).fetchone()
@@ -180,37 +201,34 @@ class State:
 
     def begin(self, about: Mapping[str, Any]) -> None:
         """Note what the export is begun with, in place of whatever was noted."""
-        rows = [(name, json.dumps(value)) for name, value in about.items()]
+        texts = {name: json.dumps(value) for name, value in about.items()}
+        rows = [(name, text, checksum(name, text)) for name, text in texts.items()]
         with self._transaction():
-            self._db.execute("DELETE FROM about")
-            self._db.execute("DELETE FROM sources")
-            self._db.executemany("INSERT INTO about VALUES (?, ?)", rows)
+            self._count("about", len(rows) - self._db.execute("DELETE FROM about").rowcount)
+            self._count("sources", -self._db.execute("DELETE FROM sources").rowcount)
+            self._db.executemany("INSERT INTO about VALUES (?, ?, ?)", rows)
 
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceState:
         """Return the source of this label; a new one is made, and known from its first page on."""
-        with _explained(self.path):
-            found = self._db.execute("SELECT * FROM sources WHERE label = ?", (label,)).fetchone()
-            if found is None:
-                with self._transaction():
-                    cursor = self._db.execute(
-                        "INSERT INTO sources (label, query) VALUES (?, ?)", (label, query)
-                    )
-                return SourceState(cursor.lastrowid or 0, label, query)
-        number, label, query, checkpoint, taken, newest, floor, edge, done = found
-        marks = json.loads(edge)
-        return SourceState(
-            number,
-            label,
-            query,
-            checkpoint,
-            taken,
-            _number(newest),
-            _number(floor),
-            None if marks is None else tuple(marks),
-            bool(done),
-        )
+        with _readable(self.path):
+            found = self._db.execute(
+                "SELECT number, label, query, checkpoint, taken, newest, floor, edge, done FROM sources"
+                " WHERE label = ?",
+                (label,),
+            ).fetchone()
+            if found is not None:
+                return _source(*found)
+        with self._transaction():
+            (number,) = self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM sources").fetchone()
+            source = SourceState(number, label, query)
+            fields = _fields(source)
+            self._count("sources", 1)
+            self._db.execute(
+                "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)", (*fields, checksum(*fields))
+            )
+        return source
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Keep the rows of some pages, together with where their walks stand; return how many were new."""
@@ -223,27 +241,14 @@ class State:
         (place,) = db.execute(
             "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
         ).fetchone()
-        walk_pass = batch.checkpoint.restarts
-        db.executemany(
-            "INSERT INTO rows VALUES (?, ?, ?, ?, ?)",
-            [
-                (source.number, place + index, digest, walk_pass, batch.encode(row))
-                for index, (digest, row) in enumerate(rows, 1)
-            ],
-        )
+        encoded = [(digest, batch.encode(row)) for digest, row in rows]
+        db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", _records(batch, place, encoded))
         _bring_up_to_date(source, batch)
+        number, _, _, *changed = fields = _fields(source)
         db.execute(
-            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?"
-            " WHERE number = ?",
-            (
-                source.checkpoint,
-                source.taken,
-                _text(source.newest),
-                _text(source.floor),
-                json.dumps(source.edge),
-                source.done,
-                source.number,
-            ),
+            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
+            " kept = kept + ?, checksum = ? + kept WHERE number = ?",
+            (*changed, len(rows), checksum(*fields) + len(rows), number),
         )
         return len(rows)
 
@@ -260,7 +265,8 @@ class State:
         """Note that this pass has met a row that is kept; False where none is left that it could be."""
         number, walk_pass = batch.source.number, batch.checkpoint.restarts
         met = self._db.execute(
-            "UPDATE rows SET pass = ?1 WHERE source = ?2 AND place = (SELECT min(place) FROM rows"
+            "UPDATE rows SET pass = ?1, checksum = checksum - pass + ?1"
+            " WHERE source = ?2 AND place = (SELECT min(place) FROM rows"
             " WHERE source = ?2 AND digest = ?3 AND pass < ?1)",
             (walk_pass, number, digest),
         )
@@ -270,7 +276,7 @@ class State:
 
     def waiting(self) -> int:
         """Return how many rows of finished sources wait for their file."""
-        with _explained(self.path):
+        with _readable(self.path):
             (count,) = self._db.execute(
                 "SELECT count(*) FROM rows JOIN sources ON number = source WHERE done"
             ).fetchone()
@@ -278,7 +284,7 @@ class State:
 
     def finished(self) -> int:
         """Return how many sources are at their end."""
-        with _explained(self.path):
+        with _readable(self.path):
             (count,) = self._db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
         return int(count)
 
@@ -295,8 +301,10 @@ class State:
 
     def last_part(self) -> Part | None:
         """Return the final file that was written, or begun, last."""
-        with _explained(self.path):
-            found = self._db.execute("SELECT * FROM parts ORDER BY number DESC LIMIT 1").fetchone()
+        with _readable(self.path):
+            found = self._db.execute(
+                "SELECT number, name, rows, size, digest, whole FROM parts ORDER BY number DESC LIMIT 1"
+            ).fetchone()
         if found is None:
             return None
         number, name, rows, size, digest, whole = found
@@ -304,23 +312,27 @@ class State:
 
     def part_written(self, part: Part) -> None:
         """Note, before it gets its name, which file will have the rows that wait."""
+        fields = part.number, part.name, part.rows, part.size, part.digest, 0
         with self._transaction():
-            self._db.execute(
-                "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, 0)",
-                (part.number, part.name, part.rows, part.size, part.digest),
-            )
+            self._count("parts", 1)
+            self._db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def part_in_place(self, part: Part) -> None:
         """Note that the file has its name: the rows in it wait no longer."""
+        fields = part.number, part.name, part.rows, part.size, part.digest, 1
         with self._transaction():
-            self._db.execute("UPDATE parts SET whole = 1 WHERE number = ?", (part.number,))
+            self._db.execute(
+                "UPDATE parts SET whole = 1, checksum = ? WHERE number = ?", (checksum(*fields), part.number)
+            )
             self._db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
+            self._db.execute("UPDATE sources SET checksum = checksum - kept, kept = 0 WHERE done")
         with _explained(self.path):
             self._db.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
     def part_given_up(self, part: Part) -> None:
         """Forget a file that never got its name."""
         with self._transaction():
+            self._count("parts", -1)
             self._db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
 
     @contextmanager
@@ -343,6 +355,25 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise ExportError(_explanation(path, error)) from error
+    except UnicodeDecodeError as error:  # in what SQLite says about a damaged file
+        raise ExportError(_damaged(path, "its texts")) from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say what it means that something read back is not what was written."""
+    try:
+        with _explained(path):
+            yield
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ExportError(_damaged(path, type(error).__name__)) from error
+
+
+def _damaged(path: Path, fault: object) -> str:
+    return (
+        f"{path} is damaged ({fault}): what the target has cannot be told from it. Put back a copy of it, or "
+        "start over: move it away together with the target, or choose another target"
+    )
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> str:
@@ -356,10 +387,12 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
             )
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return f"{path} cannot be written ({error}): choose a target in a folder that can"
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+        case sqlite3.SQLITE_NOTADB:
             return f"{path} is no state of an export ({error}): move it away, or choose another target"
-        case _:
+        case sqlite3.SQLITE_NOMEM | sqlite3.SQLITE_TOOBIG | sqlite3.SQLITE_INTERRUPT:
             return f"{path}: {error}"
+        case _:
+            return _damaged(path, error)
 
 
 def _bring_up_to_date(source: SourceState, batch: Batch) -> None:
@@ -379,6 +412,45 @@ def _edge(source: SourceState, checkpoint: Checkpoint) -> tuple[str, ...] | None
     if not checkpoint.watermark.ties:
         return None
     return next((marks for number, marks in checkpoint.watermark.ties if number == source.floor), source.edge)
+
+
+def _records(batch: Batch, place: int, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows, each with its digest, as the table has them: behind those up to `place`."""
+    number, walk_pass = batch.source.number, batch.checkpoint.restarts
+    for at, (digest, row) in enumerate(rows, place + 1):
+        yield number, at, digest, walk_pass, row_checksum(number, at, digest, row) + walk_pass, row
+
+
+def _fields(source: SourceState) -> tuple[Any, ...]:
+    """Return a source as its table has it."""
+    numbers = _text(source.newest), _text(source.floor)
+    edge, done = json.dumps(source.edge), int(source.done)
+    named = source.number, source.label, source.query, source.checkpoint
+    return (*named, source.taken, *numbers, edge, done)
+
+
+def _source(
+    number: int,
+    label: str,
+    query: str,
+    checkpoint: str | None,
+    taken: int,
+    newest: str | None,
+    floor: str | None,
+    edge: str,
+    done: int,
+) -> SourceState:
+    """Return a source from its record.
+
+    Raises:
+        ValueError, TypeError: it is none.
+
+    """
+    if checkpoint is not None:
+        Checkpoint.loads(checkpoint)
+    numbers, marks = (_number(newest), _number(floor)), json.loads(edge)
+    known = None if marks is None else tuple(marks)
+    return SourceState(number, label, query, checkpoint, taken, *numbers, known, bool(done))
 
 
 def _text(number: int | None) -> str | None:

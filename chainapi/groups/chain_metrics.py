@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import Group, gets, lists
-from chainapi.pages import Pages
+from chainapi.pages import OnInvalid, Pages
 from chainapi.parameters import ChainId, PageSize2160, PageSize5000, Timestamp
 from chainapi.routes import Route
 
@@ -45,6 +45,7 @@ class MetricChains(Group):
         *,
         network: Network | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[MetricsChain]:
@@ -76,6 +77,7 @@ class MetricChains(Group):
         time_interval: TimeIntervalGranularity | None = None,
         page_size: PageSize2160 | None = 2160,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[MetricPoint]:
@@ -110,6 +112,7 @@ class MetricChains(Group):
         *,
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[RankedAddress]:
@@ -129,6 +132,7 @@ class MetricChains(Group):
         end_timestamp: Timestamp | None = None,
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[RankedAddress]:
@@ -142,6 +146,7 @@ class MetricChains(Group):
         threshold: int | str,
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[RankedAddress]:
@@ -172,6 +177,7 @@ class MetricICM(Group):
         network: Network | None = None,
         page_size: PageSize2160 | None = 2160,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[IcmPoint]:
@@ -216,6 +222,7 @@ class MetricNetworks(Group):
         subnet_id: str | None = None,
         page_size: PageSize2160 | None = 2160,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[MetricPoint]:
@@ -226,7 +233,7 @@ class MetricNetworks(Group):
 class MetricL1Validators(Group):
     """Fees of validators of L1s."""
 
-    @lists(Route("/v2/validators/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(Route("/v2/validators/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"))
     def metric(
         self,
         metric: AllValidatorsMetric,
@@ -234,13 +241,21 @@ class MetricL1Validators(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of all validators."""
         ...
 
-    @lists(Route("/v2/validation/{l1ValidationId}/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(
+        Route(
+            "/v2/validation/{l1ValidationId}/metrics/{metric}",
+            "results",
+            key=("timestamp",),
+            newest_first="timestamp",
+        )
+    )
     def by_validation(
         self,
         l1_validation_id: str,
@@ -249,13 +264,18 @@ class MetricL1Validators(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a validation."""
         ...
 
-    @lists(Route("/v2/validator/{nodeId}/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(
+        Route(
+            "/v2/validator/{nodeId}/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"
+        )
+    )
     def by_node(
         self,
         node_id: str,
@@ -264,13 +284,18 @@ class MetricL1Validators(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a node."""
         ...
 
-    @lists(Route("/v2/subnet/{subnetId}/metrics/{metric}", "results", key=("timestamp",)))
+    @lists(
+        Route(
+            "/v2/subnet/{subnetId}/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"
+        )
+    )
     def by_subnet(
         self,
         subnet_id: str,
@@ -279,6 +304,7 @@ class MetricL1Validators(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[MetricPoint]:
@@ -299,6 +325,7 @@ class MetricSubnets(Group):
         network: Network | None = None,
         page_size: PageSize5000 | None = 5000,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[RankedAddresses]:

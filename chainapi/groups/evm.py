@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import Group, gets, lists
-from chainapi.pages import Pages
+from chainapi.pages import OnInvalid, Pages
 from chainapi.parameters import Bounds, ChainId, PageSize, PageSize500, Texts
 from chainapi.routes import Route
 
@@ -45,6 +45,7 @@ class EVM(Group):
         network: Network | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[EvmBlock]:
@@ -59,6 +60,7 @@ class EVM(Group):
         status: TransactionStatus | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[NativeTransaction]:
@@ -85,6 +87,7 @@ class EVM(Group):
         *,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[EvmBlock]:
@@ -111,6 +114,7 @@ class EVM(Group):
         *,
         page_size: Annotated[int, Bounds(0, 100)] | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[NativeTransaction]:
@@ -125,6 +129,7 @@ class EVM(Group):
         status: TransactionStatus | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[NativeTransaction]:
@@ -169,6 +174,7 @@ class EVM(Group):
         currency: Currency | None = None,
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Erc20TokenBalance]:
@@ -192,6 +198,7 @@ class EVM(Group):
         contract_address: str | None = None,
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Erc721TokenBalance]:
@@ -216,6 +223,7 @@ class EVM(Group):
         contract_address: str | None = None,
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Erc1155TokenBalance]:
@@ -238,6 +246,7 @@ class EVM(Group):
         contract_address: str | None = None,
         page_size: PageSize500 | None = 500,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[CollectibleBalance]:
@@ -266,6 +275,7 @@ class EVM(Group):
         *,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Contract]:
@@ -298,6 +308,7 @@ class EVM(Group):
         status: TransactionStatus | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[NativeTransaction]:
@@ -315,6 +326,7 @@ class EVM(Group):
         network: Network | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[EvmBlock]:
@@ -342,6 +354,7 @@ class EVM(Group):
         end_block: int | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Transfer]:
@@ -368,6 +381,7 @@ class EVM(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[AddressTransaction]:
@@ -395,6 +409,7 @@ class EVM(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[AddressTransactionV2]:
@@ -418,6 +433,7 @@ class EVM(Group):
         end_block: int | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[NativeTransaction]:
@@ -441,6 +457,7 @@ class EVM(Group):
         end_block: int | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Erc20Transfer]:
@@ -464,6 +481,7 @@ class EVM(Group):
         end_block: int | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Erc721Transfer]:
@@ -487,6 +505,7 @@ class EVM(Group):
         end_block: int | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Erc1155Transfer]:
@@ -519,6 +538,7 @@ class EVM(Group):
         end_block: int | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[InternalTransaction]:

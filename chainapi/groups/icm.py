@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import Group, gets, lists
-from chainapi.pages import Pages
+from chainapi.pages import OnInvalid, Pages
 from chainapi.parameters import PageSize
 from chainapi.routes import Route
 
@@ -39,6 +39,7 @@ class Teleporter(Group):
         network: Network | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[TeleporterMessage]:
@@ -61,6 +62,7 @@ class Teleporter(Group):
         network: Network | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[TeleporterMessage]:
@@ -88,6 +90,7 @@ class ICM(Group):
         network: Network | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[IcmMessage]:
@@ -102,6 +105,7 @@ class ICM(Group):
         network: Network | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[IcmMessage]:

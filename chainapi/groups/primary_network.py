@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import Group, gets, lists
-from chainapi.pages import Pages
+from chainapi.pages import OnInvalid, Pages
 from chainapi.parameters import REPEATED, Bounds, PageSize, PageSize10000, Texts, Timestamp
 from chainapi.routes import Route
 
@@ -86,6 +86,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[PrimaryNetworkTransaction]:
@@ -113,6 +114,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[PChainTransaction]:
@@ -136,6 +138,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[PendingReward]:
@@ -153,6 +156,7 @@ class PrimaryNetwork(Group):
         currency: Currency | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[HistoricalReward]:
@@ -181,6 +185,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[PrimaryNetworkUtxo]:
@@ -241,6 +246,7 @@ class PrimaryNetwork(Group):
         end_timestamp: Timestamp | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[PrimaryNetworkBlock]:
@@ -266,6 +272,7 @@ class PrimaryNetwork(Group):
         end_timestamp: Timestamp | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[PrimaryNetworkBlock]:
@@ -288,6 +295,7 @@ class PrimaryNetwork(Group):
         *,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[XChainVertex]:
@@ -321,6 +329,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[XChainVertex]:
@@ -354,6 +363,7 @@ class PrimaryNetwork(Group):
         end_timestamp: Timestamp | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[XChainTransaction]:
@@ -367,6 +377,7 @@ class PrimaryNetwork(Group):
         *,
         addresses: Texts,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[AddressChainIds]:
@@ -390,6 +401,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize10000 | None = 10000,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Blockchain]:
@@ -418,6 +430,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize10000 | None = 10000,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Subnet]:
@@ -451,6 +464,7 @@ class PrimaryNetwork(Group):
         subnet_id: str | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Validator]:
@@ -474,6 +488,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Validator]:
@@ -491,6 +506,7 @@ class PrimaryNetwork(Group):
         node_ids: Texts | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Delegator]:
@@ -516,6 +532,7 @@ class PrimaryNetwork(Group):
         subnet_id: str | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[L1Validator]:

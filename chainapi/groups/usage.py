@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import Group, gets, lists
-from chainapi.pages import Pages
+from chainapi.pages import OnInvalid, Pages
 from chainapi.parameters import ChainId, PageSize, Timestamp
 from chainapi.routes import Route
 
@@ -61,6 +61,7 @@ class Usage(Group):
         request_path: str | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[ApiLog]:

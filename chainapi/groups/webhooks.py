@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.methods import Group, gets, lists
-from chainapi.pages import Pages
+from chainapi.pages import OnInvalid, Pages
 from chainapi.parameters import PageSize, Wire
 from chainapi.routes import Route
 
@@ -27,6 +27,7 @@ class Webhooks(Group):
         status: WebhookStatus | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[Webhook]:
@@ -49,6 +50,7 @@ class Webhooks(Group):
         *,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
     ) -> Pages[str]:

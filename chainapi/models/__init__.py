@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from chainapi.models.convert import converter as converter
+from chainapi.models.invalid import Invalid as Invalid
 from chainapi.models.metrics import MetricPoint as MetricPoint
 from chainapi.models.unions import Unknown as Unknown
 
@@ -71,7 +72,7 @@ _NAMES = {
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_PUBLIC = sorted([*_PLACES, "MetricPoint", "Unknown", "converter"])
+_PUBLIC = sorted([*_PLACES, "Invalid", "MetricPoint", "Unknown", "converter"])
 if not TYPE_CHECKING:
     __all__ = _PUBLIC
 

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.moments import Moment
+from chainapi.models.records import Record
 
 __all__ = [
     "IcmPoint",
@@ -23,7 +24,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class MetricsChain:
+class MetricsChain(Record):
     """A metrics chain."""
 
     evm_chain_id: int
@@ -34,7 +35,7 @@ class MetricsChain:
 
 
 @frozen(kw_only=True)
-class RollingWindow:
+class RollingWindow(Record):
     """A metric over windows that end now."""
 
     last_hour: float | None = None
@@ -47,14 +48,14 @@ class RollingWindow:
 
 
 @frozen(kw_only=True)
-class RollingWindowMetrics:
+class RollingWindowMetrics(Record):
     """Rolling window metrics."""
 
     result: RollingWindow
 
 
 @frozen(kw_only=True)
-class RankedAddress:
+class RankedAddress(Record):
     """An address, and the number by which the list is sorted."""
 
     address: str
@@ -62,7 +63,7 @@ class RankedAddress:
 
 
 @frozen(kw_only=True)
-class IcmPoint:
+class IcmPoint(Record):
     """A count of messages at a time."""
 
     value: float
@@ -74,7 +75,7 @@ class IcmPoint:
 
 
 @frozen(kw_only=True)
-class IcmRollingWindow:
+class IcmRollingWindow(Record):
     """An ICM rolling window."""
 
     last_hour: float | None = None
@@ -89,14 +90,14 @@ class IcmRollingWindow:
 
 
 @frozen(kw_only=True)
-class IcmSummary:
+class IcmSummary(Record):
     """An ICM summary."""
 
     result: IcmRollingWindow
 
 
 @frozen(kw_only=True)
-class RankedAddresses:
+class RankedAddresses(Record):
     """Addresses of one owner, and the number by which the list is sorted."""
 
     addresses: list[str]

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.moments import Moment
+from chainapi.models.records import Record
 
 __all__ = [
     "AggregatedSignatures",
@@ -25,14 +26,14 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class HealthIndicator:
+class HealthIndicator(Record):
     """A health indicator."""
 
     status: Annotated[str, enums.IndicatorStatus] | None = None
 
 
 @frozen(kw_only=True)
-class HealthCheck:
+class HealthCheck(Record):
     """A health check."""
 
     status: Annotated[str, enums.HealthStatus] | None = None
@@ -42,25 +43,25 @@ class HealthCheck:
 
 
 @frozen(kw_only=True)
-class NetworkToken:
+class NetworkToken(Record):
     """A network token."""
 
-    name: str
-    symbol: str
-    decimals: int
+    name: str | None = None
+    symbol: str | None = None
+    decimals: int | None = None
     logo_uri: str | None = None
     description: str | None = None
 
 
 @frozen(kw_only=True)
-class UtilityAddresses:
+class UtilityAddresses(Record):
     """Utility addresses."""
 
     multicall: str | None = None
 
 
 @frozen(kw_only=True)
-class ChainInfo:
+class ChainInfo(Record):
     """A chain; the specification shows none of its fields, so any may be missing."""
 
     chain_id: int | None = None
@@ -83,7 +84,7 @@ class ChainInfo:
 
 
 @frozen(kw_only=True)
-class AvaxSupply:
+class AvaxSupply(Record):
     """The supply of AVAX, in whole AVAX."""
 
     circulating_supply: Decimal
@@ -100,7 +101,7 @@ class AvaxSupply:
 
 
 @frozen(kw_only=True)
-class ExportMetadata:
+class ExportMetadata(Record):
     """Export metadata."""
 
     code: Annotated[str, enums.OperationStatusCode] | None = None
@@ -109,7 +110,7 @@ class ExportMetadata:
 
 
 @frozen(kw_only=True)
-class Operation:
+class Operation(Record):
     """An operation."""
 
     operation_id: str
@@ -125,14 +126,14 @@ class Operation:
 
 
 @frozen(kw_only=True)
-class AggregatedSignatures:
+class AggregatedSignatures(Record):
     """Aggregated signatures."""
 
     signed_message: str
 
 
 @frozen(kw_only=True)
-class Money:
+class Money(Record):
     """An amount of money, exact."""
 
     currency_code: Annotated[str, enums.Currency]

@@ -9,7 +9,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["canonical_rows", "split_rows"]
+__all__ = ["LARGE", "canonical_rows", "scan", "split_rows"]
+
+# A body of more bytes is decoded in steps: a decoder lets no other thread run, so that a thread is no help.
+LARGE = 262_144
 
 # What a decoder refuses: no JSON, no Unicode (also a lone surrogate), too deep a nesting.
 _REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -37,6 +40,8 @@ def canonical_rows(body: bytes, items: str) -> list[bytes]:
     """
     plain, _ = _lists(items)
     try:
+        if len(body) > LARGE:
+            return [_canonical(row) for row in split_rows(body, items)]
         return [_encode(row) for row in plain.decode(body).rows or ()]
     except _REFUSED:
         return [_canonical(row) for row in split_rows(body, items)]
@@ -55,17 +60,20 @@ def split_rows(body: bytes, items: str) -> list[bytes]:
     try:
         return [bytes(row) for row in raw.decode(body).rows or ()]
     except _REFUSED:
-        return _scanned(body, items)
+        return scan(body, items)[0]
 
 
 # A text, whole or cut off at the end of the body, or a sign of the structure.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
 
 
-def _scanned(body: bytes, items: str) -> list[bytes]:
-    """Split by the signs alone: at any depth, without a look at the values."""
+def scan(body: bytes, items: str) -> tuple[list[bytes], bytes]:
+    """Return the bytes of each row of the list field `items`, and the body without them.
+
+    It goes by the signs of the structure alone: at any depth, and without a look at the values.
+    """
     rows: list[bytes] = []
-    depth, begin, text, key = 0, 0, b"", ""
+    depth, begin, text, key, rest = 0, 0, b"", "", (0, 0)
     for match in _TOKEN.finditer(body):
         token = match[0]
         if token[0] == 0x22:
@@ -75,14 +83,14 @@ def _scanned(body: bytes, items: str) -> list[bytes]:
         elif token in b"[{":
             depth += 1
             if depth == 2 and key == items and token == b"[":
-                rows, begin = [], match.end()
+                rows, begin, rest = [], match.end(), (match.end(), match.end())
         elif begin and depth == 2 and token in b",]":
             row = body[begin : match.start()].strip()
             rows += [row] if row else []
-            begin = match.end() if token == b"," else 0
+            begin, rest = (match.end() if token == b"," else 0), (rest[0], match.start())
         if token in b"]}":
             depth -= 1
-    return rows
+    return rows, body[: rest[0]] + body[rest[1] :]
 
 
 def _text(token: bytes) -> str:

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.contents import canonical_rows
-from chainapi.models.convert import DIGITS, NULL, RowType, row_type, several_of
+from chainapi.models.contents import LARGE, canonical_rows, scan
+from chainapi.models.convert import Maker, RowType
+from chainapi.models.invalid import Invalid
+from chainapi.models.plain import is_json, read_odd
+from chainapi.models.records import NULL
+from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, refusal
 from chainapi.models.unions import wire_name
+from chainapi.text import masked, printable
 
-__all__ = ["DecodedPage", "PageDecoder", "decode_error", "decode_resource", "excerpt"]
+__all__ = [
+    "LARGE",
+    "DecodedPage",
+    "OnInvalid",
+    "PageDecoder",
+    "ResourceDecoder",
+    "Stepwise",
+    "decode_error",
+    "decode_resource",
+    "excerpt",
+]
+
+OnInvalid: TypeAlias = Literal["raise", "raw"]
+T = TypeVar("T")
 
 EXCERPT = 300  # characters of a text that is quoted in an error
+_AS_RAW = 'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record'
+_UNTYPED = "; without a model, list() of the same path and parameters goes on with plain JSON"
+_GET = "get() of the same path and parameters, without a model, gives the resource as plain JSON"
 MAX_TOKEN = 4_096  # characters; it has to fit into a URL
 MESSAGES = 20  # messages of one error body that are kept
+
+PART = 256  # rows of a large body that are decoded in one step
+# Bytes for each object, list and row that a large body has on average: each takes several hundred in memory.
+DENSEST = 12
 
 
 @frozen(eq=False, repr=False)
@@ -43,8 +67,7 @@ class DecodedPage:
 
         Another page token or another `lastRun` does not change it where they stand outside of all lists.
         """
-        body = self.body
-        return hash(body[body.find(b"[") : body.rfind(b"]") + 1])
+        return hash(_lists_of(self.body))
 
     def contents(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it; made at each call.
@@ -56,40 +79,118 @@ class DecodedPage:
         return canonical_rows(self.body, self.items)
 
 
-@frozen(eq=False, repr=False)
-class _Envelope:
-    """What decodes the bodies of a route, and the short way, with the makers of what else is there."""
+def _lists_of(body: bytes) -> bytes:
+    return body[body.find(b"[") : body.rfind(b"]") + 1]
 
-    decoder: msgspec.json.Decoder[Any]
-    quick: msgspec.json.Decoder[Any] | None
-    makers: tuple[tuple[str, Callable[[list[Any]], list[Any]]], ...]
+
+class _Envelope:
+    """Decodes the bodies of a route: their rows by one of two ways, or the JSON of each row."""
+
+    def __init__(self, items: str, rows: RowType, others: tuple[str, ...]) -> None:
+        def body(kind: Any) -> Any:
+            fields: list[Any] = [
+                ("rows", kind, msgspec.field(name=items)),
+                ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
+            ]
+            further = [
+                (name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name in others
+            ]
+            return msgspec.defstruct("Body", fields + further, gc=False)
+
+        self._place, self._rows = f"$.{items}", rows
+        self._whole = rows.decoder(body(types.GenericAlias(list, (rows.wire,)) | None))
+        self._quick: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
+        if rows.quick is not None:
+            wire, finish = rows.quick
+            quick = body(types.GenericAlias(list, (wire,)))
+            self._quick = msgspec.json.Decoder(quick, strict=False), finish
+        self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
+
+    def read(self, content: bytes) -> Any:
+        """Return a body with its rows made.
+
+        Raises:
+            DecodeError: it is not of the route's shape, or a row has a field that no record names.
+
+        """
+        if self._quick is not None:
+            decoder, finish = self._quick
+            try:
+                page = decoder.decode(content)
+                page.rows = finish(page.rows)
+            except REFUSED as error:
+                if _names_unknown_field(error):
+                    raise refusal(error) from None
+            else:
+                return page
+        try:
+            page = self._whole.decode(content)
+        except REFUSED as error:
+            raise refusal(error) from None
+        page.rows = self._made(page.rows or [], content)
+        return page
+
+    def _made(self, rows: list[Any], content: bytes) -> list[Any]:
+        if self._rows.fields is not None:
+            self._rows.check(_lists_of(content), len(rows))
+        if self._rows.finish is None or not rows:
+            return rows
+        try:
+            return self._rows.finish(rows)
+        except REFUSED as error:
+            fault = refusal(error)
+            raise below(self._place, fault.path[1:], fault) from None
+
+    def split(self, content: bytes) -> Any:
+        """Return a body with the JSON of each row.
+
+        Raises:
+            DecodeError: it is not of the route's shape.
+
+        """
+        try:
+            page = self._split.decode(content)
+        except REFUSED as error:
+            raise refusal(error) from None
+        page.rows = page.rows or []
+        return page
 
 
 @lru_cache(maxsize=256)
-def _envelope(items: str, rows: RowType, others: tuple[tuple[str, RowType], ...]) -> _Envelope:
+def _envelope(items: str, rows: RowType, others: tuple[str, ...]) -> _Envelope:
     """Return what decodes pages with a list field of this name: made once for all streams of a route."""
-    token: Any = ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None))
-    fields: list[Any] = [
-        ("rows", list[rows.wire] | None, msgspec.field(name=items)),  # type: ignore[name-defined]
-        token,
-    ]
-    for name, kind in others:
-        fields.append((name, kind.wire | None, msgspec.field(name=wire_name(name), default=None)))
-    decoder = msgspec.json.Decoder(msgspec.defstruct("Body", fields))
-    if rows.quick is None:
-        return _Envelope(decoder, None, ())
-    several: Any = types.GenericAlias(list, (rows.quick[0],))
-    fields = [("rows", several, msgspec.field(name=items)), token]
-    fields += [(name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name, _ in others]
-    makers = tuple((name, several_of(kind)) for name, kind in others)
-    return _Envelope(decoder, msgspec.json.Decoder(msgspec.defstruct("Body", fields), strict=False), makers)
+    return _Envelope(items, rows, others)
 
 
-class PageDecoder:
+class Stepwise(Generic[T]):
+    """Decodes bodies, a large one in steps between which others can run."""
+
+    def steps(self, body: bytes) -> Generator[None, None, T]:
+        """Decode a body; between two steps nothing is held."""
+        raise NotImplementedError
+
+    def __call__(self, body: bytes) -> T:
+        """Decode a body at once.
+
+        Raises:
+            DecodeError: the body is not what it should be.
+
+        """
+        steps = self.steps(body)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast("T", end.value)
+
+
+class PageDecoder(Stepwise[DecodedPage]):
     """Decodes the pages of one route into rows of `model`, or into plain JSON values without one.
 
     `items` names the list field. Where it is None the first page decides: the only field that holds a list.
     `others` are further fields of the envelope to hand out, each with its type; they may be missing.
+    A row that cannot be made is a `DecodeError`; with `shown` it is an `Invalid` in its place, whose error
+    is as `shown` returns it.
 
     Raises:
         ConfigurationError: `items` is no name of a list field, or no rows can be made of `model`.
@@ -97,66 +198,149 @@ class PageDecoder:
     """
 
     def __init__(
-        self, model: Any = None, items: str | None = None, others: Sequence[tuple[str, Any]] = ()
+        self,
+        model: Any = None,
+        items: str | None = None,
+        others: Sequence[tuple[str, Any]] = (),
+        *,
+        shown: Callable[[DecodeError], DecodeError] | None = None,
     ) -> None:
-        self._rows = row_type(model)
-        self._others = tuple((name, row_type(kind)) for name, kind in others)
+        self._maker = Maker(model)
+        self._others = [(name, Maker(kind)) for name, kind in others]
+        self._shown = shown
+        self._advice = _AS_RAW if model is None else _AS_RAW + _UNTYPED
         self.items = items
         try:
-            self._envelope = None if items is None else _envelope(items, self._rows, self._others)
+            self._envelope = None if items is None else self._envelope_of(items)
         except (TypeError, ValueError):
             raise ConfigurationError(f"items={ascii(items)[:80]} is no name of a list field") from None
 
     def decode(self, body: bytes) -> DecodedPage:
-        """Decode one page; null stands for an empty list.
+        """Decode one page at once; null stands for an empty list.
 
         Raises:
             DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
 
         """
-        if self._envelope is None:
-            items = _find_list(_parse(body))
-            try:
-                self._envelope = _envelope(items, self._rows, self._others)
-            except ValueError:  # with a control character or a quotation mark in its name
-                raise DecodeError(f"no usable name of a list field: {items}") from None
-            self.items = items
-        envelope = self._envelope
-        rows, token, others = self._quickly(body, envelope) or self._thoroughly(body, envelope)
+        return self(body)
+
+    def steps(self, body: bytes) -> Generator[None, None, DecodedPage]:
+        """Decode one page, a large one some rows at a step.
+
+        Raises:
+            DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
+
+        """
+        _refuse_dense(body)
+        envelope = self._envelope or self._find_envelope(body)
+        page = None if len(body) > LARGE else self._whole(envelope, body)
+        if page is None:
+            page = yield from self._in_parts(envelope, body)
+        token = page.next_page_token
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
-        return DecodedPage(rows, token, others, body, self.items or "")
+        others = tuple(self._other(name, maker, getattr(page, name)) for name, maker in self._others)
+        return DecodedPage(page.rows, token or None, others, body, self.items or "")
 
-    def _quickly(
-        self, body: bytes, envelope: _Envelope
-    ) -> tuple[list[Any], str | None, tuple[Any, ...]] | None:
-        """Decode the short way; None where there is none, and where it does not go."""
-        if envelope.quick is None or self._rows.quick is None:
-            return None
+    def _envelope_of(self, items: str) -> _Envelope:
+        return _envelope(items, self._maker.strict, tuple(name for name, _ in self._others))
+
+    def _find_envelope(self, body: bytes) -> _Envelope:
+        items = _find_list(body)
         try:
-            page = envelope.quick.decode(body)
-            others = tuple(
-                None if (raw := getattr(page, name)) == NULL else make([raw])[0]
-                for name, make in envelope.makers
-            )
-            return self._rows.quick[1](page.rows), page.next_page_token or None, others
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
+            self._envelope = self._envelope_of(items)
+        except ValueError:  # with a control character or a quotation mark in its name
+            raise DecodeError(f"no usable name of a list field: {items}") from None
+        self.items = items
+        return self._envelope
 
-    def _thoroughly(self, body: bytes, envelope: _Envelope) -> tuple[list[Any], str | None, tuple[Any, ...]]:
-        page = _guarded(envelope.decoder, body)
-        rows = page.rows or []
-        if rows and self._rows.finish is not None:
-            rows = _finished(self._rows.finish, rows, f"$.{self.items}")
-        others = tuple(self._other(name, kind, page) for name, kind in self._others)
-        return rows, page.next_page_token or None, others
+    def _whole(self, envelope: _Envelope, body: bytes) -> Any:
+        """Decode all rows at once; None where a field without a name, or an odd row, is in the way."""
+        try:
+            return envelope.read(body)
+        except DecodeError as fault:
+            if self._shown is None and not fault.reason.startswith(UNKNOWN_FIELD):
+                raise self._of_row(fault) from None
+        return None
+
+    def _of_row(self, fault: DecodeError) -> DecodeError:
+        """Return the same fault with the number of the row that it is in, if it is in one."""
+        found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
+        return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
+
+    def _in_parts(self, envelope: _Envelope, body: bytes) -> Generator[None, None, Any]:
+        """Decode some rows at a time, and each by itself where one of them is odd."""
+        page = self._split(envelope, body)
+        _refuse_many("rows", len(page.rows), body)
+        rows: list[Any] = []
+        for start in range(0, len(page.rows), PART):
+            yield
+            rows += self._part(page.rows[start : start + PART], start)
+        page.rows = rows
+        return page
+
+    def _split(self, envelope: _Envelope, body: bytes) -> Any:
+        try:
+            return envelope.split(body)
+        except DecodeError as fault:
+            # What is JSON and cannot be decoded (half of a character, too deep a nesting) is some odd row's.
+            if self._shown is None or not is_json(body):
+                raise fault from None
+        rows, rest = scan(body, self.items or "")
+        page = envelope.split(rest)
+        page.rows = rows
+        return page
+
+    def _part(self, raws: list[bytes | msgspec.Raw], start: int) -> list[Any]:
+        try:
+            return self._maker.several(raws)
+        except DecodeError:
+            return [self._row(raw, number) for number, raw in enumerate(raws, start)]
+
+    def _row(self, raw: bytes | msgspec.Raw, number: int) -> Any:
+        try:
+            return self._maker.one(raw)
+        except DecodeError as error:
+            path = f"$.{self.items}[{number}]{error.path[1:]}"
+            if self._shown is None:
+                raise error.changed(path=path, row=number, advice=self._advice) from None
+            return Invalid(read_odd(bytes(raw)), self._shown(error.changed(path=path, row=number)))
 
     @staticmethod
-    def _other(name: str, kind: RowType, page: Any) -> Any:
-        value = getattr(page, name)
-        if value is None or kind.finish is None:
-            return value
-        return _finished(kind.finish, [value], f"$.{wire_name(name)}", single=True)[0]
+    def _other(name: str, maker: Maker, raw: msgspec.Raw) -> Any:
+        if raw == NULL:
+            return None
+        try:
+            return maker.one(raw)
+        except DecodeError as fault:
+            raise below(f"$.{wire_name(name)}", fault.path[1:], fault) from None
+
+
+class ResourceDecoder(Stepwise[Any]):
+    """Decodes single resources, into `model` or into plain JSON values.
+
+    Raises:
+        ConfigurationError: nothing can be made of `model`.
+
+    """
+
+    def __init__(self, model: Any = None) -> None:
+        self._maker = Maker(model)
+        self._advice = "" if model is None else _GET
+
+    def steps(self, body: bytes) -> Generator[None, None, Any]:
+        """Decode a resource, at once.
+
+        Raises:
+            DecodeError: the body is not JSON or not of the model's shape.
+
+        """
+        _refuse_dense(body)
+        yield from ()
+        try:
+            return self._maker.one(body)
+        except DecodeError as fault:
+            raise fault if fault.malformed else fault.changed(advice=self._advice) from None
 
 
 def decode_resource(body: bytes, model: Any = None) -> Any:
@@ -166,25 +350,30 @@ def decode_resource(body: bytes, model: Any = None) -> Any:
         DecodeError: the body is not JSON or not of the model's shape.
 
     """
-    rows = row_type(model)
-    value = _guarded(msgspec.json.Decoder(rows.wire), body)
-    return value if rows.finish is None else _finished(rows.finish, [value], "$", single=True)[0]
+    return ResourceDecoder(model)(body)
 
 
-def _finished(
-    finish: Callable[[list[Any]], list[Any]], rows: list[Any], place: str, *, single: bool = False
-) -> list[Any]:
-    """Make the objects; what is wrong with one is told with its JSON path below `place`."""
-    try:
-        return finish(rows)
-    except msgspec.ValidationError as error:
-        reason, path = _explain(error)
-        # Objects are made from private Structs, by the names of Python.
-        path = re.sub(r"(?<=\.)\w+", lambda name: wire_name(name[0]), path)
-    except DecodeError as error:
-        reason, path = error.reason, error.path
-    path = path.removeprefix("$")
-    raise DecodeError(reason, path=place + (path.removeprefix("[0]") if single else path))
+def _refuse_dense(body: bytes) -> None:
+    """Refuse a large body that would take many times its size in memory.
+
+    Raises:
+        DecodeError: it is made of little else than objects and lists.
+
+    """
+    if len(body) > LARGE:
+        _refuse_many("objects and lists", body.count(b"{") + body.count(b"["), body)
+
+
+def _refuse_many(what: str, count: int, body: bytes) -> None:
+    if len(body) > LARGE and count * DENSEST > len(body):
+        raise DecodeError(
+            f"{count} {what} in {len(body)} bytes would take too much memory: in an answer of more than "
+            f"{LARGE} bytes each has at least {DENSEST}; ask for smaller pages"
+        )
+
+
+def _names_unknown_field(error: BaseException) -> bool:
+    return isinstance(error, msgspec.ValidationError) and str(error).startswith(UNKNOWN_FIELD)
 
 
 def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
@@ -194,12 +383,13 @@ def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
     300 characters, control characters are shown as escapes, and `secret` is masked.
     """
     try:
+        _refuse_dense(body)
         fields = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except REFUSED:
         fields = None
     if not isinstance(fields, dict):
         # Masked before it is cut: the cut could go through the secret.
-        text = _masked(body.decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
+        text = masked(body[:LARGE].decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
         return "", (excerpt(text),) if text else ()
     message = fields.get("message")
     messages = message if isinstance(message, list) else [] if message is None else [message]
@@ -220,69 +410,27 @@ def _as_text(entry: object) -> str:
 
 def excerpt(text: str, secret: str = "") -> str:
     """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
-    text = _masked(text, secret)
-    if len(text) > EXCERPT:
-        text = text[:EXCERPT] + "…"
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return printable(masked(text, secret), EXCERPT + 1)
 
 
-def _masked(text: str, secret: str) -> str:
-    """Mask a secret, also as JSON, HTML and URLs write it."""
-    if secret:
-        import html
-
-        in_json = msgspec.json.encode(secret).decode()[1:-1]
-        in_html = (html.escape(secret), html.escape(secret, quote=False))
-        for form in (secret, in_json, *in_html, quote(secret, safe="")):
-            text = text.replace(form, "***")
-    return text
+_TOP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_KINDS = {"{": "dict", "[": "list", '"': "str", "n": "NoneType", "t": "bool", "f": "bool"}
 
 
-def _parse(body: bytes) -> Any:
-    return _guarded(_ANYTHING, body)
-
-
-_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-
-
-def _guarded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
-    """Decode, and turn everything that can be wrong with a body into a DecodeError."""
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        reason, path = _explain(error)
-        raise DecodeError(reason, path=path) from None
-    except msgspec.DecodeError as error:
-        raise DecodeError(f"no valid JSON: {error}", malformed=True) from None
-    except UnicodeDecodeError:
-        raise DecodeError("no valid JSON: not UTF-8", malformed=True) from None
-    except RecursionError:
-        raise DecodeError("nested too deeply") from None
-
-
-_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
-
-
-def _explain(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return what msgspec found wrong, and its JSON path."""
-    reason, _, place = str(error).partition(" - at `")
-    path = place.rstrip("`") or "$"
-    if missing := _MISSING.fullmatch(reason):
-        return "missing", f"{path}.{missing['field']}"
-    if DIGITS in reason.replace("\\\\", "\\"):
-        reason = "Expected `int`, got `str`"
-    return reason, path
-
-
-def _find_list(body: Any) -> str:
+def _find_list(body: bytes) -> str:
     """Return the name of the only field that holds a list (or, on an empty page, null)."""
-    if not isinstance(body, dict):
-        raise DecodeError(f"expected an object, got {type(body).__name__}")
-    if "statusCode" in body and ("message" in body or "error" in body):
+    try:
+        fields = _TOP.decode(body)
+    except msgspec.ValidationError:
+        kind = _KINDS.get(body.lstrip()[:1].decode(), "int")
+        raise DecodeError(f"expected an object, got {kind}") from None
+    except REFUSED as error:
+        raise refusal(error) from None
+    if "statusCode" in fields and ("message" in fields or "error" in fields):
         raise DecodeError("an error body (specification, section 2) in a successful answer")
-    fields: dict[str, Any] = {name: value for name, value in body.items() if name != "nextPageToken"}
-    for kind in (list, type(None)):
-        candidates = [name for name, value in fields.items() if isinstance(value, kind)]
+    fields.pop("nextPageToken", None)
+    for first in (b"[", b"n"):
+        candidates = [name for name, value in fields.items() if bytes(value)[:1] == first]
         if len(candidates) == 1:
             return candidates[0]
         if candidates:

@@ -9,6 +9,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import ChainInfo, Money, NetworkToken
 from chainapi.models.moments import MaybeMoment, Moment
+from chainapi.models.records import Record
 from chainapi.models.unions import Unknown, tell
 
 __all__ = [
@@ -59,7 +60,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class EvmBlock:
+class EvmBlock(Record):
     """An EVM block."""
 
     chain_id: int | None = None
@@ -81,7 +82,7 @@ class EvmBlock:
 
 
 @frozen(kw_only=True)
-class ContractMethod:
+class ContractMethod(Record):
     """A contract method."""
 
     call_type: Annotated[str, enums.TransactionMethodType]
@@ -90,7 +91,7 @@ class ContractMethod:
 
 
 @frozen(kw_only=True)
-class RichAddress:
+class RichAddress(Record):
     """A rich address."""
 
     name: str | None = None
@@ -101,7 +102,7 @@ class RichAddress:
 
 
 @frozen(kw_only=True)
-class NativeTransaction:
+class NativeTransaction(Record):
     """A native transaction."""
 
     block_number: int
@@ -127,7 +128,7 @@ class NativeTransaction:
 
 
 @frozen(kw_only=True)
-class AddressChains:
+class AddressChains(Record):
     """The EVM chains that an address is active on."""
 
     indexed_chains: list[ChainInfo] | None = None
@@ -135,7 +136,7 @@ class AddressChains:
 
 
 @frozen(kw_only=True)
-class Erc1155TokenMetadata:
+class Erc1155TokenMetadata(Record):
     """ERC-1155 token metadata."""
 
     index_status: Annotated[str, enums.NftTokenMetadataStatus]
@@ -154,18 +155,18 @@ class Erc1155TokenMetadata:
 
 
 @frozen(kw_only=True)
-class Erc1155Token:
+class Erc1155Token(Record):
     """An ERC-1155 token."""
 
     address: str
-    erc_type: Literal["ERC-1155"]
+    erc_type: Annotated[str, Literal["ERC-1155"]]
     token_id: int
     token_uri: str
     metadata: Erc1155TokenMetadata
 
 
 @frozen(kw_only=True)
-class Erc1155TransferDetails:
+class Erc1155TransferDetails(Record):
     """ERC-1155 transfer details."""
 
     from_: RichAddress
@@ -176,7 +177,7 @@ class Erc1155TransferDetails:
 
 
 @frozen(kw_only=True)
-class Erc20Token:
+class Erc20Token(Record):
     """An ERC-20 token."""
 
     address: str
@@ -189,7 +190,7 @@ class Erc20Token:
 
 
 @frozen(kw_only=True)
-class Erc20TransferDetails:
+class Erc20TransferDetails(Record):
     """ERC-20 transfer details."""
 
     from_: RichAddress
@@ -200,7 +201,7 @@ class Erc20TransferDetails:
 
 
 @frozen(kw_only=True)
-class Erc721TokenMetadata:
+class Erc721TokenMetadata(Record):
     """ERC-721 token metadata."""
 
     index_status: Annotated[str, enums.NftTokenMetadataStatus]
@@ -218,13 +219,13 @@ class Erc721TokenMetadata:
 
 
 @frozen(kw_only=True)
-class Erc721Token:
+class Erc721Token(Record):
     """An ERC-721 token."""
 
     address: str
     name: str
     symbol: str
-    erc_type: Literal["ERC-721"]
+    erc_type: Annotated[str, Literal["ERC-721"]]
     token_id: int
     token_uri: str
     metadata: Erc721TokenMetadata
@@ -232,7 +233,7 @@ class Erc721Token:
 
 
 @frozen(kw_only=True)
-class Erc721TransferDetails:
+class Erc721TransferDetails(Record):
     """ERC-721 transfer details."""
 
     from_: RichAddress
@@ -242,7 +243,7 @@ class Erc721TransferDetails:
 
 
 @frozen(kw_only=True)
-class FullNativeTransaction:
+class FullNativeTransaction(Record):
     """A full native transaction."""
 
     block_number: int
@@ -272,7 +273,7 @@ class FullNativeTransaction:
 
 
 @frozen(kw_only=True)
-class InternalTransactionDetails:
+class InternalTransactionDetails(Record):
     """Internal transaction details."""
 
     from_: RichAddress
@@ -285,7 +286,7 @@ class InternalTransactionDetails:
 
 
 @frozen(kw_only=True)
-class NetworkTokenDetails:
+class NetworkTokenDetails(Record):
     """Network token details."""
 
     network_token: NetworkToken
@@ -294,7 +295,7 @@ class NetworkTokenDetails:
 
 
 @frozen(kw_only=True)
-class TeleporterMessageInfo:
+class TeleporterMessageInfo(Record):
     """A teleporter message info."""
 
     teleporter_message_id: str
@@ -304,7 +305,7 @@ class TeleporterMessageInfo:
 
 
 @frozen(kw_only=True)
-class EvmTransaction:
+class EvmTransaction(Record):
     """An EVM transaction."""
 
     erc20_transfers: list[Erc20TransferDetails] | None = None
@@ -317,7 +318,7 @@ class EvmTransaction:
 
 
 @frozen(kw_only=True)
-class NativeTokenBalance:
+class NativeTokenBalance(Record):
     """A native token balance."""
 
     name: str
@@ -331,14 +332,14 @@ class NativeTokenBalance:
 
 
 @frozen(kw_only=True)
-class NativeBalance:
+class NativeBalance(Record):
     """A native balance."""
 
     native_token_balance: NativeTokenBalance
 
 
 @frozen(kw_only=True)
-class Erc20TokenBalance:
+class Erc20TokenBalance(Record):
     """An ERC-20 token balance."""
 
     address: str
@@ -355,13 +356,13 @@ class Erc20TokenBalance:
 
 
 @frozen(kw_only=True)
-class Erc721TokenBalance:
+class Erc721TokenBalance(Record):
     """An ERC-721 token balance."""
 
     address: str
     name: str
     symbol: str
-    erc_type: Literal["ERC-721"]
+    erc_type: Annotated[str, Literal["ERC-721"]]
     token_id: int
     token_uri: str
     metadata: Erc721TokenMetadata
@@ -370,11 +371,11 @@ class Erc721TokenBalance:
 
 
 @frozen(kw_only=True)
-class Erc1155TokenBalance:
+class Erc1155TokenBalance(Record):
     """An ERC-1155 token balance."""
 
     address: str
-    erc_type: Literal["ERC-1155"]
+    erc_type: Annotated[str, Literal["ERC-1155"]]
     token_id: int
     token_uri: str
     metadata: Erc1155TokenMetadata
@@ -383,7 +384,7 @@ class Erc1155TokenBalance:
 
 
 @frozen(kw_only=True)
-class ContractDeployment:
+class ContractDeployment(Record):
     """A contract deployment."""
 
     tx_hash: str
@@ -392,7 +393,7 @@ class ContractDeployment:
 
 
 @frozen(kw_only=True)
-class ImageAsset:
+class ImageAsset(Record):
     """An image asset."""
 
     asset_id: str | None = None
@@ -400,7 +401,7 @@ class ImageAsset:
 
 
 @frozen(kw_only=True)
-class ResourceLink:
+class ResourceLink(Record):
     """A resource link."""
 
     type: Annotated[str, enums.ResourceLinkType]
@@ -408,7 +409,7 @@ class ResourceLink:
 
 
 @frozen(kw_only=True)
-class Erc721Contract:
+class Erc721Contract(Record):
     """An ERC-721 contract."""
 
     name: str | None = None
@@ -422,19 +423,19 @@ class Erc721Contract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["ERC-721"]
+    erc_type: Annotated[str, Literal["ERC-721"]]
     symbol: str | None = None
 
 
 @frozen(kw_only=True)
-class PricingProviders:
+class PricingProviders(Record):
     """Pricing providers."""
 
     coingecko_coin_id: str | None = None
 
 
 @frozen(kw_only=True)
-class Erc1155Contract:
+class Erc1155Contract(Record):
     """An ERC-1155 contract."""
 
     name: str | None = None
@@ -448,13 +449,13 @@ class Erc1155Contract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["ERC-1155"]
+    erc_type: Annotated[str, Literal["ERC-1155"]]
     symbol: str | None = None
     pricing_providers: PricingProviders | None = None
 
 
 @frozen(kw_only=True)
-class Erc20Contract:
+class Erc20Contract(Record):
     """An ERC-20 contract."""
 
     name: str | None = None
@@ -468,14 +469,14 @@ class Erc20Contract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["ERC-20"]
+    erc_type: Annotated[str, Literal["ERC-20"]]
     symbol: str | None = None
     decimals: int
     pricing_providers: PricingProviders | None = None
 
 
 @frozen(kw_only=True)
-class UnknownContract:
+class UnknownContract(Record):
     """An unknown contract."""
 
     name: str | None = None
@@ -489,11 +490,11 @@ class UnknownContract:
     tags: list[str] | None = None
     address: str
     deployment_details: ContractDeployment | None = None
-    erc_type: Literal["UNKNOWN"]
+    erc_type: Annotated[str, Literal["UNKNOWN"]]
 
 
 @frozen(kw_only=True)
-class Erc20Transfer:
+class Erc20Transfer(Record):
     """An ERC-20 transfer."""
 
     block_number: int
@@ -511,7 +512,7 @@ class Erc20Transfer:
 
 
 @frozen(kw_only=True)
-class Erc721Transfer:
+class Erc721Transfer(Record):
     """An ERC-721 transfer."""
 
     block_number: int
@@ -528,7 +529,7 @@ class Erc721Transfer:
 
 
 @frozen(kw_only=True)
-class Erc1155Transfer:
+class Erc1155Transfer(Record):
     """An ERC-1155 transfer."""
 
     block_number: int
@@ -546,7 +547,7 @@ class Erc1155Transfer:
 
 
 @frozen(kw_only=True)
-class AddressTransaction:
+class AddressTransaction(Record):
     """A transaction of an address, with its transfers."""
 
     native_transaction: NativeTransaction
@@ -557,7 +558,7 @@ class AddressTransaction:
 
 
 @frozen(kw_only=True)
-class Erc20TokenV2:
+class Erc20TokenV2(Record):
     """An ERC-20 token v2."""
 
     address: str
@@ -571,7 +572,7 @@ class Erc20TokenV2:
 
 
 @frozen(kw_only=True)
-class Erc20TransferDetailsV2:
+class Erc20TransferDetailsV2(Record):
     """An ERC-20 transfer details v2."""
 
     from_: RichAddress
@@ -582,7 +583,7 @@ class Erc20TransferDetailsV2:
 
 
 @frozen(kw_only=True)
-class AddressTransactionV2:
+class AddressTransactionV2(Record):
     """A transaction of an address, with its transfers and the reputation of tokens."""
 
     native_transaction: NativeTransaction
@@ -593,7 +594,7 @@ class AddressTransactionV2:
 
 
 @frozen(kw_only=True)
-class InternalTransaction:
+class InternalTransaction(Record):
     """An internal transaction."""
 
     block_number: int

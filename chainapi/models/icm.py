@@ -9,6 +9,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.moments import Moment
+from chainapi.models.records import Record
 from chainapi.models.unions import Unknown, tell
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class IcmReceipt:
+class IcmReceipt(Record):
     """An ICM receipt."""
 
     received_message_nonce: int
@@ -36,7 +37,7 @@ class IcmReceipt:
 
 
 @frozen(kw_only=True)
-class IcmReward:
+class IcmReward(Record):
     """An ICM reward."""
 
     address: str
@@ -50,7 +51,7 @@ class IcmReward:
 
 
 @frozen(kw_only=True)
-class IcmSourceTransaction:
+class IcmSourceTransaction(Record):
     """An ICM source transaction."""
 
     tx_hash: str
@@ -61,7 +62,7 @@ class IcmSourceTransaction:
 
 
 @frozen(kw_only=True)
-class PendingTeleporterMessage:
+class PendingTeleporterMessage(Record):
     """A pending teleporter message."""
 
     message_id: str
@@ -79,11 +80,11 @@ class PendingTeleporterMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
-    status: Literal["pending"]
+    status: Annotated[str, Literal["pending"]]
 
 
 @frozen(kw_only=True)
-class IcmDestinationTransaction:
+class IcmDestinationTransaction(Record):
     """An ICM destination transaction."""
 
     tx_hash: str
@@ -96,7 +97,7 @@ class IcmDestinationTransaction:
 
 
 @frozen(kw_only=True)
-class DeliveredTeleporterMessage:
+class DeliveredTeleporterMessage(Record):
     """A delivered teleporter message."""
 
     message_id: str
@@ -115,11 +116,11 @@ class DeliveredTeleporterMessage:
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered"]
+    status: Annotated[str, Literal["delivered"]]
 
 
 @frozen(kw_only=True)
-class DeliveredSourceNotIndexedTeleporterMessage:
+class DeliveredSourceNotIndexedTeleporterMessage(Record):
     """A delivered source not indexed teleporter message."""
 
     message_id: str
@@ -137,11 +138,11 @@ class DeliveredSourceNotIndexedTeleporterMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered_source_not_indexed"]
+    status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
 @frozen(kw_only=True)
-class DeliveredSourceNotIndexedIcmMessage:
+class DeliveredSourceNotIndexedIcmMessage(Record):
     """A delivered source not indexed ICM message."""
 
     message_id: str
@@ -159,11 +160,11 @@ class DeliveredSourceNotIndexedIcmMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered_source_not_indexed"]
+    status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
 @frozen(kw_only=True)
-class PendingIcmMessage:
+class PendingIcmMessage(Record):
     """A pending ICM message."""
 
     message_id: str
@@ -181,11 +182,11 @@ class PendingIcmMessage:
     receipt_delivered: bool
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
-    status: Literal["pending"]
+    status: Annotated[str, Literal["pending"]]
 
 
 @frozen(kw_only=True)
-class DeliveredIcmMessage:
+class DeliveredIcmMessage(Record):
     """A delivered ICM message."""
 
     message_id: str
@@ -204,7 +205,7 @@ class DeliveredIcmMessage:
     reward_details: IcmReward
     source_transaction: IcmSourceTransaction
     destination_transaction: IcmDestinationTransaction
-    status: Literal["delivered"]
+    status: Annotated[str, Literal["delivered"]]
 
 
 IcmMessage: TypeAlias = (

@@ -5,12 +5,13 @@ from __future__ import annotations
 from attrs import frozen
 
 from chainapi.models.moments import Moment
+from chainapi.models.records import Record
 
 __all__ = ["MetricPoint"]
 
 
 @frozen
-class MetricPoint:
+class MetricPoint(Record):
     """One data point of a metric (specification, section 2).
 
     `timestamp` is Unix time in whole seconds; `value` is the metric's value at that time.

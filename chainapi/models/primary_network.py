@@ -10,6 +10,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.moments import MaybeMoment, Moment
+from chainapi.models.records import Record
 from chainapi.models.unions import Unknown, tell
 
 __all__ = [
@@ -77,7 +78,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class DelegatorsDetails:
+class DelegatorsDetails(Record):
     """Delegators details."""
 
     delegator_count: int
@@ -85,7 +86,7 @@ class DelegatorsDetails:
 
 
 @frozen(kw_only=True)
-class StakingDistribution:
+class StakingDistribution(Record):
     """A staking distribution."""
 
     version: str
@@ -94,7 +95,7 @@ class StakingDistribution:
 
 
 @frozen(kw_only=True)
-class ValidatorsDetails:
+class ValidatorsDetails(Record):
     """Validators details."""
 
     validator_count: int
@@ -105,7 +106,7 @@ class ValidatorsDetails:
 
 
 @frozen(kw_only=True)
-class NetworkDetails:
+class NetworkDetails(Record):
     """Network details."""
 
     validator_details: ValidatorsDetails
@@ -113,7 +114,7 @@ class NetworkDetails:
 
 
 @frozen(kw_only=True)
-class AssetAmount:
+class AssetAmount(Record):
     """An asset amount."""
 
     asset_id: str
@@ -125,7 +126,7 @@ class AssetAmount:
 
 
 @frozen(kw_only=True)
-class BlockchainInfo:
+class BlockchainInfo(Record):
     """A blockchain info."""
 
     chain_name: str
@@ -134,7 +135,7 @@ class BlockchainInfo:
 
 
 @frozen(kw_only=True)
-class BlsCredentials:
+class BlsCredentials(Record):
     """BLS keys."""
 
     public_key: str
@@ -142,7 +143,7 @@ class BlsCredentials:
 
 
 @frozen(kw_only=True)
-class L1ValidatorChange:
+class L1ValidatorChange(Record):
     """An L1 validator change."""
 
     validation_id: str
@@ -156,7 +157,7 @@ class L1ValidatorChange:
 
 
 @frozen(kw_only=True)
-class L1ValidatorManager:
+class L1ValidatorManager(Record):
     """An L1 validator manager."""
 
     blockchain_id: str
@@ -164,7 +165,7 @@ class L1ValidatorManager:
 
 
 @frozen(kw_only=True)
-class PChainUtxo:
+class PChainUtxo(Record):
     """A P-Chain UTXO."""
 
     addresses: list[str]
@@ -198,7 +199,7 @@ class PChainUtxo:
 
 
 @frozen(kw_only=True)
-class SubnetOwnership:
+class SubnetOwnership(Record):
     """A subnet ownership."""
 
     locktime: int
@@ -207,7 +208,7 @@ class SubnetOwnership:
 
 
 @frozen(kw_only=True)
-class PChainTransaction:
+class PChainTransaction(Record):
     """A P-Chain transaction."""
 
     tx_hash: str
@@ -245,7 +246,7 @@ class PChainTransaction:
 
 
 @frozen(kw_only=True)
-class TransactionVertex:
+class TransactionVertex(Record):
     """A transaction vertex."""
 
     hash: str
@@ -256,7 +257,7 @@ class TransactionVertex:
 
 
 @frozen(kw_only=True)
-class UtxoCredential:
+class UtxoCredential(Record):
     """A UTXO credential."""
 
     signature: str | None = None
@@ -264,7 +265,7 @@ class UtxoCredential:
 
 
 @frozen(kw_only=True)
-class Utxo:
+class Utxo(Record):
     """A UTXO."""
 
     addresses: list[str]
@@ -290,7 +291,7 @@ class Utxo:
 
 
 @frozen(kw_only=True)
-class XChainAsset:
+class XChainAsset(Record):
     """An X-Chain asset."""
 
     asset_id: str
@@ -305,7 +306,7 @@ class XChainAsset:
 
 
 @frozen(kw_only=True)
-class XChainNonLinearTransaction:
+class XChainNonLinearTransaction(Record):
     """An X-Chain non linear transaction."""
 
     tx_hash: str
@@ -326,7 +327,7 @@ class XChainNonLinearTransaction:
 
 
 @frozen(kw_only=True)
-class XChainLinearTransaction:
+class XChainLinearTransaction(Record):
     """An X-Chain linear transaction."""
 
     tx_hash: str
@@ -348,7 +349,7 @@ class XChainLinearTransaction:
 
 
 @frozen(kw_only=True)
-class EvmInput:
+class EvmInput(Record):
     """An EVM input."""
 
     from_address: str
@@ -357,7 +358,7 @@ class EvmInput:
 
 
 @frozen(kw_only=True)
-class CChainExportTransaction:
+class CChainExportTransaction(Record):
     """A C-Chain export transaction."""
 
     tx_hash: str
@@ -377,7 +378,7 @@ class CChainExportTransaction:
 
 
 @frozen(kw_only=True)
-class EvmOutput:
+class EvmOutput(Record):
     """An EVM output."""
 
     to_address: str
@@ -385,7 +386,7 @@ class EvmOutput:
 
 
 @frozen(kw_only=True)
-class CChainImportTransaction:
+class CChainImportTransaction(Record):
     """A C-Chain import transaction."""
 
     tx_hash: str
@@ -405,7 +406,7 @@ class CChainImportTransaction:
 
 
 @frozen(kw_only=True)
-class PrimaryNetworkChain:
+class PrimaryNetworkChain(Record):
     """A Primary Network chain."""
 
     chain_name: Annotated[str, enums.PrimaryNetworkChainName]
@@ -413,7 +414,7 @@ class PrimaryNetworkChain:
 
 
 @frozen(kw_only=True)
-class PendingReward:
+class PendingReward(Record):
     """A pending reward."""
 
     addresses: list[str]
@@ -431,7 +432,7 @@ class PendingReward:
 
 
 @frozen(kw_only=True)
-class PricedAsset:
+class PricedAsset(Record):
     """A priced asset."""
 
     asset_id: str
@@ -444,7 +445,7 @@ class PricedAsset:
 
 
 @frozen(kw_only=True)
-class HistoricalReward:
+class HistoricalReward(Record):
     """A historical reward."""
 
     addresses: list[str]
@@ -464,7 +465,7 @@ class HistoricalReward:
 
 
 @frozen(kw_only=True)
-class LastActivity:
+class LastActivity(Record):
     """A last activity."""
 
     timestamp: int
@@ -479,7 +480,7 @@ class LastActivity:
 
 
 @frozen(kw_only=True)
-class AggregatedAssetAmount:
+class AggregatedAssetAmount(Record):
     """An aggregated asset amount."""
 
     asset_id: str
@@ -492,7 +493,7 @@ class AggregatedAssetAmount:
 
 
 @frozen(kw_only=True)
-class PChainSharedAsset:
+class PChainSharedAsset(Record):
     """A P-Chain shared asset."""
 
     asset_id: str
@@ -507,7 +508,7 @@ class PChainSharedAsset:
 
 
 @frozen(kw_only=True)
-class PChainBalance:
+class PChainBalance(Record):
     """A P-Chain balance."""
 
     unlocked_unstaked: list[AggregatedAssetAmount]
@@ -521,7 +522,7 @@ class PChainBalance:
 
 
 @frozen(kw_only=True)
-class PChainBalances:
+class PChainBalances(Record):
     """P-Chain balances."""
 
     balances: PChainBalance
@@ -529,7 +530,7 @@ class PChainBalances:
 
 
 @frozen(kw_only=True)
-class SharedAsset:
+class SharedAsset(Record):
     """A shared asset."""
 
     asset_id: str
@@ -543,7 +544,7 @@ class SharedAsset:
 
 
 @frozen(kw_only=True)
-class XChainBalance:
+class XChainBalance(Record):
     """An X-Chain balance."""
 
     locked: list[AggregatedAssetAmount]
@@ -553,7 +554,7 @@ class XChainBalance:
 
 
 @frozen(kw_only=True)
-class XChainBalances:
+class XChainBalances(Record):
     """X-Chain balances."""
 
     balances: XChainBalance
@@ -561,7 +562,7 @@ class XChainBalances:
 
 
 @frozen(kw_only=True)
-class CChainAtomicBalance:
+class CChainAtomicBalance(Record):
     """A C-Chain atomic balance."""
 
     atomic_memory_unlocked: list[SharedAsset]
@@ -569,7 +570,7 @@ class CChainAtomicBalance:
 
 
 @frozen(kw_only=True)
-class CChainAtomicBalances:
+class CChainAtomicBalances(Record):
     """C-Chain atomic balances."""
 
     balances: CChainAtomicBalance
@@ -577,7 +578,7 @@ class CChainAtomicBalances:
 
 
 @frozen(kw_only=True)
-class ProposerDetails:
+class ProposerDetails(Record):
     """Proposer details."""
 
     proposer_id: str | None = None
@@ -590,7 +591,7 @@ class ProposerDetails:
 
 
 @frozen(kw_only=True)
-class PrimaryNetworkBlock:
+class PrimaryNetworkBlock(Record):
     """A Primary Network block."""
 
     block_number: int
@@ -610,7 +611,7 @@ class PrimaryNetworkBlock:
 
 
 @frozen(kw_only=True)
-class XChainVertex:
+class XChainVertex(Record):
     """An X-Chain vertex."""
 
     vertex_hash: str
@@ -626,7 +627,7 @@ class XChainVertex:
 
 
 @frozen(kw_only=True)
-class AddressChainIds:
+class AddressChainIds(Record):
     """An address of the Primary Network, and the chains that it is active on."""
 
     address: str
@@ -634,7 +635,7 @@ class AddressChainIds:
 
 
 @frozen(kw_only=True)
-class Blockchain:
+class Blockchain(Record):
     """A blockchain."""
 
     create_block_timestamp: int
@@ -650,7 +651,7 @@ class Blockchain:
 
 
 @frozen(kw_only=True)
-class Subnet:
+class Subnet(Record):
     """A subnet."""
 
     create_block_timestamp: int
@@ -669,7 +670,7 @@ class Subnet:
 
 
 @frozen(kw_only=True)
-class Rewards:
+class Rewards(Record):
     """Rewards."""
 
     validation_reward_amount: int
@@ -679,7 +680,7 @@ class Rewards:
 
 
 @frozen(kw_only=True)
-class CompletedValidator:
+class CompletedValidator(Record):
     """A completed validator."""
 
     tx_hash: str
@@ -693,14 +694,14 @@ class CompletedValidator:
     delegator_count: int
     amount_delegated: int | None = None
     rewards: Rewards
-    validation_status: Literal["completed"]
+    validation_status: Annotated[str, Literal["completed"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
 
 
 @frozen(kw_only=True)
-class Geolocation:
+class Geolocation(Record):
     """A geolocation."""
 
     city: str
@@ -711,7 +712,7 @@ class Geolocation:
 
 
 @frozen(kw_only=True)
-class ValidatorHealth:
+class ValidatorHealth(Record):
     """A validator health."""
 
     reachability_percent: float
@@ -721,7 +722,7 @@ class ValidatorHealth:
 
 
 @frozen(kw_only=True)
-class ActiveValidator:
+class ActiveValidator(Record):
     """An active validator."""
 
     tx_hash: str
@@ -739,7 +740,7 @@ class ActiveValidator:
     avalanche_go_version: str | None = None
     delegation_capacity: int | None = None
     potential_rewards: Rewards
-    validation_status: Literal["active"]
+    validation_status: Annotated[str, Literal["active"]]
     validator_health: ValidatorHealth
     geolocation: Geolocation | None = None
 
@@ -748,7 +749,7 @@ class ActiveValidator:
 
 
 @frozen(kw_only=True)
-class PendingValidator:
+class PendingValidator(Record):
     """A pending validator."""
 
     tx_hash: str
@@ -759,14 +760,14 @@ class PendingValidator:
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
-    validation_status: Literal["pending"]
+    validation_status: Annotated[str, Literal["pending"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
 
 
 @frozen(kw_only=True)
-class RemovedValidator:
+class RemovedValidator(Record):
     """A removed validator."""
 
     tx_hash: str
@@ -779,7 +780,7 @@ class RemovedValidator:
     bls_credentials: BlsCredentials | None = None
     remove_tx_hash: str
     remove_timestamp: int
-    validation_status: Literal["removed"]
+    validation_status: Annotated[str, Literal["removed"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
@@ -787,7 +788,7 @@ class RemovedValidator:
 
 
 @frozen(kw_only=True)
-class CompletedDelegator:
+class CompletedDelegator(Record):
     """A completed delegator."""
 
     tx_hash: str
@@ -799,14 +800,14 @@ class CompletedDelegator:
     end_timestamp: int
     gross_reward: int
     net_reward: int
-    delegation_status: Literal["completed"]
+    delegation_status: Annotated[str, Literal["completed"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
 
 
 @frozen(kw_only=True)
-class ActiveDelegator:
+class ActiveDelegator(Record):
     """An active delegator."""
 
     tx_hash: str
@@ -818,14 +819,14 @@ class ActiveDelegator:
     end_timestamp: int
     estimated_gross_reward: int
     estimated_net_reward: int
-    delegation_status: Literal["active"]
+    delegation_status: Annotated[str, Literal["active"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
 
 
 @frozen(kw_only=True)
-class PendingDelegator:
+class PendingDelegator(Record):
     """A pending delegator."""
 
     tx_hash: str
@@ -837,14 +838,14 @@ class PendingDelegator:
     end_timestamp: int
     estimated_gross_reward: int
     estimated_net_reward: int
-    delegation_status: Literal["pending"]
+    delegation_status: Annotated[str, Literal["pending"]]
 
     start_time = Moment("start_timestamp")
     end_time = Moment("end_timestamp")
 
 
 @frozen(kw_only=True)
-class BalanceOwner:
+class BalanceOwner(Record):
     """A balance owner."""
 
     addresses: list[str]
@@ -852,7 +853,7 @@ class BalanceOwner:
 
 
 @frozen(kw_only=True)
-class L1Validator:
+class L1Validator(Record):
     """An L1 validator."""
 
     validation_id: str

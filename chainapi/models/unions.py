@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-__all__ = ["Tag", "Unknown", "tags_of", "tell", "wire_name"]
+__all__ = ["Tag", "Unknown", "raw_field", "tags_of", "tell", "wire_name"]
 
 
 def wire_name(name: str) -> str:
@@ -20,17 +20,28 @@ def wire_name(name: str) -> str:
 class Unknown:
     """A row of a kind that this version does not know.
 
-    `raw` has its fields as they came; each can also be read as an attribute, named as Python names it.
+    `raw` has its fields as they came, and `extra` the same: none of them is named. Each can also be read as
+    an attribute, named as Python names it.
     """
 
     raw: dict[str, Any]
 
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """All fields, by their names in the answer."""
+        return self.raw
+
     def __getattr__(self, name: str) -> Any:
-        if name != "raw" and not name.startswith("__"):
-            wire = wire_name(name.removesuffix("_"))
-            if wire in self.raw:
-                return self.raw[wire]
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return raw_field(self, name)
+
+
+def raw_field(row: Any, name: str) -> Any:
+    """Return the field of a raw row that an attribute of it stands for; AttributeError where it has none."""
+    if name != "raw" and not name.startswith("__") and isinstance(row.raw, dict):
+        wire = wire_name(name.removesuffix("_"))
+        if wire in row.raw:
+            return row.raw[wire]
+    raise AttributeError(f"{type(row).__name__!r} has no attribute {name!r}")
 
 
 @frozen(eq=False, repr=False)

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.moments import Moment
+from chainapi.models.records import Record
 
 __all__ = [
     "ApiLog",
@@ -23,7 +24,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class UsageValue:
+class UsageValue(Record):
     """A usage value."""
 
     grouped_by: Annotated[str, enums.UsageGroupedBy]
@@ -38,7 +39,7 @@ class UsageValue:
 
 
 @frozen(kw_only=True)
-class UsageMetric:
+class UsageMetric(Record):
     """A usage metric."""
 
     timestamp: int
@@ -48,7 +49,7 @@ class UsageMetric:
 
 
 @frozen(kw_only=True)
-class UsageMetrics:
+class UsageMetrics(Record):
     """Usage metrics."""
 
     aggregate_duration: str
@@ -57,7 +58,7 @@ class UsageMetrics:
 
 
 @frozen(kw_only=True)
-class ApiLogMetadata:
+class ApiLogMetadata(Record):
     """API log metadata."""
 
     ip_address: str
@@ -66,7 +67,7 @@ class ApiLogMetadata:
 
 
 @frozen(kw_only=True)
-class ApiLog:
+class ApiLog(Record):
     """An API log."""
 
     org_id: str
@@ -88,7 +89,7 @@ class ApiLog:
 
 
 @frozen(kw_only=True)
-class RpcUsageValue:
+class RpcUsageValue(Record):
     """An RPC usage value."""
 
     total_requests: int
@@ -103,7 +104,7 @@ class RpcUsageValue:
 
 
 @frozen(kw_only=True)
-class RpcUsageMetric:
+class RpcUsageMetric(Record):
     """An RPC usage metric."""
 
     timestamp: int
@@ -113,7 +114,7 @@ class RpcUsageMetric:
 
 
 @frozen(kw_only=True)
-class SubnetRpcUsage:
+class SubnetRpcUsage(Record):
     """A subnet RPC usage."""
 
     aggregate_duration: str
@@ -122,7 +123,7 @@ class SubnetRpcUsage:
 
 
 @frozen(kw_only=True)
-class PrimaryNetworkRpcUsage:
+class PrimaryNetworkRpcUsage(Record):
     """A Primary Network RPC usage."""
 
     aggregate_duration: str

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from attrs import field, frozen
 
 from chainapi.models import enums
+from chainapi.models.records import Record
 from chainapi.models.unions import Unknown, tell
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
 
 
 @frozen(kw_only=True)
-class EvmAddressWebhookMetadata:
+class EvmAddressWebhookMetadata(Record):
     """EVM address webhook metadata."""
 
     event_signatures: list[str] | None = None
@@ -33,7 +34,7 @@ class EvmAddressWebhookMetadata:
 
 
 @frozen(kw_only=True)
-class EvmAddressWebhook:
+class EvmAddressWebhook(Record):
     """An EVM address webhook."""
 
     id: str
@@ -43,14 +44,14 @@ class EvmAddressWebhook:
     created_at: int
     name: str
     description: str
-    event_type: Literal["address_activity"]
+    event_type: Annotated[str, Literal["address_activity"]]
     metadata: EvmAddressWebhookMetadata
     include_internal_txs: bool | None = None
     include_logs: bool | None = None
 
 
 @frozen(kw_only=True)
-class BalanceThresholdFilter:
+class BalanceThresholdFilter(Record):
     """A balance threshold filter."""
 
     balance_type: Annotated[str, enums.CommonBalanceType]
@@ -58,14 +59,14 @@ class BalanceThresholdFilter:
 
 
 @frozen(kw_only=True)
-class PrimaryNetworkAddressSubEvents:
+class PrimaryNetworkAddressSubEvents(Record):
     """Primary Network address sub events."""
 
     address_activity_sub_events: list[Annotated[str, enums.PrimaryNetworkAddressActivitySubEventType]]
 
 
 @frozen(kw_only=True)
-class PrimaryNetworkAddressWebhookMetadata:
+class PrimaryNetworkAddressWebhookMetadata(Record):
     """Primary Network address webhook metadata."""
 
     event_signatures: list[str] | None = None
@@ -76,7 +77,7 @@ class PrimaryNetworkAddressWebhookMetadata:
 
 
 @frozen(kw_only=True)
-class PrimaryNetworkAddressWebhook:
+class PrimaryNetworkAddressWebhook(Record):
     """A Primary Network address webhook."""
 
     id: str
@@ -86,19 +87,19 @@ class PrimaryNetworkAddressWebhook:
     created_at: int
     name: str
     description: str
-    event_type: Literal["primary_network_address_activity"]
+    event_type: Annotated[str, Literal["primary_network_address_activity"]]
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
 @frozen(kw_only=True)
-class ValidatorSubEvents:
+class ValidatorSubEvents(Record):
     """Validator sub events."""
 
     validator_activity_sub_events: list[Annotated[str, enums.ValidatorActivitySubEvent]]
 
 
 @frozen(kw_only=True)
-class ValidatorWebhookMetadata:
+class ValidatorWebhookMetadata(Record):
     """Validator webhook metadata."""
 
     event_signatures: list[str] | None = None
@@ -111,7 +112,7 @@ class ValidatorWebhookMetadata:
 
 
 @frozen(kw_only=True)
-class ValidatorWebhook:
+class ValidatorWebhook(Record):
     """A validator webhook."""
 
     id: str
@@ -121,12 +122,12 @@ class ValidatorWebhook:
     created_at: int
     name: str
     description: str
-    event_type: Literal["validator_activity"]
+    event_type: Annotated[str, Literal["validator_activity"]]
     metadata: ValidatorWebhookMetadata
 
 
 @frozen(kw_only=True)
-class SharedSecret:
+class SharedSecret(Record):
     """The secret that signs the webhooks' calls; no repr shows it."""
 
     secret: str = field(repr=False)

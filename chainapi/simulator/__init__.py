@@ -8,10 +8,11 @@
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-``settings`` are the knobs; ``world`` decides every answer and knows neither clock nor loop; ``places`` finds
-what is at a path. ``rows`` computes the lists of the specification, ``table`` and ``made`` serve all other
-routes from their records and models. ``lists`` is what a list is, ``stats`` what is counted, ``server`` and
-``memory`` are the two ways in.
+``settings`` are the knobs, ``faults`` and ``anomalies`` what goes wrong, ``targets`` where. ``world`` decides
+every answer and knows neither clock nor loop; ``places`` finds what is at a path, ``pages`` cuts lists into
+pages. ``rows`` computes the lists of the specification, ``table`` and ``made`` serve all other routes from
+their records and models; ``altered`` and ``order`` show them with their anomalies. ``lists`` is what a list
+is, ``stats`` what is counted, ``server`` and ``memory`` are the two ways in.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from attrs import define, field
 
+from chainapi.simulator.anomalies import Anomalies
+from chainapi.simulator.faults import Fault
 from chainapi.simulator.memory import MemoryTransport
-from chainapi.simulator.settings import Fault, Settings
+from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.world import World
 
 if TYPE_CHECKING:
     from chainapi.simulator.server import Server
 
-__all__ = ["Fault", "MemoryTransport", "Settings", "Simulator", "Stats", "Tally", "World"]
+__all__ = ["Anomalies", "Fault", "MemoryTransport", "Settings", "Simulator", "Stats", "Tally", "World"]
 
 Latency = float | Callable[[Random], float]
 
@@ -133,6 +136,17 @@ class Simulator(Settings):
         Raises ValueError where there is no list that can grow.
         """
         self._world.insert(path, count)
+
+    def rows_of(self, path: str, **query: object) -> list[dict[str, Any]]:
+        """Return all rows of a list as the service holds them now, in the order of its pages.
+
+        This is what a walk over the list is to be compared with. `path` is that of the list, such as
+        ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as
+        ``startTimestamp=1_700_000_000``. The list is as its latest pass sees it, from the first page on.
+        Raises ValueError where there is no such list, or the query is refused.
+        """
+        now = None if self.grow_every is None else self.time()
+        return self._world.rows_of(path, {name: str(value) for name, value in query.items()}, now)
 
     @property
     def _origin(self) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import Factory, define, field, frozen
 
 from chainapi.simulator.rows import Row, RowSource
+
+if TYPE_CHECKING:
+    from chainapi.simulator.altered import Alterations
 
 __all__ = [
     "DEFAULT_PAGE_SIZE",
@@ -51,7 +54,7 @@ class Listing:
 
     `grows` says that rows can be added at the head, `fixed` that the page size is not the caller's choice,
     `sizes` the least and the greatest one; `fields` gives what a page holds besides its rows, from the source
-    of them and how many were added; `view` reads a query, and may refuse it.
+    of them and how many were added; `view` reads a query, and may refuse it; `alterations` are its anomalies.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Listing:
     fields: Callable[[RowSource, int], Row] = lambda source, added: {}
     view: Callable[[Mapping[str, str]], View] | None = None
     inserted: int = 0
+    alterations: Alterations | None = None
     _whole: View = field(init=False, default=Factory(lambda self: View(self.source), takes_self=True))
 
     def asked(self, query: Mapping[str, str]) -> View:

@@ -71,6 +71,20 @@ _UNIONS = (typing.Union, types.UnionType)
 SHARED = frozenset({"chainId", "chainName", "network", "currencyCode"})
 # Fields that are the row itself, under a name.
 WRAPPERS = frozenset({"nativeTransaction", "nativeTokenBalance", "result", "chainInfo"})
+# Fields that the services always send, although their models do not insist on them.
+ALWAYS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("EvmBlock", "NativeTransaction", "FullNativeTransaction"), frozenset({"chainId"})),
+    **dict.fromkeys(("Erc20TokenBalance", "Erc20TokenV2"), frozenset({"tokenReputation"})),
+    "ActiveValidator": frozenset({"geolocation"}),
+    "NetworkToken": frozenset({"name", "symbol", "decimals"}),
+    "ChainInfo": frozenset(
+        {"chainId", "status", "chainName", "description", "vmName", "rpcUrl", "isTestnet", "networkToken"}
+    ),
+}
+# Whole numbers that are texts in these records only; `Page` stands for what a page holds besides its rows.
+IN_DIGITS = frozenset({"Utxo.outputIndex", "Page.blockHeight"})
+# Two names of one network: a field holds the one that its record lists.
+SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
 
 
 @frozen
@@ -118,13 +132,16 @@ class Made:
 
 
 @cache
-def maker(hint: Any, name: str = "", *, primary: bool = False, outer: bool = True) -> Make:
+def maker(
+    hint: Any, name: str = "", *, owner: Any = None, outer: bool = True, without: frozenset[str] = frozenset()
+) -> Make:
     """Return what makes values of a type, for a field of this name on the wire.
 
-    `primary` says that the field is of the Primary Network, `outer` that the value is the row itself.
+    `owner` is the record that has the field, `outer` says that the value is the row itself, and `without`
+    names the kinds of a union that are not made.
     """
     if tags := tags_of(hint):
-        return _of_kinds(tags, outer=outer)
+        return _of_kinds([tag for tag in tags if tag.kind.__name__ not in without], outer=outer)
     if attrs.has(hint):
         return _record(hint, outer=outer)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -133,12 +150,12 @@ def maker(hint: Any, name: str = "", *, primary: bool = False, outer: bool = Tru
     if origin is Literal:
         return lambda made: made.one_of(arguments)
     if origin in _UNIONS:
-        return maker(arguments[0], name, primary=primary, outer=outer)
+        return maker(arguments[0], name, owner=owner, outer=outer)
     if origin is list:
-        return _several(maker(arguments[0], name, primary=primary, outer=False))
+        return _several(maker(arguments[0], name, owner=owner, outer=False))
     if origin is dict:
         return _mapping(arguments[1])
-    return _scalar(hint, name, primary=primary)
+    return _scalar(hint, name, owner)
 
 
 def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Make:
@@ -161,13 +178,13 @@ def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Make:
 def _record(model: Any, *, outer: bool) -> Make:
     """Make objects with the fields of a record; those that may be missing are missing at times."""
     hints = typing.get_type_hints(model, include_extras=True)
-    primary = model.__module__.endswith(".primary_network")
+    always = ALWAYS.get(model.__name__, frozenset[str]())
     fields: list[tuple[str, bool, Make, Callable[[str], Any] | None]] = []
     for field in attrs.fields(model):
         name = wire_name(field.name)
         hint = hints[field.name]
-        make = maker(hint, name, primary=primary, outer=outer and name in WRAPPERS)
-        fields.append((name, field.default is None, make, _echo(hint, name)))
+        make = maker(hint, name, owner=model, outer=outer and name in WRAPPERS)
+        fields.append((name, field.default is None and name not in always, make, _echo(hint, name)))
 
     def record(origin: Origin) -> Row:
         origin.kind = origin.below(256)
@@ -190,7 +207,10 @@ def _echo(hint: Any, name: str) -> Callable[[str], Any] | None:
     if hint is int:
         kind = str if _find(_WHOLE_TEXTS, name) else int
         return lambda text: kind(text) if re.fullmatch("0|[1-9][0-9]{0,77}", text) else None
-    return str if hint is str or typing.get_origin(hint) is Annotated else None
+    if typing.get_origin(hint) is Annotated:
+        choices = typing.get_args(typing.get_args(hint)[1])
+        return lambda text: text if text in choices else SYNONYMS.get(text, text)
+    return str if hint is str else None
 
 
 def _several(make: Make) -> Make:
@@ -221,21 +241,23 @@ def _find(table: Table, name: str) -> Make | None:
     return next((make for pattern, make in table if re.fullmatch(pattern, name)), None)
 
 
-def _text(name: str, *, primary: bool) -> Make:
+def _text(name: str, owner: Any) -> Make:
+    primary = owner is not None and owner.__module__.endswith(".primary_network")
     return (_find(_PRIMARY_TEXTS, name) if primary else None) or _find(_TEXTS, name) or _WORD
 
 
-def _whole(name: str) -> Make:
-    if make := _find(_WHOLE_TEXTS, name):
-        return lambda origin: str(make(origin))
-    return _find(_WHOLE_NUMBERS, name) or _below(20)
+def _whole(name: str, owner: Any) -> Make:
+    make = _find(_WHOLE_TEXTS, name)
+    in_digits = make is not None or f"{getattr(owner, '__name__', 'Page')}.{name}" in IN_DIGITS
+    make = make or _find(_WHOLE_NUMBERS, name) or _below(20)
+    return (lambda origin: str(make(origin))) if in_digits else make
 
 
-def _scalar(hint: Any, name: str, *, primary: bool) -> Make:
+def _scalar(hint: Any, name: str, owner: Any) -> Make:
     if hint is str:
-        return _text(name, primary=primary)
+        return _text(name, owner)
     if hint is int:
-        return _whole(name)
+        return _whole(name, owner)
     if hint is Decimal:
         return _find(_DECIMALS, name) or _supply
     if hint is float:

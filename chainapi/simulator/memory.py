@@ -36,10 +36,10 @@ class MemoryTransport:
         self._world.sent(request, self._clock())
         await asyncio.sleep(one_way)
         answer = self._world.answer(request, self._clock())
-        if answer.broken == "stall":
+        if answer.broken in ("stall", "stall_body"):
             await asyncio.get_running_loop().create_future()
-        if one_way:
-            await asyncio.sleep(one_way)
+        if one_way or answer.slow:
+            await asyncio.sleep(one_way + answer.slow)
         if answer.broken == "disconnect":
             raise APIConnectionError("the server closed the connection without an answer")
         if answer.broken == "truncate":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from chainapi.simulator.altered import Alterations
 from chainapi.simulator.lists import Listing, Place, Refusal, known_chain
 from chainapi.simulator.rows import (
     BLOCKCHAIN_NAMES,
@@ -20,6 +21,7 @@ from chainapi.simulator.rows import (
     Utxos,
 )
 from chainapi.simulator.settings import Settings
+from chainapi.simulator.targets import target
 
 __all__ = ["Places"]
 
@@ -34,6 +36,7 @@ class Places:
         self._settings = settings
         self._grown = grown
         self._listings: dict[Place, Listing] = {}
+        self._alterations: dict[Place, Alterations | None] = {}
 
     def find(self, place: Place, query: Mapping[str, str]) -> Listing | Row:
         """Return the list at a place, or the one record there.
@@ -42,10 +45,31 @@ class Places:
             Refusal: there is none, or not with such a query.
 
         """
-        found = self._listings.get(place) or self._resolve(place, query)
-        if isinstance(found, Listing):
-            self._listings[place] = found
-        return found
+        found = self._listings.get(place)
+        if found is not None:
+            return found
+        resolved = self._resolve(place, query)
+        if not isinstance(resolved, Listing):
+            return resolved if not self._settings.anomalies else self._altered(place, resolved)
+        resolved.alterations = self._alterations_at(place)
+        self._listings[place] = resolved
+        return resolved
+
+    def _altered(self, place: Place, resource: Row) -> Row:
+        """Return a single resource with its anomalies."""
+        alterations = self._alterations_at(place)
+        return resource if alterations is None else alterations.resource(resource)
+
+    def _alterations_at(self, place: Place) -> Alterations | None:
+        """Return the anomalies of what is at a place; None where there are none."""
+        if place in self._alterations:
+            return self._alterations[place]
+        settings, alterations = self._settings, None
+        for anomalies in settings.anomalies:
+            if alterations is None and (anomalies.route is None or place in target(anomalies.route)):
+                alterations = Alterations(anomalies, place, settings.seed, settings.chains)
+        self._alterations[place] = alterations
+        return alterations
 
     def _resolve(self, place: Place, query: Mapping[str, str]) -> Listing | Row:
         match place:

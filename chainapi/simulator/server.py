@@ -57,7 +57,7 @@ class Server:
         answer = self._world.answer(request, self._clock())
         if answer.broken == "stall":
             await asyncio.get_running_loop().create_future()
-        await asyncio.sleep(one_way)
+        await asyncio.sleep(one_way + answer.slow)
         if answer.broken:
             return await _break(incoming, answer)
         self._world.delivered(request, answer.response, self._clock(), GRACE)
@@ -69,12 +69,14 @@ def _outgoing(response: Response) -> web.Response:
 
 
 async def _break(incoming: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    """Close the connection, after half of the body where it is to be cut short."""
+    """Close the connection, after half of the body where it is to be cut short, or keep it open there."""
     body = answer.response.body
     outgoing = web.StreamResponse(status=answer.response.status, headers=answer.response.headers)
     outgoing.content_length = len(body)
-    if answer.broken == "truncate":
+    if answer.broken in ("truncate", "stall_body"):
         await outgoing.prepare(incoming)
         await outgoing.write(body[: len(body) // 2])
+    if answer.broken == "stall_body":
+        await asyncio.get_running_loop().create_future()
     incoming.protocol.force_close()
     return outgoing

@@ -1,69 +1,18 @@
-"""What a simulator is set to: its knobs, and the faults that befall its requests on schedule."""
+"""What a simulator is set to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable
 
-from attrs import Attribute, define, field, frozen
+from attrs import Attribute, define, field
 from attrs.validators import ge, gt, optional
 
-__all__ = ["Broken", "Fault", "Settings"]
+from chainapi.simulator.anomalies import Anomalies
+from chainapi.simulator.faults import Broken, Fault
 
-Broken = Literal["disconnect", "stall", "truncate"]
+__all__ = ["Anomalies", "Broken", "Fault", "Settings"]
 
 CHAINS = (43114, 43113, 53935, 432204, 4337, 8021)
-
-
-@frozen(kw_only=True)
-class Fault:
-    """Something that goes wrong on schedule.
-
-    Attributes:
-        at: the first request it befalls, counted from 1 over both services; `every` when not given.
-        every: it comes back after so many requests; without it, it happens once.
-        times: how often at most it comes back.
-        status: answered instead of what was asked for, as a gateway would: it never meets the rate limit.
-        body: the body that goes with `status`; without it, a proper error body.
-        headers: the headers that go with `status`.
-        disconnect: the services do the work, then close the connection without a word.
-        stall: the services do the work and never answer.
-        truncate: the connection closes in the middle of the body.
-
-    """
-
-    at: int | None = field(default=None, validator=optional(ge(1)))
-    every: int | None = field(default=None, validator=optional(ge(1)))
-    times: int | None = field(default=None, validator=optional(ge(1)))
-    status: int | None = None
-    body: bytes | None = None
-    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    disconnect: bool = False
-    stall: bool = False
-    truncate: bool = False
-
-    def __attrs_post_init__(self) -> None:
-        if self.at is None and self.every is None:
-            raise ValueError("a fault needs at= or every=")
-        if (self.status is not None) + self.disconnect + self.stall + self.truncate != 1:
-            raise ValueError("a fault needs exactly one of status=, disconnect=, stall=, truncate=")
-
-    def befalls(self, ordinal: int) -> bool:
-        """Tell whether request number `ordinal` meets the fault."""
-        first = self.at or self.every or 1
-        if self.every is None:
-            return ordinal == first
-        rounds, rest = divmod(ordinal - first, self.every)
-        return rounds >= 0 and rest == 0 and (self.times is None or rounds < self.times)
-
-    @property
-    def broken(self) -> Broken | None:
-        """What happens to the connection."""
-        if self.disconnect:
-            return "disconnect"
-        if self.stall:
-            return "stall"
-        return "truncate" if self.truncate else None
 
 
 # Converters are written out, because the type checkers cannot see through `tuple` and `str.lower`.
@@ -77,6 +26,10 @@ def _texts(values: Iterable[str]) -> tuple[str, ...]:
 
 def _faults(values: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(values)
+
+
+def _anomalies(value: Anomalies | Iterable[Anomalies]) -> tuple[Anomalies, ...]:
+    return (value,) if isinstance(value, Anomalies) else tuple(value)
 
 
 def _lower(value: str) -> str:
@@ -112,6 +65,8 @@ class Settings:
         grow_every: seconds after which each list has one more row at its head; None for never.
         forbidden: paths of the Data API that no key has the privilege for.
         faults: what goes wrong, and when.
+        anomalies: how lists differ from those of a well-behaved service; of several, the first one whose
+            route is that of a list.
         epoch: Unix time, in seconds, of the newest rows at the beginning.
         cached_pages: how many pages are kept encoded, for whoever asks for the same ones again;
             fewer where they are large.
@@ -136,5 +91,6 @@ class Settings:
     grow_every: float | None = field(default=None, kw_only=True, validator=optional(gt(0)))
     forbidden: tuple[str, ...] = field(default=("/v1/apiUsageMetrics",), kw_only=True, converter=_texts)
     faults: tuple[Fault, ...] = field(default=(), kw_only=True, converter=_faults)
+    anomalies: tuple[Anomalies, ...] = field(default=(), kw_only=True, converter=_anomalies)
     epoch: int = field(default=1_767_225_600, kw_only=True)
     cached_pages: int = field(default=256, kw_only=True, validator=ge(0))

@@ -6,15 +6,18 @@ Nothing of the catalogue is loaded before this module is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
+import attrs
 from attrs import evolve, frozen
 
 from chainapi.catalogue import ROUTES
 from chainapi.methods import Declared
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.unions import wire_name
+from chainapi.models.unions import tags_of, wire_name
 from chainapi.parameters import Parameter
 from chainapi.simulator.lists import (
     DEFAULT_PAGE_SIZE,
@@ -27,9 +30,11 @@ from chainapi.simulator.lists import (
 )
 from chainapi.simulator.made import FIRST_HEIGHT, Made, maker
 from chainapi.simulator.rows import BLOCKCHAIN_NAMES, DAY, Draw, Points, Row, RowSource, Sums
-from chainapi.simulator.settings import Settings
 
-__all__ = ["Match", "find"]
+if TYPE_CHECKING:
+    from chainapi.simulator.settings import Settings
+
+__all__ = ["Known", "Match", "find", "known", "listed", "paths"]
 
 ROW_SECONDS = 5
 # Seconds between two points, by what is asked for as the time interval; a month has 30 days.
@@ -46,6 +51,12 @@ SCALES = {
     **dict.fromkeys(("gasUsed", "delegatorWeight", "validatorWeight"), 10**11),
 }
 SCALE = 20_000
+# Kinds that a route never answers with, although its model has them.
+NOT_MADE = {
+    "/v1/teleporter/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
+    "/v1/teleporter/addresses/{address}/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
+    "/v1/teleporter/messages/{messageId}": frozenset({"DeliveredSourceNotIndexedIcmMessage"}),
+}
 
 
 @frozen
@@ -125,7 +136,8 @@ class Match:
 
     def _made(self, settings: Settings, size: int) -> Made:
         route = self.declared.route
-        make = maker(str, "address") if route.model is None else maker(route.model)
+        without = NOT_MADE.get(route.path, frozenset())
+        make = maker(str, "address") if route.model is None else maker(route.model, without=without)
         draw = Draw(settings.seed, *self.place)
         return Made(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, self._echoes({}))
 
@@ -203,3 +215,63 @@ def find(place: Place) -> Match | None:
         if all(name == given or (name[:1] == "{" and given) for name, given in pairs):
             return Match(declared, place, {name[1:-1]: given for name, given in pairs if name[:1] == "{"})
     return None
+
+
+def paths() -> Iterator[tuple[str, str]]:
+    """Yield the name and the path of each route."""
+    for name, declared in ROUTES.items():
+        yield name, declared.route.path
+
+
+# What the models say of a row
+
+
+@frozen
+class Known:
+    """A field of a row as its model has it: whether it must be there, and whether it is a text."""
+
+    name: str
+    required: bool
+    text: bool
+
+
+def known(place: Place, row: Any) -> list[Known]:
+    """Return the fields that the model of a row has, but for the one that names its kind."""
+    match = find(place)
+    model: Any = None if match is None else match.declared.route.model
+    tag = next((tag for tag in tags_of(model) if tag.fits(row)), None)
+    model = model if tag is None else tag.kind
+    if not attrs.has(model):
+        return []
+    left_out = tag.path[0] if tag else ""
+    return [field for field in _fields(model) if field.name in row and field.name != left_out]
+
+
+@cache
+def _fields(model: Any) -> tuple[Known, ...]:
+    hints = typing.get_type_hints(model)
+    return tuple(
+        Known(wire_name(one.name), one.default is attrs.NOTHING, hints[one.name] in (str, str | None))
+        for one in attrs.fields(model)
+    )
+
+
+@cache
+def listed() -> frozenset[str]:
+    """Return the names of all fields that have listed values."""
+    names: set[str] = set()
+    seen: set[Any] = set()
+
+    def look(hint: Any, name: str) -> None:
+        if typing.get_origin(hint) is Literal:
+            names.add(name)
+        elif attrs.has(hint) and hint not in seen:
+            seen.add(hint)
+            for field, inner in typing.get_type_hints(hint, include_extras=True).items():
+                look(inner, wire_name(field))
+        for inner in (*(tag.kind for tag in tags_of(hint)), *typing.get_args(hint)):
+            look(inner, name)
+
+    for declared in ROUTES.values():
+        look(declared.route.model, "")
+    return frozenset(names)

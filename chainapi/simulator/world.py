@@ -7,29 +7,26 @@ Three calls make up one exchange:
 2. `World.answer`, when the services have it;
 3. `World.delivered`, when the client has the answer (not called for an answer that never arrives).
 
-A page token stands for the place behind the last row of its page. Rows that are added at the head later move
-nothing: who follows the tokens sees the list as it was when the walk began, and who begins again sees the new
-rows.
+`World.rows_of` is the truth that walks are to be compared with.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
-from uuid import UUID
 
-import msgspec
 from attrs import define, frozen
 
 from chainapi.core.wire import Request, Response
-from chainapi.simulator.lists import Listing, Place, Refusal, page_size
+from chainapi.simulator.faults import Broken, Fault, Schedule
+from chainapi.simulator.lists import Listing, Place, Refusal
+from chainapi.simulator.pages import TOLERANCE, Pages, encode
 from chainapi.simulator.places import Places
-from chainapi.simulator.rows import Draw, Row, RowSource
-from chainapi.simulator.settings import Broken, Fault, Settings
+from chainapi.simulator.rows import Row
+from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats, Tally
 
 __all__ = ["Answer", "World"]
@@ -39,18 +36,14 @@ Service = Literal["metrics", "data"]
 SERVICES: Mapping[str, Service] = {"metrics": "metrics", "data": "data"}
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
-KEPT_BYTES = 16 * 2**20  # at most, of all encoded pages that are kept
-
-# Floats lose a little when seconds are added up: who waits exactly as long as told is not refused for it.
-TOLERANCE = 1e-6
-
 
 @frozen
 class Answer:
-    """A response, and what becomes of it on its way: None when it arrives whole."""
+    """A response, and what becomes of it on its way: None when it arrives whole, and how late, in seconds."""
 
     response: Response
     broken: Broken | None = None
+    slow: float = 0.0
 
 
 @frozen
@@ -66,14 +59,6 @@ class _Caller:
     @property
     def quota(self) -> tuple[Service | None, str | None]:
         return self.service, self.key
-
-
-@frozen
-class _Token:
-    listing: Listing
-    query: frozenset[tuple[str, str]]
-    place: int
-    minted: float
 
 
 @define
@@ -109,27 +94,6 @@ class _Stop:
         self.end = max(self.end, end)
 
 
-class _Pages:
-    """Encodes rows, and keeps the last pages for whoever asks for the same ones again."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: dict[tuple[RowSource, int, int, bool], bytes] = {}
-        self._size = 0
-
-    def __call__(self, source: RowSource, start: int, stop: int, ascending: bool) -> bytes:
-        key = source, start, stop, ascending
-        page = self._kept.pop(key, None)
-        if page is None:
-            rows = source.rows(start, stop)
-            page = msgspec.json.encode(rows[::-1] if ascending else rows)
-            self._size += len(page)
-        self._kept[key] = page  # the one used last is the last one
-        while len(self._kept) > self._most or self._size > KEPT_BYTES:
-            self._size -= len(self._kept.pop(next(iter(self._kept))))
-        return page
-
-
 class World:
     """Both services. Two worlds with the same settings answer the same requests at the same times alike."""
 
@@ -138,15 +102,16 @@ class World:
         self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
         self._now = 0.0
         self._places = Places(settings, self._added)
-        self._tokens: dict[str, _Token] = {}
-        self._rows = _Pages(settings.cached_pages)
-        self._draw_token = Draw(settings.seed, "token")
+        self._pages = Pages(settings, self.stats, self._added)
+        self._schedule = Schedule()
         self._windows: dict[object, _Window] = {}
         self._stops: dict[object, _Stop] = {}
         self._begun: float | None = None
 
     def sent(self, request: Request, now: float) -> None:
         """Note that a request leaves the client: one that leaves during a stop is counted."""
+        if not self._stops:
+            return
         caller = self._identify(request)
         stop = self._stops.get(caller.quota)
         if stop and stop.holds(now):
@@ -161,12 +126,14 @@ class World:
         caller = self._identify(request)
         for tally in caller.tallies:
             tally.requests += 1
-        fault = next((f for f in self.settings.faults if f.befalls(self.stats.requests)), None)
-        if fault and fault.status is not None:
-            response = _scripted(fault, fault.status)
+        fault = self._fault(caller) if self.settings.faults else None
+        if fault is None:
+            answer = Answer(self._serve(request, caller, now))
+        elif fault.status is None:
+            answer = Answer(self._serve(request, caller, now), fault.broken, fault.slow)
         else:
-            response = self._serve(request, caller, now)
-        answer = Answer(response, fault.broken if fault else None)
+            answer = Answer(_scripted(fault, fault.status), slow=fault.slow)
+        response = answer.response
         if answer.broken:
             self.stats.broken += 1
         else:
@@ -186,6 +153,25 @@ class World:
 
         Raises ValueError where there is no list that can grow.
         """
+        found = self._list_at(path)
+        if not found.grows or count < 0:
+            raise ValueError(f"cannot insert {count} rows at {path!r}")
+        found.inserted += count
+
+    def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
+        """Return all rows of the list at `path` that a query asks for, in the order of its pages.
+
+        They are as the latest pass over the list sees them, and the latest answer, at the time `now`, or the
+        last one known. Raises ValueError where there is no such list, or the query is refused.
+        """
+        found = self._list_at(path)
+        self._now = self._now if now is None else now
+        try:
+            return self._pages.rows(found, query)
+        except Refusal as refusal:
+            raise ValueError(f"cannot read {path!r}: {'; '.join(refusal.messages)}") from None
+
+    def _list_at(self, path: str) -> Listing:
         services: list[Service] = ["data", "metrics"]
         if path.startswith(("/v1/avg_tps/", "/v2/")):
             services.reverse()
@@ -194,11 +180,16 @@ class World:
                 found = self._places.find(_place(service, path), {})
             except Refusal:
                 continue
-            if isinstance(found, Listing) and found.grows and count >= 0:
-                found.inserted += count
-                return
-            raise ValueError(f"cannot insert {count} rows at {path!r}")
+            if isinstance(found, Listing):
+                return found
+            break
         raise ValueError(f"no list at {path!r}")
+
+    def _fault(self, caller: _Caller) -> Fault | None:
+        """Return the fault that a request meets."""
+        place = None if caller.service is None else _place(caller.service, caller.path)
+        page = self._pages.number(dict(parse_qsl(caller.query)))
+        return self._schedule.fault(self.settings.faults, self.stats.requests, place, page)
 
     def _identify(self, request: Request) -> _Caller:
         url = urlsplit(request.url)
@@ -258,32 +249,7 @@ class World:
             raise Refusal(403, "the key lacks the privilege for this resource")
         parameters = dict(parse_qsl(caller.query, keep_blank_values=True))
         found = self._places.find(_place(caller.service, caller.path), parameters)
-        return self._page(found, parameters, now) if isinstance(found, Listing) else found
-
-    def _page(self, listing: Listing, parameters: dict[str, str], now: float) -> Row:
-        """Return a page of the list, and the token of the next one where there is one."""
-        token = parameters.pop("pageToken", None)
-        query = frozenset(parameters.items())
-        view = listing.asked(parameters)
-        place = None if token is None else self._redeem(token, listing, query, now)
-        count = page_size(listing, parameters)
-        added = self._added(listing)
-        high = view.source.size + added
-        if view.high is not None:
-            high = min(high, view.high)
-        if view.ascending:
-            start = view.low if place is None else place
-            stop = following = min(start + count, high)
-            more = stop < high
-        else:
-            stop = high if place is None else place
-            start = following = max(stop - count, view.low)
-            more = start > view.low
-        rows = msgspec.Raw(self._rows(view.source, start, stop, view.ascending))
-        page: Row = {listing.name: rows, **listing.fields(view.source, added)}
-        if more:
-            page["nextPageToken"] = self._mint(_Token(listing, query, following, now))
-        return page
+        return self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
 
     def _added(self, listing: Listing) -> int:
         """Return how many rows came to a list since the beginning."""
@@ -292,36 +258,17 @@ class World:
             return listing.inserted
         return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
 
-    def _mint(self, token: _Token) -> str:
-        name = str(UUID(bytes=self._draw_token(self.stats.tokens_minted)[:16], version=4))
-        self.stats.tokens_minted += 1
-        self._tokens[name] = token
-        return name
-
-    def _redeem(self, name: str, listing: Listing, query: frozenset[tuple[str, str]], now: float) -> int:
-        """Return the place that the token stands for; it may be redeemed again while it lives."""
-        if not _UUID.fullmatch(name):
-            raise Refusal(400, "pageToken must be a UUID")
-        token = self._tokens.get(name)
-        if token is None or token.listing is not listing or token.query != query:
-            raise Refusal(400, "pageToken does not belong to this request")
-        if now - token.minted >= self.settings.token_lifetime - TOLERANCE:
-            self.stats.tokens_expired += 1
-            raise Refusal(self.settings.expired_status, "pageToken has expired")
-        return token.place
-
-
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
 
 def _place(service: Service, path: str) -> Place:
-    # Decoded, so that one list is one list however its address is escaped.
-    return (service, *(unquote(segment) for segment in path.split("/")[1:]))
+    segments = path.split("/")[1:]
+    if "%" in path:  # so that one list is one list however its address is escaped
+        segments = [unquote(segment) for segment in segments]
+    return (service, *segments)
 
 
 def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:
     kind = {"content-type": "application/json; charset=utf-8"}
-    return Response(status, {**kind, **headers}, msgspec.json.encode(body))
+    return Response(status, {**kind, **headers}, encode(body))
 
 
 def _refuse(status: int, *messages: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -332,5 +279,5 @@ def _refuse(status: int, *messages: str, headers: Mapping[str, str] | None = Non
 def _scripted(fault: Fault, status: int) -> Response:
     headers = {name.lower(): value for name, value in fault.headers.items()}
     if fault.body is None:
-        return _refuse(status, "the fault that was asked for", headers=headers)
+        return _refuse(status, *(fault.messages or ["the fault that was asked for"]), headers=headers)
     return Response(status, {"content-type": "text/html", **headers}, fault.body)

@@ -23,7 +23,7 @@ def call(name: str, declared: Declared) -> str:
         for one in declared.parameters
     ]
     if not declared.single:
-        given += ["resume=None", "prefetch=2"]
+        given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
     given += ["priority=1"]
     result = declared.function.__annotations__["return"]
     called = f"{'await ' if declared.single else ''}session.{name}({', '.join(given)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,22 @@ class Document:
             if len(lists) == 1 and len(fields) == 1:
                 return lists[0]
         return None
+
+
+def beside() -> list[Document]:
+    """Return the documents of both services, where they are beside the project; none where they are not.
+
+    They are in a folder `openapi`, or the one that CHAINAPI_OPENAPI names: beside the project, or one level
+    below that.
+    """
+    around = Path(__file__).resolve().parents[3]
+    named = os.environ.get("CHAINAPI_OPENAPI")
+    folders = [Path(named)] if named else [*around.glob("openapi"), *sorted(around.glob("*/openapi"))]
+    for folder in folders:
+        places = sorted(folder.glob("*-api.json"))
+        if places:
+            return [Document.read(place) for place in places]
+    return []
 
 
 def snake(name: str) -> str:

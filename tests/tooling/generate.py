@@ -125,7 +125,7 @@ class Models:
         return scalar(record.name, wire, name)
 
     def enum(self, document: Document, record: Record, wire: str, schema: Schema, kind: Schema) -> str:
-        """Return the type of a field with known values: open, but for the tag of a union."""
+        """Return the type of a field with known values; it is open, and that of a union's tag too."""
         tags = {
             rule.removeprefix(f"{wire}=")
             for rules in names.UNIONS.values()
@@ -133,7 +133,7 @@ class Models:
             if name == record.name and rule.startswith(f"{wire}=")
         }
         if tags:
-            return f'Literal["{tags.pop()}"]'
+            return f'Annotated[str, Literal["{tags.pop()}"]]'
         values = tuple(value for value in kind["enum"] if value is not None)
         name = document.name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
         name = name.removesuffix("Enum").removesuffix("Code") if name != "OperationStatusCode" else name
@@ -259,6 +259,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
     if moments := [name for name in ("MaybeMoment", "Moment") if f"= {name}(" in body]:
         yield f"from chainapi.models.moments import {', '.join(moments)}"
+    yield "from chainapi.models.records import Record"
     if "tell(" in body:
         yield "from chainapi.models.unions import Unknown, tell"
     yield ""
@@ -267,7 +268,12 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
 
 def class_text(record: Record) -> str:
     """Return the source of a class."""
-    lines = ["@frozen(kw_only=True)", f"class {record.name}:", f'    """{sentence(record.name)}"""', ""]
+    lines = [
+        "@frozen(kw_only=True)",
+        f"class {record.name}(Record):",
+        f'    """{sentence(record.name)}"""',
+        "",
+    ]
     for entry in record.fields:
         lines += entry.lines(record.name)
     times = [entry.time for entry in record.fields if entry.time]
@@ -342,6 +348,7 @@ def package_text(places: dict[str, list[str]]) -> str:
         "from typing import TYPE_CHECKING, Any",
         "",
         "from chainapi.models.convert import converter as converter",
+        "from chainapi.models.invalid import Invalid as Invalid",
         "from chainapi.models.metrics import MetricPoint as MetricPoint",
         "from chainapi.models.unions import Unknown as Unknown",
         "",
@@ -356,7 +363,7 @@ def package_text(places: dict[str, list[str]]) -> str:
         "}",
         "_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}",
         "",
-        "_PUBLIC = sorted([*_PLACES, 'MetricPoint', 'Unknown', 'converter'])",
+        "_PUBLIC = sorted([*_PLACES, 'Invalid', 'MetricPoint', 'Unknown', 'converter'])",
         "if not TYPE_CHECKING:",
         "    __all__ = _PUBLIC",
         "",
@@ -493,6 +500,7 @@ class Routes:
             yield f"page_size: {alias} | None = {most}"
         if items:
             yield "resume: Checkpoint | None = None"
+            yield 'on_invalid: OnInvalid = "raise"'
             yield "prefetch: int = 0"
         yield "priority: int = 0"
 
@@ -612,7 +620,7 @@ def routes_head(models: Models, titles: str, body: str, classes: list[str]) -> s
         lines.append("from chainapi.core.checkpoint import Checkpoint")
     lines.append(f"from chainapi.methods import {', '.join(['Group', *used(['gets', 'lists'])])}")
     if "Pages[" in body:
-        lines.append("from chainapi.pages import Pages")
+        lines.append("from chainapi.pages import OnInvalid, Pages")
     aliases = [
         "REPEATED",
         "Bounds",

@@ -175,6 +175,7 @@ MAY_BE_MISSING = {
     "Erc20TokenBalance.tokenReputation": "may be null",
     "Erc20TokenV2.tokenReputation": "may be null",
     "ChainInfo.*": "the specification shows no field of the chain record",
+    "NetworkToken.*": "a chain record has one, of which the specification shows no field",
 }
 # Further fields of an envelope whose schema and whose example do not agree: both are taken.
 ENVELOPE_TYPES = {"nftCollectionName": "list[str] | str", "nftSymbol": "list[str] | str"}
@@ -596,6 +597,12 @@ ORDERS = {
     "metrics.networks.metric": Order(
         "timestamp", until="endTimestamp", why="it answers with the schema of metrics.chains.metric"
     ),
+    **{
+        f"metrics.l1_validators.{name}": Order(
+            "timestamp", why="a metric series, which the specification, section 2, lists newest first"
+        )
+        for name in ("metric", "by_validation", "by_node", "by_subnet")
+    },
 }
 
 # Parameters: numbers that are sent as strings, times, identifiers, lists that are sent with commas.

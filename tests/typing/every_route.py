@@ -71,7 +71,9 @@ async def call_every_route(session: Session) -> None:
     assert_type(await session.data.health_check(priority=1), HealthCheck)
     assert_type(await session.data.live_check(priority=1), HealthCheck)
     assert_type(
-        session.data.chains(network="mainnet", feature="nftIndexing", resume=None, prefetch=2, priority=1),
+        session.data.chains(
+            network="mainnet", feature="nftIndexing", resume=None, on_invalid="raw", prefetch=2, priority=1
+        ),
         Pages[ChainInfo],
     )
     assert_type(await session.data.chain(7, priority=1), ChainInfo)
@@ -82,27 +84,38 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.evm.blocks_of_all_chains(
-            network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
+            network="mainnet", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
         ),
         Pages[EvmBlock],
     )
     assert_type(
         session.data.evm.transactions_of_all_chains(
-            network="mainnet", status="failed", page_size=100, resume=None, prefetch=2, priority=1
+            network="mainnet",
+            status="failed",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[NativeTransaction],
     )
     assert_type(await session.data.evm.address_chains("address-49", priority=1), AddressChains)
     assert_type(
-        session.data.evm.blocks(7, page_size=100, resume=None, prefetch=2, priority=1), Pages[EvmBlock]
+        session.data.evm.blocks(7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1),
+        Pages[EvmBlock],
     )
     assert_type(await session.data.evm.block(7, 7, priority=1), EvmBlock)
     assert_type(
-        session.data.evm.block_transactions(7, 7, page_size=100, resume=None, prefetch=2, priority=1),
+        session.data.evm.block_transactions(
+            7, 7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+        ),
         Pages[NativeTransaction],
     )
     assert_type(
-        session.data.evm.transactions(7, status="failed", page_size=100, resume=None, prefetch=2, priority=1),
+        session.data.evm.transactions(
+            7, status="failed", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+        ),
         Pages[NativeTransaction],
     )
     assert_type(await session.data.evm.transaction(7, "tx_hash-49", priority=1), EvmTransaction)
@@ -120,6 +133,7 @@ async def call_every_route(session: Session) -> None:
             currency="usd",
             page_size=500,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -132,6 +146,7 @@ async def call_every_route(session: Session) -> None:
             contract_address="contract_address-97",
             page_size=500,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -145,6 +160,7 @@ async def call_every_route(session: Session) -> None:
             contract_address="contract_address-97",
             page_size=500,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -157,6 +173,7 @@ async def call_every_route(session: Session) -> None:
             contract_address="contract_address-97",
             page_size=500,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -166,26 +183,42 @@ async def call_every_route(session: Session) -> None:
         await session.data.evm.deployment(7, "address-49", currency="usd", priority=1), EvmTransaction
     )
     assert_type(
-        session.data.evm.deployments(7, "address-49", page_size=100, resume=None, prefetch=2, priority=1),
+        session.data.evm.deployments(
+            7, "address-49", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+        ),
         Pages[Contract],
     )
     assert_type(await session.data.evm.contract(7, "address-49", priority=1), Contract)
     assert_type(await session.data.evm.chains_of_address("address-49", priority=1), AddressChains)
     assert_type(
         session.data.evm.all_latest_transactions(
-            network="mainnet", status="failed", page_size=100, resume=None, prefetch=2, priority=1
+            network="mainnet",
+            status="failed",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[NativeTransaction],
     )
     assert_type(
         session.data.evm.all_latest_blocks(
-            network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
+            network="mainnet", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
         ),
         Pages[EvmBlock],
     )
     assert_type(
         session.data.evm.transfers(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
+            7,
+            "address-49",
+            start_block=7,
+            end_block=7,
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[Transfer],
     )
@@ -198,6 +231,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -213,6 +247,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -220,36 +255,78 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.evm.native_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
+            7,
+            "address-49",
+            start_block=7,
+            end_block=7,
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[NativeTransaction],
     )
     assert_type(
         session.data.evm.erc20_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
+            7,
+            "address-49",
+            start_block=7,
+            end_block=7,
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[Erc20Transfer],
     )
     assert_type(
         session.data.evm.erc721_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
+            7,
+            "address-49",
+            start_block=7,
+            end_block=7,
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[Erc721Transfer],
     )
     assert_type(
         session.data.evm.erc1155_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
+            7,
+            "address-49",
+            start_block=7,
+            end_block=7,
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[Erc1155Transfer],
     )
     assert_type(
         session.data.evm.internal_transactions(
-            7, "address-49", start_block=7, end_block=7, page_size=100, resume=None, prefetch=2, priority=1
+            7,
+            "address-49",
+            start_block=7,
+            end_block=7,
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[InternalTransaction],
     )
     assert_type(
-        session.data.nfts.tokens(7, "address-49", page_size=100, resume=None, prefetch=2, priority=1),
+        session.data.nfts.tokens(
+            7, "address-49", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+        ),
         Pages[NftToken],
     )
     assert_type(await session.data.nfts.token(7, "address-49", 7, priority=1), NftToken)
@@ -272,6 +349,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -288,6 +366,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -301,6 +380,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -315,6 +395,7 @@ async def call_every_route(session: Session) -> None:
             currency="usd",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -332,6 +413,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -367,6 +449,7 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -381,6 +464,7 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -392,6 +476,7 @@ async def call_every_route(session: Session) -> None:
             "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -411,6 +496,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -432,6 +518,7 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -439,13 +526,19 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.primary_network.chain_ids(
-            "mainnet", addresses=["first", "second"], resume=None, prefetch=2, priority=1
+            "mainnet", addresses=["first", "second"], resume=None, on_invalid="raw", prefetch=2, priority=1
         ),
         Pages[AddressChainIds],
     )
     assert_type(
         session.data.primary_network.blockchains(
-            "mainnet", sort_order="asc", page_size=10000, resume=None, prefetch=2, priority=1
+            "mainnet",
+            sort_order="asc",
+            page_size=10000,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[Blockchain],
     )
@@ -454,7 +547,13 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.primary_network.subnets(
-            "mainnet", sort_order="asc", page_size=10000, resume=None, prefetch=2, priority=1
+            "mainnet",
+            sort_order="asc",
+            page_size=10000,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[Subnet],
     )
@@ -477,6 +576,7 @@ async def call_every_route(session: Session) -> None:
             subnet_id="subnet_id-49",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -490,6 +590,7 @@ async def call_every_route(session: Session) -> None:
             sort_order="asc",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -504,6 +605,7 @@ async def call_every_route(session: Session) -> None:
             node_ids=["first", "second"],
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -518,6 +620,7 @@ async def call_every_route(session: Session) -> None:
             subnet_id="subnet_id-53",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -534,6 +637,7 @@ async def call_every_route(session: Session) -> None:
             network="mainnet",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -541,7 +645,13 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.icm.address_messages(
-            "address-49", network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
+            "address-49",
+            network="mainnet",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[IcmMessage],
     )
@@ -556,6 +666,7 @@ async def call_every_route(session: Session) -> None:
             network="mainnet",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -563,7 +674,13 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.teleporter.address_messages(
-            "address-49", network="mainnet", page_size=100, resume=None, prefetch=2, priority=1
+            "address-49",
+            network="mainnet",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
         ),
         Pages[TeleporterMessage],
     )
@@ -595,6 +712,7 @@ async def call_every_route(session: Session) -> None:
             request_path="request_path-53",
             page_size=100,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -646,20 +764,27 @@ async def call_every_route(session: Session) -> None:
         PrimaryNetworkRpcUsage,
     )
     assert_type(
-        session.data.webhooks.list(status="active", page_size=100, resume=None, prefetch=2, priority=1),
+        session.data.webhooks.list(
+            status="active", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+        ),
         Pages[Webhook],
     )
     assert_type(await session.data.webhooks.get("webhook_id-49", priority=1), Webhook)
     assert_type(
-        session.data.webhooks.addresses("webhook_id-49", page_size=100, resume=None, prefetch=2, priority=1),
+        session.data.webhooks.addresses(
+            "webhook_id-49", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+        ),
         Pages[str],
     )
     assert_type(await session.data.webhooks.shared_secret(priority=1), SharedSecret)
-    assert_type(session.metrics.avg_tps(7, resume=None, prefetch=2, priority=1), MetricPages[MetricPoint])
+    assert_type(
+        session.metrics.avg_tps(7, resume=None, on_invalid="raw", prefetch=2, priority=1),
+        MetricPages[MetricPoint],
+    )
     assert_type(await session.metrics.health_check(priority=1), HealthCheck)
     assert_type(await session.metrics.live_check(priority=1), HealthCheck)
     assert_type(
-        session.metrics.chains.list(network="mainnet", resume=None, prefetch=2, priority=1),
+        session.metrics.chains.list(network="mainnet", resume=None, on_invalid="raw", prefetch=2, priority=1),
         Pages[MetricsChain],
     )
     assert_type(await session.metrics.chains.get(7, priority=1), MetricsChain)
@@ -672,6 +797,7 @@ async def call_every_route(session: Session) -> None:
             time_interval="hour",
             page_size=2160,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -680,7 +806,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(await session.metrics.chains.rolling(7, "gasUsed", priority=1), RollingWindowMetrics)
     assert_type(
         session.metrics.chains.nft_holders(
-            7, "address-49", page_size=5000, resume=None, prefetch=2, priority=1
+            7, "address-49", page_size=5000, resume=None, on_invalid="raw", prefetch=2, priority=1
         ),
         Pages[RankedAddress],
     )
@@ -693,6 +819,7 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             page_size=5000,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -700,7 +827,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.metrics.chains.btcb_bridgers(
-            threshold=7, page_size=5000, resume=None, prefetch=2, priority=1
+            threshold=7, page_size=5000, resume=None, on_invalid="raw", prefetch=2, priority=1
         ),
         Pages[RankedAddress],
     )
@@ -715,6 +842,7 @@ async def call_every_route(session: Session) -> None:
             network="mainnet",
             page_size=2160,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -739,6 +867,7 @@ async def call_every_route(session: Session) -> None:
             subnet_id="subnet_id-49",
             page_size=2160,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -750,6 +879,7 @@ async def call_every_route(session: Session) -> None:
             start_timestamp=0,
             end_timestamp=0,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -762,6 +892,7 @@ async def call_every_route(session: Session) -> None:
             start_timestamp=0,
             end_timestamp=0,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -774,6 +905,7 @@ async def call_every_route(session: Session) -> None:
             start_timestamp=0,
             end_timestamp=0,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -786,6 +918,7 @@ async def call_every_route(session: Session) -> None:
             start_timestamp=0,
             end_timestamp=0,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),
@@ -799,6 +932,7 @@ async def call_every_route(session: Session) -> None:
             network="mainnet",
             page_size=5000,
             resume=None,
+            on_invalid="raw",
             prefetch=2,
             priority=1,
         ),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ from msgspec.structs import astuple
 
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
+from chainapi.export.formats.values import unlike
 from chainapi.models.moments import moment
 
-__all__ = ["Types", "write_fitting"]
+__all__ = ["Types", "python_rows", "write_fitting"]
 
 BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which are decoded at once
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
@@ -244,3 +246,17 @@ def _groups(tables: Iterable[Any]) -> Iterator[Any]:
             group, rows, size = [], 0, 0
     if group:
         yield pa.concat_tables(group)
+
+
+def python_rows(batches: Iterable[Any], path: Path, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of batches as Python has them.
+
+    Raises:
+        ConfigurationError: they are damaged, or hold what Python has no value for.
+
+    """
+    try:
+        for batch in batches:
+            yield from batch.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError):
+        raise unlike(path, name) from None

@@ -11,13 +11,22 @@ import duckdb
 
 from chainapi.export.columns import SOURCE, Column
 from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, Types, write_fitting
-from chainapi.export.formats.values import require, unlike, value_of
+from chainapi.export.formats.arrow import BATCH_ROWS, Types, python_rows, write_fitting
+from chainapi.export.formats.values import not_plain, require, unlike, value_of
 
 __all__ = ["FORMAT", "DuckDb"]
 
 # What DuckDB keeps in memory of a large file; it would take most of the machine's.
 _SETTINGS: dict[str, Any] = {"memory_limit": "512MB"}
+
+# A file that is read may come from anywhere: it reaches no other file, no extension and nothing of Python.
+_CONFINED: dict[str, Any] = {
+    "enable_external_access": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "python_enable_replacements": False,
+    "lock_configuration": True,
+}
 
 
 class DuckDb:
@@ -57,9 +66,8 @@ class DuckDb:
         with _opened(path) as batches:
             if columns and not Types(columns).take(batches.schema):
                 raise unlike(path, self.name)
-            for batch in batches:
-                for row in batch.to_pylist():
-                    yield _typed(row, columns) if columns else row
+            for row in python_rows(batches, path, self.name):
+                yield _typed(row, columns) if columns else row
 
 
 @contextmanager
@@ -67,16 +75,40 @@ def _opened(path: Path) -> Iterator[Any]:
     """Open the table of a database as a stream of Arrow batches."""
     path.stat()
     try:
-        database = duckdb.connect(path, read_only=True, config=_SETTINGS)
+        database = duckdb.connect(path, read_only=True, config={**_SETTINGS, **_CONFINED})
     except duckdb.Error:
         raise unlike(path, "duckdb") from None
     with closing(database):
         try:
-            batches = database.sql("SELECT * FROM rows").to_arrow_reader(BATCH_ROWS)
+            rows = _plain_table(path, database)
+            batches = database.sql(f"SELECT * FROM {rows}").to_arrow_reader(BATCH_ROWS)  # noqa: S608
         except duckdb.Error:
             raise unlike(path, "duckdb") from None
         with batches:  # a stream that is left open would let nobody open the database again
             yield batches
+
+
+def _plain_table(path: Path, database: duckdb.DuckDBPyConnection) -> str:
+    """Return the whole name of the table ``rows``; refuse one that the file would have to compute.
+
+    The system's views are named in full, and filtered here: the file may have its own of the same names.
+    """
+
+    def listed(columns: str, view: str) -> list[tuple[Any, ...]]:
+        return database.execute(f"SELECT schema_name, {columns} FROM system.main.{view}()").fetchall()  # noqa: S608
+
+    rows = [one[2:] for one in listed("table_name, database_name", "duckdb_tables") if _is_rows(one)]
+    if not rows:
+        viewed = any(map(_is_rows, listed("view_name", "duckdb_views")))
+        raise not_plain(path, "a view") if viewed else unlike(path, "duckdb")
+    if any(one[2] for one in listed("table_name, is_generated", "duckdb_columns") if _is_rows(one)):
+        raise not_plain(path, "a table with generated columns")
+    catalog = str(rows[0][0]).replace('"', '""')
+    return f'"{catalog}".main.rows'
+
+
+def _is_rows(named: tuple[Any, ...]) -> bool:
+    return (named[0], named[1].lower()) == ("main", "rows")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from chainapi.export.columns import SOURCE, Column
 from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, Types, write_fitting
+from chainapi.export.formats.arrow import BATCH_ROWS, Types, python_rows, write_fitting
 from chainapi.export.formats.values import require, unlike, value_of
 
 __all__ = ["FORMAT", "Parquet"]
@@ -56,9 +56,8 @@ class Parquet:
         with _opened(path) as file:
             if columns and not Types(columns).take(file.schema_arrow):
                 raise unlike(path, self.name)
-            for batch in file.iter_batches(BATCH_ROWS):
-                for row in batch.to_pylist():
-                    yield _typed(row, columns) if columns else row
+            for row in python_rows(file.iter_batches(BATCH_ROWS), path, self.name):
+                yield _typed(row, columns) if columns else row
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
-from chainapi.export.formats.values import NESTED, header, loads, require, unlike, value_of
+from chainapi.export.formats.values import NESTED, header, loads, not_plain, require, unlike, value_of
 
 __all__ = ["FORMAT", "Sqlite"]
 
@@ -76,7 +76,7 @@ class Sqlite:
         with _opened(path) as database:
             if columns:
                 _types_in(path, columns)
-            found = database.execute("SELECT * FROM rows ORDER BY rowid")
+            found = database.execute("SELECT * FROM main.rows ORDER BY rowid")
             names = [name for name, *_ in found.description]
             for values in found:
                 row = dict(zip(names, values, strict=True))
@@ -135,13 +135,31 @@ def _types_in(path: Path, columns: Sequence[Column]) -> list[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database to read it; SQLite would make one that is not there."""
+    """Open a database to read its rows; SQLite would make one that is not there."""
     path.stat()
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
         try:
+            _check_plain(path, database)
             yield database
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             raise unlike(path, "sqlite") from None
+
+
+def _check_plain(path: Path, database: sqlite3.Connection) -> None:
+    """Refuse rows that the file would have to compute: it may come from anywhere."""
+    database.execute("PRAGMA trusted_schema = OFF")
+    database.execute("PRAGMA query_only = ON")
+    kinds = {
+        name.lower(): (kind, root)
+        for kind, name, root in database.execute("SELECT type, name, rootpage FROM main.sqlite_master")
+    }
+    kind, root = kinds.get("rows", ("", 0))
+    if not kind:
+        raise unlike(path, "sqlite")
+    if kind != "table" or not root:
+        raise not_plain(path, "a view" if kind == "view" else "a virtual table")
+    if any(hidden for *_, hidden in database.execute("PRAGMA main.table_xinfo(rows)")):
+        raise not_plain(path, "a table with generated columns")
 
 
 @contextmanager

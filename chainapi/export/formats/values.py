@@ -14,7 +14,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE, Column
 from chainapi.models.moments import moment
 
-__all__ = ["NESTED", "header", "loads", "require", "unlike", "value_of"]
+__all__ = ["NESTED", "header", "loads", "not_plain", "require", "unlike", "value_of"]
 
 NESTED = frozenset({"json", "struct", "list"})  # kinds that are JSON text in files that know no records
 
@@ -43,6 +43,14 @@ def require(columns: Sequence[Column], name: str) -> None:
 def unlike(path: Path, name: str) -> ConfigurationError:
     """Return the error for a file that is not what an export of these columns wrote."""
     return ConfigurationError(f"{path} is no {name} file of an export with these columns")
+
+
+def not_plain(path: Path, what: str) -> ConfigurationError:
+    """Return the error for a file whose ``rows`` are made when they are read, by what the file says."""
+    return ConfigurationError(
+        f"{path} has {what} in place of a plain table of rows: to read it would run what the file says, which"
+        " may read other files or never end. Copy the rows into a table of a file of your own"
+    )
 
 
 def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:

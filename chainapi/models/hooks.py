@@ -1,0 +1,160 @@
+"""cattrs, for what msgspec cannot do: converters, aliases, foreign types, recursion, hooks of users."""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import msgspec
+
+from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models.refusals import DIGITS
+from chainapi.models.unions import wire_name
+
+if TYPE_CHECKING:
+    import cattrs
+
+__all__ = ["check_cattrs", "converter", "is_hooked", "structure"]
+
+_own_hooks: set[Any] = set()
+
+
+@cache
+def converter() -> cattrs.Converter:
+    """Return the one cattrs converter: register structure hooks on it, before a model is first used.
+
+    It is stricter than a plain one: null is no text, 3.5 is no whole number, true is no number.
+    """
+    import cattrs.gen
+
+    made = cattrs.Converter(structure_fallback_factory=_by_msgspec)
+    for primitive, accepted in ((int, (int, str)), (float, (float, int)), (str, (str,)), (bool, (bool,))):
+        made.register_structure_hook(primitive, _own(_strict(primitive, accepted)))
+
+    def from_wire(cls: Any) -> Callable[[Any, Any], Any]:
+        attrs.resolve_types(typing.get_origin(cls) or cls)
+        names: dict[str, Any] = {
+            a.name: cattrs.gen.override(rename=_name_on_wire(a)) for a in attrs.fields(cls)
+        }
+        make = cattrs.gen.make_dict_structure_fn(cls, made, **names)
+
+        def from_object(value: Any, kind: Any) -> Any:
+            if not isinstance(value, dict):
+                raise TypeError(f"Expected `object`, got `{type(value).__name__}`")
+            return make(value, kind)
+
+        return _own(from_object)
+
+    made.register_structure_hook_factory(attrs.has, from_wire)
+    return made
+
+
+def _own(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    _own_hooks.add(hook)
+    return hook
+
+
+def is_hooked(kind: Any) -> bool:
+    """Tell whether a user has registered a hook for a class; without a converter nobody has."""
+    if not converter.cache_info().currsize or not isinstance(kind, type):
+        return False
+    import cattrs
+
+    try:
+        hook = converter().get_structure_hook(kind, cache_result=False)
+    except (cattrs.StructureHandlerNotFoundError, NameError):  # nothing knows it, or what it is made of
+        return False
+    # Hooks of cattrs itself, for enumerations and the like, do what msgspec does.
+    of_cattrs = (getattr(hook, "__module__", None) or "cattrs").startswith("cattrs")
+    return hook not in _own_hooks and (attrs.has(kind) or not of_cattrs)
+
+
+def _name_on_wire(attribute: attrs.Attribute[Any]) -> str:
+    """Return the name on the wire: an alias as it is, else as Python's name says (`_block_number` too)."""
+    plain = attribute.name.lstrip("_")
+    return wire_name(plain) if attribute.alias in (plain, attribute.name) else str(attribute.alias)
+
+
+def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
+    """Make what neither cattrs nor a user has a hook for: dates, decimals, UUIDs, Structs."""
+    import cattrs
+
+    try:
+        foreign = isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+    except TypeError:
+        foreign = True
+    if foreign:
+        message = f"{kind!r} is unknown: register a structure hook for it with chainapi.models.converter()"
+        raise cattrs.StructureHandlerNotFoundError(message, kind)
+    return _own(lambda value, _: msgspec.convert(value, kind))
+
+
+def _strict(primitive: type, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:
+    def checked(value: Any, _: Any) -> Any:
+        digits = primitive is not int or type(value) is int or re.match(DIGITS, str(value))
+        if type(value) not in accepted or not digits:
+            raise TypeError(f"Expected `{primitive.__name__}`, got `{type(value).__name__}`")
+        return primitive(value)
+
+    return checked
+
+
+def check_cattrs(model: Any) -> None:
+    """Find out before anything is sent whether cattrs can make rows of a model.
+
+    Raises:
+        ConfigurationError: it cannot.
+
+    """
+    import cattrs
+
+    try:
+        converter().get_structure_hook(model)
+    except (cattrs.StructureHandlerNotFoundError, NameError) as error:
+        raise ConfigurationError(f"model={model!r} cannot be made from JSON: {error}") from None
+
+
+def structure(rows: Sequence[Any], model: Any) -> list[Any]:
+    """Make objects of plain values.
+
+    Raises:
+        DecodeError: one of them is not of the model's shape; its path begins with the number of the row.
+
+    """
+    import cattrs
+
+    several: Any = types.GenericAlias(list, (model,))
+    try:
+        made: list[Any] = converter().structure(rows, several)
+    except cattrs.BaseValidationError as error:
+        reason, path = _first_fault(error)
+        raise DecodeError(reason, path=f"${path}") from None
+    return made
+
+
+def _first_fault(error: BaseException) -> tuple[str, str]:
+    """Return what is wrong first among all that cattrs found, and its JSON path."""
+    import cattrs
+
+    path, name = "", ""
+    while isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
+        kind = error.cl
+        noted, bare = error.group_exceptions()
+        if not noted:
+            error = bare[0]
+            continue
+        error, note = noted[0]
+        if isinstance(note, cattrs.IterableValidationNote):
+            path += f"[{note.index!r}]"
+            continue
+        fields = attrs.fields_dict(kind) if attrs.has(kind) else {}
+        name = _name_on_wire(fields[note.name]) if note.name in fields else note.name
+        path += f".{name}"
+    if isinstance(error, KeyError) and error.args == (name,):
+        return "missing", path
+    return str(error) or type(error).__name__, path

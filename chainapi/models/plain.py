@@ -1,0 +1,90 @@
+"""Plain JSON values, read and written without rounding a number."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal, InvalidOperation
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from chainapi.models.refusals import REFUSED
+
+__all__ = ["PLAIN", "exact", "is_json", "read_odd", "shown", "written"]
+
+
+def exact(digits: str) -> float | Decimal:
+    """Return a number with a point or an exponent: a Decimal where a float would lose digits.
+
+    Raises:
+        ValueError: its exponent has more than 18 digits.
+
+    """
+    value = float(digits)
+    # 15 digits survive in every float that is neither too large nor too small for all of its precision.
+    if len(digits) < 17 and 1e-290 < value < 1e300:
+        return value
+    try:
+        number = Decimal(digits)
+    except InvalidOperation:
+        raise ValueError("Number out of range") from None
+    return value if isfinite(value) and Decimal(repr(value)) == number else number
+
+
+PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact)
+
+
+def read_odd(raw: bytes) -> Any:
+    """Return the value of JSON that a decoder may have refused, or its text where nothing can read it.
+
+    Halves of characters stay halves, bytes that are no UTF-8 become U+FFFD, NaN and Infinity texts.
+    """
+    try:
+        return PLAIN.decode(raw)
+    except REFUSED:
+        text = raw.decode("utf-8", "replace")
+    try:
+        return json.loads(text, parse_float=exact, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
+
+
+def is_json(body: bytes) -> bool:
+    """Tell whether a body is JSON, even if decoders refuse it: half of a character, too deep a nesting."""
+    try:
+        json.loads(body.decode("utf-8", "replace"), parse_int=len, parse_float=len)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return True
+
+
+def written(value: Any) -> bytes:
+    """Return a plain value as JSON, numbers with all their digits."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:  # half of a character: only an escape can stand for it
+        return _written(value).encode()
+
+
+def shown(value: Any, indent: int | None = None) -> str:
+    """Return a plain value as JSON in ASCII, laid out as `json.dumps` does, numbers with all their digits."""
+    try:
+        return json.dumps(value, indent=indent)
+    except TypeError:  # a Decimal
+        text = msgspec.json.format(written(value), indent=indent or 0).decode()
+    return re.sub(r"[^\x00-\x7f]", lambda char: json.dumps(char[0])[1:-1], text)
+
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_written(value[name])}" for name in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value) if isinstance(value, str) else _ENCODER.encode(value).decode()

@@ -1,0 +1,272 @@
+"""A damaged state of an export, bit by bit: it is refused, or the export is exact all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from attrs import define
+
+from chainapi import Session
+from chainapi.errors import ExportError
+from chainapi.export import export
+from chainapi.export.audit import checksum
+from chainapi.export.progress import ExportProgress
+from chainapi.simulator import Simulator
+
+CHAINS = (1, 2, 3)
+ROWS, PAGE = 60, 10
+FLIPS = 60  # of each image
+ADVICE = r"[Cc]hoose another target|choose a target|make room|put it back|Put back"
+
+
+@define
+class Image:
+    """The files of an export that was broken off, what goes on with it, and the rows that it has to give."""
+
+    simulator: Simulator
+    over: list[Any]
+    walk: str
+    name: str
+    files: dict[str, bytes]
+    rows: Counter[str]
+
+    @property
+    def state(self) -> str:
+        """The path of the state below a folder."""
+        return f"{self.name}/_export" if self.name == "b" else f"{self.name}.export"
+
+    def put(self, folder: Path) -> None:
+        """Write the files into a folder, in the place of all that is there."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, content in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+    async def go_on(self, folder: Path, **options: Any) -> Counter[str]:
+        """Run the export to its end, and return the rows of its files."""
+        simulator = self.simulator
+        async with Session(
+            transport=simulator.transport(), data_base_url=simulator.data_base_url, api_key=simulator.api_key
+        ) as session:
+            walk: Callable[..., Any] = session.data.list if self.walk == "list" else session.data.evm.blocks
+            await export(walk, self.over, folder / self.name, page_size=PAGE, format="jsonl", **options)
+        return rows_in(folder)
+
+    async def outcome(self, folder: Path) -> bool:
+        """Go on, and return whether that was refused; fail where it was neither refused nor exact."""
+        try:
+            rows = await self.go_on(folder)
+        except ExportError as error:
+            with pytest.raises(ExportError, match=ADVICE):
+                raise error from None
+            return True
+        assert rows == self.rows
+        return False
+
+
+def rows_in(folder: Path) -> Counter[str]:
+    """Count the rows of all files."""
+    return Counter(line for path in folder.rglob("*.jsonl") for line in path.read_text().splitlines())
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Return all files of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def image(folder: Path, kind: str) -> Image:
+    """Return an export that was broken off in a certain way."""
+    simulator = Simulator(seed=3, chains=CHAINS, rows=ROWS, latency=1.0)
+    over: list[Any] = list(CHAINS)
+    walk, name = "blocks", "b" if kind == "folder" else "b.jsonl"
+    if kind == "begun again":
+        over, walk = [f"/v1/chains/{chain}/blocks" for chain in CHAINS], "list"
+    made = Image(simulator, over, walk, name, {}, Counter())
+    committed = 0
+
+    def copy(progress: ExportProgress) -> None:
+        nonlocal committed
+        committed += progress.stage == "fetching"
+        if committed == 4 and kind in ("killed", "begun again"):
+            made.files = files_in(folder)
+
+    if kind == "folder":
+        await made.go_on(folder)
+        simulator.insert("/v1/chains/1/blocks", 15)
+    else:
+        run = asyncio.create_task(made.go_on(folder))
+        await asyncio.sleep(3.5)
+        run.cancel()
+        await asyncio.wait([run])
+    made.files = files_in(folder)
+    if kind == "begun again":
+        simulator.advance(86_400)
+    made.rows = await made.go_on(folder, on_progress=copy)
+    if kind == "folder":
+        made.files = files_in(folder)
+    assert set(made.rows.values()) == {1}
+    return made
+
+
+KINDS = ["closed", "killed", "begun again", "folder"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_was_broken_off_goes_on(kind: str, tmp_path: Path) -> None:
+    """The images of this file, undamaged, lead to the exact rows, and have what is to be damaged."""
+    made = await image(tmp_path / "made", kind)
+    made.put(tmp_path / "copy")
+    assert ("b.jsonl.export-wal" in made.files) == (kind in ("killed", "begun again"))
+    with closing(sqlite3.connect(tmp_path / "copy" / made.state)) as database:
+        ((waiting, passes),) = database.execute("SELECT count(*), max(pass) FROM rows")
+    assert (waiting > 50, bool(passes)) == (kind != "folder", kind == "begun again")
+    made.put(tmp_path / "copy")
+    assert not await made.outcome(tmp_path / "copy")
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_flipped_bit_of_a_file_is_found_or_does_no_harm(kind: str, tmp_path: Path) -> None:
+    """Whichever bit of the database or its log is flipped, no row is lost, changed or repeated."""
+    made, random, refused = await image(tmp_path / "made", kind), Random(kind), 0
+    folder = tmp_path / "copy"
+    states = [name for name in made.files if "export" in name]
+    for _ in range(FLIPS):
+        made.put(folder)
+        name = random.choice(states)
+        content = bytearray(made.files[name])
+        reach = random.choice((100, 1_000, len(content)))  # headers are small, and much depends on them
+        content[random.randrange(min(reach, len(content)))] ^= 1 << random.randrange(8)
+        (folder / name).write_bytes(content)
+        refused += await made.outcome(folder)
+    assert refused < FLIPS
+    assert refused or kind == "begun again"  # where every page is in the log, which ends at the flipped bit
+
+
+def flipped(value: Any, random: Random) -> Any:
+    """Return a value of the same type that differs in one bit; something for nothing."""
+    if value is None:
+        return random.choice((0, "", b"", "1"))
+    if isinstance(value, int):
+        return value ^ (1 << random.randrange(40))
+    content = bytearray(value.encode() if isinstance(value, str) else value)
+    if not content:
+        return "x" if isinstance(value, str) else b"x"
+    at = random.randrange(len(content))
+    content[at] ^= 1 << random.randrange(7)
+    return content.decode("utf-8", "replace") if isinstance(value, str) else bytes(content)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_flipped_bit_of_a_value_is_found(kind: str, tmp_path: Path) -> None:
+    """Whichever value of a record is changed, by a bit, to nothing or to another type, that is refused."""
+    made, random = await image(tmp_path / "made", kind), Random(kind)
+    folder, state = tmp_path / "copy", tmp_path / "copy" / made.state
+    made.put(folder)
+    with closing(sqlite3.connect(state)) as database:
+        tables = {
+            table: [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
+            for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+    for table, columns in tables.items():
+        for column in columns:
+            for change in (flipped, lambda value, _: 7 if isinstance(value, str) else "7", lambda *_: None):
+                made.put(folder)
+                if damage(state, table, columns, column, change, random):
+                    assert await made.outcome(folder), (table, column, change)
+
+
+def damage(
+    state: Path,
+    table: str,
+    columns: list[str],
+    column: str,
+    change: Callable[[Any, Random], Any],
+    random: Random,
+) -> bool:
+    """Change a column of some record; False where the table allows no such value, or has no record."""
+    with closing(sqlite3.connect(state, isolation_level=None)) as database:
+        records = database.execute(f'SELECT * FROM "{table}"').fetchall()
+        if not records:
+            return False
+        record = random.choice(records)
+        before = record[columns.index(column)]
+        after = change(before, random)
+        where = " AND ".join(f'"{name}" IS ?' for name in columns)
+        try:
+            database.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE {where}', (after, *record))
+        except sqlite3.IntegrityError:
+            return False
+        (now,) = database.execute("SELECT total_changes()").fetchone()
+        return bool(now) and after != before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_record_that_is_missing_is_missed(kind: str, tmp_path: Path) -> None:
+    """Whichever record is taken out of a table, the state is refused, and so is one with a record more."""
+    made, random = await image(tmp_path / "made", kind), Random(kind)
+    folder, state = tmp_path / "copy", tmp_path / "copy" / made.state
+    for table, key in (
+        ("totals", "name"),
+        ("about", "name"),
+        ("sources", "number"),
+        ("rows", "place"),
+        ("parts", "number"),
+    ):
+        made.put(folder)
+        with closing(sqlite3.connect(state, isolation_level=None)) as database:
+            keys = [one for (one,) in database.execute(f"SELECT {key} FROM {table}")]
+            if not keys:
+                continue
+            database.execute(f"DELETE FROM {table} WHERE {key} = ?", (random.choice(keys),))
+        assert await made.outcome(folder), table
+
+
+async def test_a_schema_that_differs_is_refused(tmp_path: Path) -> None:
+    """Tables that are not those of an export, be it by a trigger more, are refused."""
+    made = await image(tmp_path / "made", "closed")
+    for statement in (
+        "CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM sources; END",
+        "CREATE TABLE more (x)",
+        "DROP INDEX digests",
+        "ALTER TABLE sources RENAME COLUMN taken TO took",
+    ):
+        made.put(tmp_path / "copy")
+        with closing(sqlite3.connect(tmp_path / "copy" / made.state, isolation_level=None)) as database:
+            database.execute(statement)
+        assert await made.outcome(tmp_path / "copy"), statement
+
+
+async def test_a_state_with_forged_checksums_is_refused_where_it_makes_no_sense(tmp_path: Path) -> None:
+    """What has the right checksum and is no checkpoint, no JSON or no number is an ExportError as well."""
+    made = await image(tmp_path / "made", "closed")
+    columns = "number, label, query, checkpoint, taken, newest, floor, edge, done"
+    for column, value in (
+        ("checkpoint", "{}"),
+        ("checkpoint", "x"),
+        ("newest", "x"),
+        ("edge", "["),
+        ("edge", "7"),
+    ):
+        made.put(tmp_path / "copy")
+        with closing(sqlite3.connect(tmp_path / "copy" / made.state, isolation_level=None)) as database:
+            database.execute(f"UPDATE sources SET {column} = ?", (value,))
+            for *fields, kept in database.execute(f"SELECT {columns}, kept FROM sources").fetchall():
+                changed = (checksum(*fields) + kept, fields[0])
+                database.execute("UPDATE sources SET checksum = ? WHERE number = ?", changed)
+        assert await made.outcome(tmp_path / "copy"), (column, value)
+    made.put(tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy" / made.state, isolation_level=None)) as database:
+        database.execute("UPDATE about SET value = '{' WHERE name = 'route'")
+        database.execute("UPDATE about SET checksum = ? WHERE name = 'route'", (checksum("route", "{"),))
+    assert await made.outcome(tmp_path / "copy")

@@ -1,0 +1,69 @@
+"""Text of others, as it may be shown."""
+
+from __future__ import annotations
+
+import html
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.text import masked, printable
+
+NASTY = {
+    "\x1b]8;;http://evil\x1b\\": r"\x1b]8;;http://evil\x1b" + "\\",
+    "\x9b31m": r"\x9b31m",
+    "a\u202eb\u2066c": r"a\u202eb\u2066c",
+    "a\r\n\tb": r"a\r\n\tb",
+    "\x07\x08\x7f\x00": r"\x07\x08\x7f\x00",
+    "\ud800\udc80": r"\ud800\udc80",
+    "\U000e0041": r"\U000e0041",
+    "\u2028\u2029\u200b\ufeff": r"\u2028\u2029\u200b\ufeff",
+    "Zürich 語 🎉 [/x]": "Zürich 語 🎉 [/x]",
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), NASTY.items(), ids=map(ascii, NASTY))
+def test_what_steers_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> None:
+    """OSC, CSI, C1, marks of direction, line ends and halves of characters are told, and do nothing."""
+    assert printable(text) == shown
+
+
+@given(st.text(), st.none() | st.integers(1, 20))
+def test_any_text_is_printable_and_as_short_as_asked(text: str, most: int | None) -> None:
+    """Nothing but printable characters is left; what is cut says so; shown again it is the same."""
+    shown = printable(text, most)
+    assert shown.isprintable()
+    assert printable(shown, most) == shown
+    if most is None:
+        assert len(shown) >= len(text)
+    else:
+        assert len(shown) <= most
+        assert shown == printable(text) or shown.endswith("…")
+
+
+@given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40), st.text())
+def test_a_key_is_masked_in_every_form(key: str, beside: str) -> None:
+    """However a text writes a key of 8 characters or more, even within a word, the key is not in it."""
+    for form in (key, json.dumps(key)[1:-1], html.escape(key), html.escape(key, quote=False), quote(key, "")):
+        text = masked(f"{beside}a{form}b", key)
+        assert form not in text.replace("***", " ")
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "shown"),
+    [
+        ("k", "$.blocks[3].token", "$.blocks[3].token"),
+        ("k", "the key 'k' is wrong: k", "the key '***' is wrong: ***"),
+        ("abc", "abc abcd dabc ABC _abc x-abc-y {abc}", "*** abcd dabc ABC _abc x-***-y {***}"),
+        ("a&b", "a&b a&amp;b a%26b xa&b", "*** *** *** xa&b"),
+        ("7 chars"[:7].replace(" ", "-"), "7-chars7", "7-chars7"),
+        ("8-chars!", "x8-chars!x", "x***x"),
+        ("", "nothing", "nothing"),
+    ],
+)
+def test_a_short_key_is_masked_only_where_it_stands_alone(key: str, text: str, shown: str) -> None:
+    """A key of a few characters is part of many words, which stay readable; alone it is masked."""
+    assert masked(text, key) == shown
