@@ -15,6 +15,8 @@ SAMPLES = 64  # answers that are compared with each other
 MOST_VOTES = 64  # of one route; then they count half, so that a new price is learned in time
 MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
+ALONE = 2  # votes of an answer whose request flew alone: its gap is exact
+TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
 
 
 @define(eq=False, repr=False)
@@ -24,12 +26,19 @@ class Costs:
     Answers overtake each other, so the drop from one to the next says nothing. But among the answers of
     one stretch, each request left the `remaining` that it reports, and found the next higher one: the gap
     is its price. Answers that are missing make a gap too wide now and then, so frequent gaps count.
+
+    A price that the documentation names (`prior`) counts only where the service is known to count in
+    units: `units` says whether it is, None as long as no answer decided that.
     """
 
     learned: dict[str, float] = field(factory=dict[str, float])
     dearest: float = 0.0
     cheapest: float = 1.0
     roof: float = inf  # the least limit that the service tells
+    units: bool | None = None
+    version: int = 0  # counts up when a price changes
+    _contradictions: int = 0
+    _tries: dict[str, int] = field(factory=dict[str, int])
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
     _source: object = None
@@ -41,13 +50,47 @@ class Costs:
         A `prior` above a whole limit is in other units than the limit, and says nothing.
         """
         known = self.learned.get(route)
-        if prior is not None and prior > self.roof:
+        if prior is not None and (prior > self.roof or self.units is False):
             prior = None
         if known is None:
             return prior if prior is not None else self.dearest or 1.0
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior
         return known
+
+    def known(self, route: str, prior: float | None) -> bool:
+        """Tell whether several requests of `route` may fly at once: answers have shown its price."""
+        if self.units is False or route in self.learned:
+            return True
+        if self.units and prior is not None and prior <= self.roof:
+            return True
+        return self._tries.get(route, 0) >= TRIES or len(self._tries) >= MOST_ROUTES
+
+    def likely(self, route: str, prior: float | None) -> float:
+        """Return what a request of `route` is foreseen to cost: a `prior` that nothing confirms is none."""
+        return self.price(route, prior if self.units else None)
+
+    def tried(self, route: str) -> None:
+        """Note that a request of `route` flew alone, whatever its answer says."""
+        self._tries[route] = self._tries.get(route, 0) + 1
+
+    def alone(self, route: str, prior: float | None, before: float | None, limit: float, left: float) -> None:
+        """Learn from a request that flew alone: `before` was left when it was sent, None is unknown.
+
+        The first answer of all shows no more than that the price is at most what is gone of the limit.
+        """
+        gap = round((limit if before is None else before) - left, 6)
+        if gap <= 0 or (before is None and gap > (prior or 1.0)):
+            return
+        if gap >= 2:
+            self.units = True
+        elif prior is not None and prior >= 2:
+            # Units that came back may hide a part of the price once.
+            self._contradictions += 2 if before is None else 1
+            if self._contradictions < 2:
+                return
+            self.units = False
+        self._vote(route, gap, ALONE)
 
     def sample(
         self, source: object, route: str, remaining: float, sent: float, now: float, *, fresh: bool
@@ -75,17 +118,17 @@ class Costs:
         samples = self._samples
         for (low, route), (high, _) in pairwise(samples):
             if high > low:
-                self._vote(route, round(high - low, 6))
+                self._vote(route, round(high - low, 6), 1)
         # The lowest is the level that the next one found.
         del samples[1:]
 
-    def _vote(self, route: str, gap: float) -> None:
+    def _vote(self, route: str, gap: float, weight: int) -> None:
         votes = self._votes.get(route)
         if votes is None:
             if len(self._votes) >= MOST_ROUTES:
                 return
             votes = self._votes[route] = Counter()
-        votes[gap] += 1
+        votes[gap] += weight
         if votes.total() > MOST_VOTES:
             for one in list(votes):
                 votes[one] //= 2
@@ -97,5 +140,6 @@ class Costs:
         best = max(gap for gap, count in votes.items() if count == support)
         if self.learned.get(route) != best:
             self.learned[route] = best
+            self.version += 1
             self.dearest = max(self.learned.values())
             self.cheapest = min(self.learned.values())
