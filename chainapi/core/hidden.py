@@ -1,8 +1,8 @@
 """Limits that no header tells: found by being refused, and then kept by counting.
 
 Requests begin few and grow to a moderate number in flight. After a refusal single requests try again, after
-1, 2, 4 ... 60 seconds with jitter; within that, at the end of a window that services usually have. When one
-passes, a second refusal shows what the first one was about:
+1, 2, 4 ... 60 seconds with jitter, and after eight minutes an eighth more each time; within that, at the end
+of a window that services usually have. When one passes, a second refusal shows what the first one was about:
 
 * as much passed as before the first refusal, or more: a window. Its limit is what passed between both
   refusals, since what passed before the first may be less: others, or a session before this one, used the
@@ -35,8 +35,10 @@ WHOLE = 0.5  # of what passed before the first refusal: less than that is no win
 MARGIN = 0.05  # below the measured rate, at first
 GROWTH = 0.05  # a second, at first
 STEP = 0.05  # of a learned limit: how much more a trial takes
-EARLIER = 0.9  # of a learned window: how much shorter a trial takes it; half of one of seconds
-FIRST_TRIAL, RAREST_TRIAL = 2, 64  # windows
+EARLIER = 0.9  # of a learned window: how much shorter a trial takes it
+EARLIER_BY_FAR = 0.5  # and one of seconds
+SHORTEST = 0.5  # seconds: a shorter window is none, the quota drips
+FIRST_TRIAL, RAREST_TRIAL = 4, 64  # windows
 LEAST = 3.0  # units that passed, or there is nothing to compare with
 SOON = 5.0  # seconds: what is back by then may drip
 CAUTIOUS = 3.0  # requests in flight that answers without fields allow
@@ -55,12 +57,17 @@ class Trial:
     _runs: bool = False
     _kept: tuple[float, float] = (0.0, 0.0)  # limit and window before the trial
     _bound: bool = False  # whether the window was used up
+    drips: bool = False  # whether so short a window was proven that it is none
     _since: float = 0.0
+
+    def beyond(self, in_flight: float) -> bool:
+        """Tell whether a trial runs and so much is used that the next refusal may come any time."""
+        return self._runs and self.limit.limit - self.limit.room(in_flight) >= self._kept[0]
 
     def passed(self, now: float) -> None:
         """Note a success; once enough windows were used up, begin a trial."""
         window = self.limit.window or 1.0
-        self._bound = self._bound or self.limit.room(0.0) < 1.0
+        self._bound = self._bound or self.limit.room(0.0) < 2.0 + self.limit.limit / 10.0
         if now < self._since + window:
             return
         self._since, self._full = now, self._full + self._bound
@@ -72,7 +79,8 @@ class Trial:
         self._step = min(1.0, self._step * 2.0) if self._runs else STEP
         self._kept, self._runs, self._full = (self.limit.limit, window), True, 0
         if self._shorter:
-            self.limit.window = window * (EARLIER if window > SOON else 0.5)
+            self.limit.window = window * (EARLIER if window > SOON else EARLIER_BY_FAR)
+            self.drips = self.limit.window < SHORTEST
         else:
             more = max(1.0, round(self.limit.limit * self._step))
             self.limit.limit += more
@@ -82,16 +90,15 @@ class Trial:
         """Note a refusal: take back a trial that runs, else believe that less is left than was learned."""
         limit, window = self.limit, self.limit.window
         limit.collect(now)
-        counted = limit.limit - limit.remaining - limit.returned + in_flight
         if self._runs:
-            least, limit.window = self._kept
-            self._shorter = not self._shorter
+            kept, limit.window = self._kept
+            shorter = limit.window != window
+            self._shorter = not shorter and (limit.window not in USUAL or limit.window <= SOON)
         else:
-            least = limit.limit / 2.0
-        if limit.window == window:
-            kept = max(1.0, min(limit.limit, max(least, counted)))
-            limit.remaining -= limit.limit - kept
-            limit.limit = kept
+            counted = limit.limit - limit.remaining - limit.returned + in_flight
+            kept = max(1.0, min(limit.limit, max(limit.limit / 2.0, counted)))
+        limit.remaining -= limit.limit - kept
+        limit.limit = kept
         self._every, self._full = min(2 * self._every, RAREST_TRIAL), 0
         self._runs, self._bound, self._since = False, False, now
 
@@ -107,6 +114,7 @@ class Hidden:
     _rated_at: float = 0.0
     _next: float = -inf
     _opened: float = inf  # when the first request left since the last opening
+    _anchor: float = inf  # when it was answered: no sooner than it was counted
     _refused: float | None = None  # when the first refusal came that nothing passed since
     _tried: float = -inf  # when the last request was sent that was refused
     _tries: int = 0
@@ -123,7 +131,10 @@ class Hidden:
 
     def opens_at(self, now: float, in_flight: int) -> float:
         """Return when a request may leave: `now`, later, or inf when an answer decides."""
-        if in_flight >= self.most:
+        most = self.most
+        if self._trial is not None and self._trial.beyond(in_flight):
+            most = min(most, NEAR)
+        if in_flight >= most:
             return inf
         return now if self.rate is None else max(now, self._next)
 
@@ -185,17 +196,20 @@ class Hidden:
         self._tries += 1
         if self._tries == 1 and (at := self._foreseen(now)) > now:
             return at
-        longest = min(LONGEST_TRY, FIRST_TRY * 2.0 ** min(self._tries - 1, 16))
+        elapsed = 0.0 if self._refused is None else now - self._refused
+        longest = min(max(LONGEST_TRY, elapsed / 8.0), FIRST_TRY * 2.0 ** min(self._tries - 1, 16))
         for window in USUAL:
-            if now + longest / 4.0 <= self._opened + window <= now + longest:
-                return self._opened + window
+            if now + longest / 4.0 <= self._anchor + window <= now + longest:
+                return self._anchor + window
         return now + longest * (1.0 - 0.25 * jitter)
 
     def _foreseen(self, now: float) -> float:
         """Return when what was learned so far opens, by the first answer of the window."""
         if self.learned is not None:
             return self.learned.opens_at(now, 1.0, 0.0)
-        return self._opened + self._window if self._found and self._window else -inf
+        if self.rate is not None:
+            return now + max(FIRST_TRY, 1.0 / self.rate)
+        return self._anchor + self._window if self._found and self._window else -inf
 
     # --- successes --------------------------------------------------------------------------
 
@@ -203,6 +217,8 @@ class Hidden:
         """Note a request that was not refused; `answered` is False where no limiter may have met it."""
         if self._refused is not None and sent > self._refused:
             self._back(sent, self._refused)
+        if not self._count:
+            self._anchor = now
         if answered or self.most < CAUTIOUS:
             self._grow()
         self._since_refused += cost
@@ -210,8 +226,17 @@ class Hidden:
         self._count += 1
         if self.learned is not None and self._trial is not None:
             self._trial.passed(now)
+            if self._trial.drips:
+                self._pace_instead(now, self.learned)
         elif self.rate is None:
             self._note(sent, now, cost)
+
+    def _pace_instead(self, now: float, learned: Allowance) -> None:
+        """Take a limit whose window proved ever shorter for a drip."""
+        self.rate = learned.limit / (learned.window or SHORTEST)
+        self.rate *= EARLIER_BY_FAR  # the trial itself is not proven
+        self.learned, self._trial = None, None
+        self._rated_at = self._next = now
 
     def _note(self, sent: float, now: float, cost: float) -> None:
         self._history.append((sent, now, cost))
@@ -248,7 +273,8 @@ class Hidden:
             # So long a wait is no drip: begin again.
             self.rate, self._last_refused, self._doubt = None, None, 1.0
         else:
-            self._rated_at = self._next = sent
+            self._rated_at = sent
+            self._next = sent if self.rate is None else sent + 1.0 / self.rate
             self._last_refused, self._since_refused = refused, 0.0
         self.most = 1.0
         self._before, self._window = self._passed, None if self._told else window

@@ -347,8 +347,8 @@ class Quota:
         if self._hidden is not None:
             self._hidden.passed(flight.sent, now, flight.cost, answered=status < 400)
             learned = self._hidden.learned
-            if learned is not None and learned not in self._allowances:
-                self._allowances = [*self._given, learned]
+            if (self._allowances[-1:] != [learned]) if learned else len(self._allowances) > len(self._given):
+                self._allowances = [*self._given, *([learned] if learned else [])]
 
     def _account(
         self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, verdict: Verdict
