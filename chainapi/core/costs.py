@@ -85,11 +85,10 @@ class Costs:
         if gap >= 2:
             self.units = True
         elif prior is not None and prior >= 2:
-            # Units that came back may hide a part of the price once.
+            # Units that came back may hide a part of the price once; votes mend that for this route.
             self._contradictions += 2 if before is None else 1
-            if self._contradictions < 2:
-                return
-            self.units = False
+            if self._contradictions >= 2:
+                self.units = False
         self._vote(route, gap, ALONE)
 
     def sample(

@@ -160,7 +160,7 @@ class _Service:
         """Return the fields of an answer in the form of this service."""
         server, form = self.server, self.front.form
         limit, left = f"{server.limit:.0f}", f"{server.remaining(now):.0f}"
-        whole = server.earliest(now, server.limit)
+        whole = server.earliest(now, min(server.limit, getattr(server, "size", server.limit)))
         reset = max(1, ceil((wait if wait is not None else whole - now) - EPSILON))
         window = f"{server.window:g}"
         seconds = None if wait is None else str(max(1, ceil(wait - EPSILON)))
