@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -23,7 +24,7 @@ from chainapi.errors import APITimeoutError, QuotaWaitError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["Gate", "Permit"]
+__all__ = ["Gate", "Permit", "is_rate"]
 
 LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
 WORTH_TELLING = 1.0  # seconds
@@ -285,16 +286,17 @@ class Gate:
         if when <= now:
             self._asked_at = min(self._asked_at, now)
             return quota.send(now, route, cost, prior)
-        self._wait_until(now, when, "stop" if when == quota.stopped_until else "quota")
+        self._wait_until(now, when)
         return None
 
-    def _wait_until(self, now: float, when: float, reason: str) -> None:
-        """Set the timer, and tell that the queue waits."""
+    def _wait_until(self, now: float, when: float) -> None:
+        """Set the timer, and tell that the queue waits; an answer that is waited for is no such wait."""
         self._wake_at(when)
-        if self._on_wait is None or not self._queue:
+        if self._on_wait is None or not self._queue or self._quota.canaries.opens_at(now) is not None:
             return
         if now + WORTH_TELLING <= when < inf and when > self._told:
             self._told = when
+            reason = "stop" if when == self._quota.stopped_until else "quota"
             self._on_wait(reason=reason, seconds=when - now, waiting=len(self._queue))
 
     def _pump(self) -> None:
@@ -346,7 +348,7 @@ class Gate:
         quota = self._quota
         when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route, waiter.prior)
         if when > now:
-            self._wait_until(now, when, "stop" if when == quota.stopped_until else "quota")
+            self._wait_until(now, when)
             return False
         self._paying = waiter
         assert self._rate is not None  # noqa: S101 - the caller saw it
@@ -435,6 +437,14 @@ class Gate:
         """Take a grant back."""
         self._quota.unsent(flight)
         self._pump()
+
+
+def is_rate(value: object) -> bool:
+    """Tell whether a value can be a gate's `rate`; aiolimiter is not imported for that."""
+    if isinstance(value, Limit):
+        return True
+    aiolimiter = sys.modules.get("aiolimiter")
+    return aiolimiter is not None and isinstance(value, aiolimiter.AsyncLimiter)
 
 
 def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:

@@ -55,7 +55,6 @@ class Allowance:
         reset_at: when all comes back, as an answer told; inf when none did.
         guessed: whether nobody named the window.
         moving: whether the told reset moved as units were spent: then it is not the end of a window.
-        still: whether it stayed where it was for seconds: then it is.
 
     """
 
@@ -80,9 +79,7 @@ class Allowance:
     _spent: Ledger = field(factory=Ledger, init=False)
     _epoch: float | None = field(default=None, init=False)
     guessed: bool = field(default=False, init=False)
-    still: bool = field(default=False, init=False)
     _first_reset: float = field(default=inf, init=False)
-    _reset_heard: float = field(default=inf, init=False)
     _lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -139,7 +136,7 @@ class Allowance:
 
     def asks_at(self, opens: float) -> float:
         """Return when a question is due that would tell more than waiting until `opens`; inf for never."""
-        if self.asked or not self.named or self.kind is Kind.DRIP or (self.still and self._reset() < inf):
+        if self.asked or not self.named or self.kind is Kind.DRIP or self._reset() < inf:
             return inf
         heard = max(
             self.believed_at, self._spent.last_back - self.window if self._spent and self.window else -inf
@@ -181,7 +178,7 @@ class Allowance:
             self._judge(sent, now, low + cost)
         if low > self.remaining:
             # A new stretch: what was told of the end of the last one is past.
-            self.reset_at, self._first_reset, self._reset_heard, self._epoch = inf, inf, inf, None
+            self.reset_at, self._first_reset, self._epoch = inf, inf, None
         self.told = self.proven = True
         self.remaining, self.returned, self.believed_at = low, 0.0, now
         self.ceiling = max(self.ceiling, low)
@@ -194,10 +191,8 @@ class Allowance:
         end = now + seconds
         if self.guessed:
             self.window = max(self.window or 0.0, seconds, 1.0)
-        if end < self._first_reset:
-            self._first_reset, self._reset_heard = end, min(now, self._reset_heard)
+        self._first_reset = min(self._first_reset, end)
         self.moving = end - self._first_reset > STILL
-        self.still = not self.moving and now - self._reset_heard > 2 * STILL
         self.reset_at = end
 
     def _lowest_since(self, sent: float, now: float, remaining: float) -> float:

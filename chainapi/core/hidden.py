@@ -159,7 +159,7 @@ class Hidden:
     # --- refusals ---------------------------------------------------------------------------
 
     def refused(self, sent: float, now: float, in_flight: float, *, told: bool) -> None:
-        """Note a refusal of a request sent at `sent`, while `in_flight` units are out; `told` if it named a wait."""
+        """Note a refusal, while `in_flight` units are out; `told` if it named a wait."""
         self._tried = max(self._tried, sent)
         if self._refused is not None:
             return

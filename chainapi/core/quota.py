@@ -145,6 +145,7 @@ class Quota:
     _lost_units: float = field(default=0.0, init=False)
     _stops: int = field(default=0, init=False)
     _refusals: int = field(default=0, init=False)
+    _passed_any: bool = field(default=False, init=False)
     _refused_route: str | None = field(default=None, init=False)
     _guesses: int = field(default=0, init=False)
     _most_guesses: int = field(default=1, init=False)
@@ -305,7 +306,7 @@ class Quota:
         else:
             self._passed(flight, now, status, news, told, before)
         self._account(flight, now, news, told, verdict)
-        if verdict is Verdict.QUOTA and told is not None:
+        if verdict in (Verdict.QUOTA, Verdict.HIDDEN) and told is not None:
             backed = not flight.guess and not flight.canary
             told.refused(now, self.stopped_until, flight.cost, backed=backed)
         return verdict
@@ -332,7 +333,7 @@ class Quota:
         before: float | None,
     ) -> None:
         """Note what a request shows that was not refused."""
-        self._refusals, self._refused_route = 0, None
+        self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes:
             self.routes.passed(flight.route, flight.sent)
         tells = news.remaining is not None or not any(one.told for one in self._allowances)
@@ -421,7 +422,7 @@ class Quota:
             if flight.route == self._refused_route:
                 self.routes.step_back(flight.route, now, self.stopped_until)
             self._refused_route = flight.route
-        return Verdict.QUOTA
+        return Verdict.HIDDEN if wait is None and self._passed_any else Verdict.QUOTA
 
     def _refuse_route(
         self, flight: Flight, now: float, wait: float | None, jitter: float, *, whole: bool

@@ -24,6 +24,7 @@ class Verdict(Enum):
 
     PASSED = "passed"
     QUOTA = "quota"  # refused: everybody waits
+    HIDDEN = "hidden"  # refused without a wait by a service that let others pass: everybody waits
     ROUTE = "route"  # refused: requests of this route wait
     TOO_DEAR = "too dear"  # refused although the whole limit was there
 

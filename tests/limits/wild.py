@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from math import ceil, inf
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from chainapi.core.headers import read_limits
 from chainapi.core.quota import Limit
@@ -84,7 +84,6 @@ class Scene:
     max_wait: float | None = None
     ask: bool = True
     spread: float = 0.0  # seconds over which the callers begin
-    every: int = 0  # of how many a request begins each second; 0 is all at once
 
 
 @define
@@ -102,7 +101,6 @@ class Outcome:
     turned_away: dict[int, tuple[float, float]] = field(factory=dict[int, tuple[float, float]])
     given_up: int = 0
     instants: Counter[float] = field(factory=Counter[float])
-    windows: Counter[int] = field(factory=Counter[int])
     gate: Gate | None = None
 
 
@@ -221,86 +219,94 @@ def run(scene: Scene, limit: float = 1e6) -> Outcome:
         loop.close()
 
 
-async def _job(scene: Scene, limit: float) -> Outcome:
-    loop, service, rng = asyncio.get_running_loop(), _Service(scene), random.Random(scene.seed + 1)
-    gate = Gate(
-        max_in_flight=scene.in_flight,
-        limits=scene.limits,
-        ask=scene.ask,
-        random=rng.random,
-        now=lambda: BEGAN + loop.time(),
-    )
-    outcome = Outcome(gate=gate)
-    stop = {"": -inf}
-    todo = iter(enumerate(scene.errands))
+class _Client:
+    """Sends the requests of a scene through a gate, with retries as a session makes them."""
 
-    async def send(number: int, errand: Errand, tries: int) -> bool:
-        permit = await gate.acquire(errand.route, cost=errand.prior, again=tries > 0, max_wait=scene.max_wait)
-        closed = errand.route in scene.front.closed
-        outcome.in_stops += loop.time() < stop.get(errand.route if closed else "", -inf) - EPSILON
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.service, self.outcome = scene, _Service(scene), Outcome()
+        self.rng = random.Random(scene.seed + 1)
+        self.loop = asyncio.get_running_loop()
+        self.stops = {"": -inf}
+        self.gate = self.outcome.gate = Gate(
+            max_in_flight=scene.in_flight,
+            limits=scene.limits,
+            ask=scene.ask,
+            random=self.rng.random,
+            now=lambda: BEGAN + self.loop.time(),
+        )
+
+    def closed(self, errand: Errand) -> str:
+        """Return the name of the route if it is always refused."""
+        return errand.route if errand.route in self.scene.front.closed else ""
+
+    async def send(self, errand: Errand, tries: int) -> int:
+        """Make one attempt; return the status."""
+        scene, outcome = self.scene, self.outcome
+        permit = await self.gate.acquire(
+            errand.route, cost=errand.prior, again=tries > 0, max_wait=scene.max_wait
+        )
+        outcome.in_stops += self.loop.time() < self.stops.get(self.closed(errand), -inf) - EPSILON
         await asyncio.sleep(scene.trip / 2)
-        status, headers = service.answer(loop.time(), errand)
+        status, headers = self.service.answer(self.loop.time(), errand)
         await asyncio.sleep(scene.trip / 2)
-        news = read_limits(headers, BEGAN + loop.time())
+        news = read_limits(headers, BEGAN + self.loop.time())
         if status == 429:
-            until = loop.time() + (news.retry_after or news.reset or 0.0)
-            key = errand.route if closed else ""
-            stop[key] = max(stop.get(key, -inf), until)
-            outcome.refusals += not closed
-            outcome.instants[round(loop.time(), 6)] += not closed
+            self.refused(errand, news.retry_after or news.reset or 0.0)
         if permit.answered(status, news) in (Verdict.ROUTE, Verdict.TOO_DEAR) and tries >= 4:
             raise _GaveUpError
         if status == 503:
-            await asyncio.sleep(max(news.retry_after or 0.0, rng.random() * 0.5 * 2 ** min(tries, 5)))
-        return status in (200, 404)
+            backoff = self.rng.random() * 0.5 * 2.0 ** min(tries, 5)
+            await asyncio.sleep(max(news.retry_after or 0.0, backoff))
+        return status
 
-    async def one(number: int, errand: Errand) -> None:
-        outcome.begun[number] = loop.time()
-        tries = 0
+    def refused(self, errand: Errand, wait: float) -> None:
+        """Note a refusal and its wait."""
+        now, key = self.loop.time(), self.closed(errand)
+        self.stops[key] = max(self.stops.get(key, -inf), now + wait)
+        if not key:
+            self.outcome.refusals += 1
+            self.outcome.instants[round(now, 6)] += 1
+
+    async def run(self, number: int, errand: Errand) -> None:
+        """Do one errand."""
+        outcome, tries = self.outcome, 0
+        outcome.begun[number] = self.loop.time()
         try:
-            while not await send(number, errand, tries):
+            while await self.send(errand, tries) not in (200, 404):
                 tries += 1
         except _GaveUpError:
             outcome.given_up += 1
-            return
         except QuotaWaitError as error:
-            outcome.turned_away[number] = (loop.time(), error.retry_after)
-            return
-        outcome.done += 1
-        outcome.finished[number] = loop.time()
+            outcome.turned_away[number] = (self.loop.time(), error.retry_after)
+        else:
+            outcome.done += 1
+            outcome.finished[number] = self.loop.time()
+            if not self.closed(errand):
+                outcome.seconds = self.loop.time()
+
+
+async def _job(scene: Scene, limit: float) -> Outcome:
+    client, loop = _Client(scene), asyncio.get_running_loop()
+    todo = iter(enumerate(scene.errands))
 
     async def work(place: int) -> None:
-        if scene.spread:
-            await asyncio.sleep(scene.spread * place / scene.callers)
+        await asyncio.sleep(scene.spread * place / scene.callers)
         for number, errand in todo:
-            await one(number, errand)
+            await client.run(number, errand)
 
     workers = [loop.create_task(work(place)) for place in range(min(scene.callers, len(scene.errands)))]
     _, late = await asyncio.wait(workers, timeout=limit)
-    outcome.hung = bool(late)
     for task in late:
         task.cancel()
     for result in await asyncio.gather(*workers, return_exceptions=True):
         if isinstance(result, Exception):
             raise result
-    open_ends = [
-        when
-        for number, when in outcome.finished.items()
-        if scene.errands[number].route not in scene.front.closed
-    ]
-    outcome.seconds = limit if late else max(open_ends, default=0.0)
+    outcome = client.outcome
+    outcome.hung, outcome.seconds = bool(late), limit if late else outcome.seconds
     outcome.storm = max(outcome.instants.values(), default=0)
     return outcome
 
 
-def many(count: int, **kind: object) -> list[Errand]:
+def many(count: int, cost: float = 1.0, prior: float | None = None) -> list[Errand]:
     """Return `count` errands alike."""
-    return [Errand(**kind)] * count  # type: ignore[arg-type]
-
-
-def changed(scene: Scene, **front: object) -> Scene:
-    """Return the scene with another front."""
-    return evolve(scene, front=evolve(scene.front, **front))
-
-
-Kinds = Mapping[str, Callable[[float, float], Server]]
+    return [Errand("/a", cost, prior)] * count
