@@ -23,6 +23,12 @@ settings.register_profile(
 settings.load_profile("chainapi")
 
 
+# What runs on a real loop runs on uvloop as well, which is no asyncio loop underneath.
+OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
+    {} if sys.platform == "win32" else {"uvloop": __import__("uvloop").new_event_loop}
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
@@ -47,5 +53,5 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Give each asynchronous test its loop."""
     if item.get_closest_marker("real_time"):
-        return {"real": asyncio.SelectorEventLoop}
+        return {"asyncio": asyncio.SelectorEventLoop, **OTHER_LOOPS}
     return {"virtual": VirtualLoop}

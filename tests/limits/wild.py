@@ -159,7 +159,8 @@ class _Service:
         server, form = self.server, self.front.form
         limit, left = f"{server.limit:.0f}", f"{server.remaining(now):.0f}"
         whole = server.earliest(now, min(server.limit, getattr(server, "size", server.limit)))
-        reset = max(1, ceil((wait if wait is not None else whole - now) - EPSILON))
+        exact = max(0.5, wait if wait is not None else whole - now)
+        reset = ceil(exact - EPSILON)
         window = f"{server.window:g}"
         seconds = None if wait is None else str(max(1, ceil(wait - EPSILON)))
         found: dict[str, str] = {}
@@ -185,7 +186,7 @@ class _Service:
             found = {
                 "x-ratelimit-limit": limit,
                 "x-ratelimit-remaining": left,
-                "x-ratelimit-reset": str(ceil(BEGAN + now + reset - EPSILON)),
+                "x-ratelimit-reset": str(ceil(BEGAN + now + exact - EPSILON)),
             }
         if seconds is not None and form == "date":
             moment = datetime.fromtimestamp(ceil(BEGAN + now + (wait or 0.0) - EPSILON), UTC)
