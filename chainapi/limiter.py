@@ -280,7 +280,7 @@ class Gate:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
         quota = self._quota
         cost = quota.costs.price(route, prior)
-        when = quota.opens_at(now, cost, route, prior)
+        when = quota.opens_at(now, cost, route)
         if when <= now and quota.routes:
             when = quota.routes.opens_at(route, now)
         if when <= now:
@@ -346,7 +346,7 @@ class Gate:
         if self._paying is not None:
             return False
         quota = self._quota
-        when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route, waiter.prior)
+        when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
         if when > now:
             self._wait_until(now, when)
             return False
@@ -393,7 +393,7 @@ class Gate:
                 continue
             if quota.routes and quota.routes.opens_at(waiter.route, now) > now:
                 continue
-            if quota.opens_at(now, units, waiter.route, waiter.prior) > now:
+            if quota.opens_at(now, units, waiter.route) > now:
                 return
             room -= units
             dear.passed += units

@@ -220,9 +220,8 @@ async def test_lost_request_frees_its_place() -> None:
 async def test_cheap_requests_pass_a_dear_one_but_not_for_ever() -> None:
     """What is too little for a dear request goes to cheaper ones, up to what it costs itself."""
     gate = await opened(30.0)
-    dear = asyncio.create_task(gate.acquire(cost=20))
-    await asyncio.sleep(0)
-    (await dear).answered(200, told(10))
+    (await gate.acquire("/cheap", cost=1)).answered(200, told(29))
+    (await gate.acquire(cost=19)).answered(200, told(10))
     dear = asyncio.create_task(gate.acquire(cost=20))
     cheap = [asyncio.create_task(gate.acquire("/cheap", cost=1)) for _ in range(15)]
     await asyncio.sleep(0)

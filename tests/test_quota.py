@@ -23,9 +23,9 @@ def told(remaining: float, retry_after: float | None = None, reset: float | None
 
 
 def started(remaining: float = 99.0, **options: bool) -> Quota:
-    """Return a quota that counts requests, whose first one, sent at 0, was answered at 1."""
+    """Return a quota whose requests cost 1 each, and whose first one, sent at 0, was answered at 1."""
     quota = Quota(**options)  # type: ignore[arg-type]
-    quota.costs.units = False
+    quota.costs.learned[""] = 1.0
     quota.answered(go(quota, 0.0), 1.0, 200, told(remaining), 0.5)
     return quota
 
@@ -39,7 +39,7 @@ def go(quota: Quota, now: float, cost: float = 1.0, route: str = "") -> Flight:
 def test_canary_flies_alone() -> None:
     """Until the first request is answered nobody follows, and then as many as the answer says."""
     quota = Quota()
-    quota.costs.units = False
+    quota.costs.learned[""] = 1.0
     first = go(quota, 0.0)
     assert quota.opens_at(0.5, 1.0) > 0.5
     quota.answered(first, 0.9, 200, told(2.0), 0.5)

@@ -16,6 +16,7 @@ MOST_VOTES = 64  # of one route; then they count half, so that a new price is le
 MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
 ALONE = 2  # votes of an answer whose request flew alone: its gap is exact
+SHARE = 0.02  # of the limit: what a request is taken to cost whose price did not show
 TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
 
 
@@ -53,18 +54,17 @@ class Costs:
         if prior is not None and (prior > self.roof or self.units is False):
             prior = None
         if known is None:
-            return prior if prior is not None else self.dearest or 1.0
+            price = prior if prior is not None else self.dearest or 1.0
+            # Units that drip in hid the price of requests that flew alone.
+            hidden = self.roof < inf and self._tries.get(route, 0) >= TRIES
+            return max(price, SHARE * self.roof) if hidden else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior
         return known
 
-    def known(self, route: str, prior: float | None) -> bool:
-        """Tell whether several requests of `route` may fly at once: answers have shown its price."""
-        if self.units is False or route in self.learned:
-            return True
-        if self.units and prior is not None and prior <= self.roof:
-            return True
-        return self._tries.get(route, 0) >= TRIES or len(self._tries) >= MOST_ROUTES
+    def known(self, route: str) -> bool:
+        """Tell whether several requests of `route` may fly at once: the first have flown alone."""
+        return route in self.learned or self._tries.get(route, 0) >= TRIES or len(self._tries) >= MOST_ROUTES
 
     def likely(self, route: str, prior: float | None) -> float:
         """Return what a request of `route` is foreseen to cost: a `prior` that nothing confirms is none."""

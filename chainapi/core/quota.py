@@ -162,7 +162,7 @@ class Quota:
 
     # --- what may be sent -----------------------------------------------------------------
 
-    def opens_at(self, now: float, cost: float, route: str = "", prior: float | None = None) -> float:
+    def opens_at(self, now: float, cost: float, route: str = "") -> float:
         """Return from when a request may leave: `now`, a later time, or inf when an answer decides."""
         if self.in_flight >= self.max_in_flight:
             return inf
@@ -171,7 +171,7 @@ class Quota:
         hedge = self.canaries.opens_at(now)
         if hedge is not None and hedge > now:
             return hedge
-        if self.in_flight and hedge is None and self._alone(route, prior):
+        if self.in_flight and hedge is None and self._alone(route):
             return inf
         self._guessing, self._asking = False, None
         opens = now
@@ -179,10 +179,10 @@ class Quota:
             opens = self._hidden.opens_at(now, self.in_flight)
         return self._opens_at(now, cost, opens)
 
-    def _alone(self, route: str, prior: float | None) -> bool:
+    def _alone(self, route: str) -> bool:
         """Tell whether a request has to fly alone, because nobody knows what it costs."""
         told = self.policies.told
-        return told is not None and told.told and not self.costs.known(route, prior)
+        return told is not None and told.told and not self.costs.known(route)
 
     def _opens_at(self, now: float, cost: float, opens: float) -> float:
         """Return from when a request may leave as far as the limits are concerned."""
@@ -245,7 +245,7 @@ class Quota:
             or (guess and alone and self._most_guesses == 1)
         )
         flight = Flight(route, cost, now, self._stops, canary, guess, prior, alone)
-        if canary or (alone and self._alone(route, prior)):
+        if canary or (alone and self._alone(route)):
             self.canaries.send(flight, now)
         if guess:
             self._guesses += 1
@@ -339,7 +339,7 @@ class Quota:
         tells = news.remaining is not None or not any(one.told for one in self._allowances)
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
-        if flight.alone and not self.costs.known(flight.route, flight.prior):
+        if flight.alone and not self.costs.known(flight.route):
             self.costs.tried(flight.route)
             if told is not None and news.remaining is not None and told.sized:
                 fresh = flight.canary and before is not None
