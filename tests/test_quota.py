@@ -205,7 +205,7 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
     flight = go(quota, 1.0)
     news = LimitNews(limit=3.0, remaining=0.0, retry_after=2.0, policies=(Policy(3.0, 2.0),))
     quota.answered(flight, 2.0, 429, news, 0.5)
-    for _ in range(4):
+    for _ in range(3):
         quota.answered(go(quota, 4.0), 4.0, 200, told(90.0), 0.5)
     assert quota.opens_at(4.0, 1.0) > 4.0
 

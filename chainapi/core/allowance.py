@@ -218,7 +218,7 @@ class Allowance:
     def restart(self) -> None:
         """Begin to count again: the wait is over, and no answer says what is back."""
         self.remaining, self.returned, self.proven = self.limit, 0.0, False
-        self.reset_at, self._first_reset, self.asked = inf, inf, False
+        self.reset_at, self._first_reset = inf, inf
         self._spent.clear()
 
     # --- how units come back ----------------------------------------------------------------

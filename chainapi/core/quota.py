@@ -175,7 +175,7 @@ class Quota:
             return inf
         self._guessing, self._asking = False, None
         opens = now
-        if self._hidden is not None and not self.canaries.due:
+        if self._hidden is not None and not self.canaries.due and hedge is None:
             opens = self._hidden.opens_at(now, self.in_flight)
         return self._opens_at(now, cost, opens)
 

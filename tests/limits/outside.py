@@ -186,8 +186,16 @@ def _series(quick: bool) -> list[Row]:
                 )
 
             found.append(run(Scene(build, many(554), callers=concurrency), 20_000.0))
-    worst = max(one.refusals for one in found)
-    return [Row("two limiters in series: 429s a job", "<= 10", str(worst), worst <= 10 and _is_good(found))]
+    # Nothing says that there is an inner limit until it refuses what is in flight at that time.
+    worst = max(one.refusals - one.first_burst for one in found)
+    return [
+        Row(
+            "two limiters in series: 429s a job after the first refused burst",
+            "<= 3",
+            str(worst),
+            worst <= 3 and _is_good(found),
+        )
+    ]
 
 
 def _waits(_quick: bool) -> list[Row]:

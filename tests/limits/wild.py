@@ -20,7 +20,7 @@ from chainapi.core.quota import Limit
 from chainapi.core.scope import Verdict
 from chainapi.errors import QuotaWaitError
 from chainapi.limiter import Gate
-from tests.limits.servers import EPSILON, Server
+from tests.limits.servers import EPSILON, Server, Stacked
 from tests.virtual_time import VirtualLoop
 
 __all__ = ["Errand", "Front", "Outcome", "Scene", "ideal", "run"]
@@ -96,6 +96,7 @@ class Outcome:
     storm: int = 0  # most refusals at one instant, closed routes apart
     in_stops: int = 0
     hung: bool = False
+    first_burst: int = 0  # refusals within a second of the first one
     begun: dict[int, float] = field(factory=dict[int, float])
     finished: dict[int, float] = field(factory=dict[int, float])
     turned_away: dict[int, tuple[float, float]] = field(factory=dict[int, tuple[float, float]])
@@ -154,9 +155,17 @@ class _Service:
         else:
             del fields[name]
 
+    def shown(self, now: float, wait: float | None) -> Server:
+        """Return the limiter that writes the fields: of two in turn the second, where that one refuses."""
+        server = self.server
+        if not isinstance(server, Stacked) or not server.in_turn:
+            return server
+        inner = wait is not None and server.second.earliest(now, 1.0) > now + EPSILON
+        return server.second if inner else server.first
+
     def fields(self, now: float, wait: float | None, cost: float = 1.0) -> dict[str, str]:
         """Return the fields of an answer in the form of this service."""
-        server, form = self.server, self.front.form
+        server, form = self.shown(now, wait), self.front.form
         limit, left = f"{server.limit:.0f}", f"{server.remaining(now):.0f}"
         whole = server.earliest(now, min(server.limit, getattr(server, "size", server.limit)))
         exact = max(0.5, wait if wait is not None else whole - now)
@@ -305,6 +314,8 @@ async def _job(scene: Scene, limit: float) -> Outcome:
     outcome = client.outcome
     outcome.hung, outcome.seconds = bool(late), limit if late else outcome.seconds
     outcome.storm = max(outcome.instants.values(), default=0)
+    first = min(outcome.instants, default=0.0)
+    outcome.first_burst = sum(number for when, number in outcome.instants.items() if when <= first + 1.0)
     return outcome
 
 
