@@ -28,6 +28,7 @@ __all__ = ["Gate", "Permit", "is_rate"]
 
 LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
 WORTH_TELLING = 1.0  # seconds
+UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
 GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away
 
 
@@ -148,7 +149,8 @@ class Gate:
             QuotaWaitError: when its turn would come later than in `max_wait` seconds. That is foreseen and
                 raised at once; where it was not foreseeable, as soon as it is known. Waiting for a place
                 among `max_in_flight` does not count.
-            APITimeoutError: when `max_wait` is over, and the service did not answer anybody meanwhile.
+            APITimeoutError: when `max_wait` is over, and the service answered nobody for as long (and
+                for at least five seconds).
 
         """
         loop = asyncio.get_running_loop()
@@ -246,11 +248,11 @@ class Gate:
         seconds = self._forecast(now, waiter)
         if seconds > GRACE:
             self._fail(waiter, self._too_long(seconds, waiter.max_wait))
-        elif self._asked_at <= now - waiter.max_wait:
+        elif self._asked_at <= now - max(waiter.max_wait, UNANSWERED):
             waited = now - self._asked_at
             self._fail(waiter, APITimeoutError(f"no answer to any request for {waited:.0f} s"))
         else:
-            loop.call_later(max(GRACE, waiter.max_wait), self._late, waiter)
+            loop.call_later(GRACE, self._late, waiter)
             return
         self._pump()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from chainapi.limiter import Gate
 from tests.limits.servers import FromFirst, Gcra
 from tests.limits.wild import Errand, Front, Scene, ideal, many, run
+from tests.virtual_time import VirtualLoop
 
 MINUTE = (Policy(100.0, 60.0),)
 ADDRESS = "http://127.0.0.1:9"
@@ -216,9 +219,13 @@ async def test_max_wait_ends_where_nobody_is_answered() -> None:
     """Waiting behind a canary that hangs is no wait for quota: the error says that nothing is answered."""
     gate = Gate()
     canary = await gate.acquire()
-    with pytest.raises(APITimeoutError, match="no answer to any request for 1 s"):
-        await gate.acquire(max_wait=0.9)
+    others = [asyncio.create_task(gate.acquire(max_wait=5)) for _ in range(20)]
+    with pytest.raises(APITimeoutError, match="no answer to any request for 5 s"):
+        await asyncio.gather(*others)
+    assert time() == pytest.approx(5)
     canary.lost()
+    for one in others:
+        one.cancel()
 
 
 async def test_late_canary_is_hedged() -> None:
@@ -247,25 +254,42 @@ def test_thousands_with_max_wait_and_plenty_of_quota_all_pass() -> None:
     assert outcome.seconds < 8.2
 
 
+@pytest.mark.untraced
 def test_newcomers_are_judged_without_going_through_the_queue() -> None:
     """What one more waiter with `max_wait` costs does not grow with the number that wait."""
-    calls = []
-    for waiters in (500, 4000):
-        quota_calls = 0
-        scene = Scene(window(1e7), many(waiters), callers=waiters, max_wait=1e3, trip=0.1)
-        original = Quota.forecast
 
-        def counted(self: Quota, now: float, units: float) -> float:
-            nonlocal quota_calls
-            quota_calls += 1
-            return original(self, now, units)
+    async def enter(waiters: int) -> int:
+        gate = Gate()
+        (await gate.acquire()).answered(200, told(99))
+        (await gate.acquire()).answered(429, told(0, retry_after=20))
+        tasks = [asyncio.create_task(gate.acquire(max_wait=1e6)) for _ in range(waiters)]
+        await asyncio.sleep(1)
+        steps = 0
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Quota, "forecast", counted)
-            outcome = run(scene)
-        assert outcome.done == waiters
-        calls.append(quota_calls / waiters)
-    assert calls[1] <= 1.5 * calls[0] + 1
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal steps
+            steps += event == "call"
+
+        sys.setprofile(count)
+        try:
+            with pytest.raises(QuotaWaitError):
+                await gate.acquire(max_wait=0)
+            tasks.append(asyncio.create_task(gate.acquire(max_wait=1e6)))
+            await asyncio.sleep(0)
+        finally:
+            sys.setprofile(None)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return steps
+
+    loops = [VirtualLoop(), VirtualLoop()]
+    few, lots = (
+        loop.run_until_complete(enter(number)) for loop, number in zip(loops, (50, 5000), strict=True)
+    )
+    for loop in loops:
+        loop.close()
+    assert lots <= few + 20
 
 
 def test_weights_of_the_catalogue_turn_nobody_away() -> None:

@@ -16,7 +16,7 @@ MOST_VOTES = 64  # of one route; then they count half, so that a new price is le
 MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
 ALONE = 2  # votes of an answer whose request flew alone: its gap is exact
-SHARE = 0.02  # of the limit: what a request is taken to cost whose price did not show
+SHARE = 0.02  # of the most that was seen to remain: what a request is taken to cost whose price did not show
 TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
 
 
@@ -44,6 +44,7 @@ class Costs:
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
     _source: object = None
     _low_at: float = 0.0
+    _most_left: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
         """Return what a request of `route` costs: as learned, else `prior`, else as the dearest known.
@@ -56,8 +57,7 @@ class Costs:
         if known is None:
             price = prior if prior is not None else self.dearest or 1.0
             # Units that drip in hid the price of requests that flew alone.
-            hidden = self.roof < inf and self._tries.get(route, 0) >= TRIES
-            return max(price, SHARE * self.roof) if hidden else price
+            return max(price, SHARE * self._most_left) if self._tries.get(route, 0) >= TRIES else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior
         return known
@@ -98,6 +98,7 @@ class Costs:
 
         `fresh` is the first answer after a pause, in which units came back.
         """
+        self._most_left = max(self._most_left, remaining)
         if fresh or source is not self._source:
             self.tally()
             self._samples.clear()
