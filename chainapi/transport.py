@@ -182,6 +182,9 @@ async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientS
         await client.close()
 
 
+KEEP_ALIVE = 75.0  # seconds
+
+
 class _Connector(aiohttp.TCPConnector):
     """Keeps connections for the next request, but none on which the server has spoken or hung up since.
 
@@ -189,7 +192,8 @@ class _Connector(aiohttp.TCPConnector):
     """
 
     def __init__(self) -> None:
-        super().__init__(limit=0)
+        # A wait for the next minute's quota is longer than the 15 s for which aiohttp keeps connections.
+        super().__init__(limit=0, keepalive_timeout=KEEP_ALIVE)
         self._used = WeakSet[object]()
 
     async def connect(

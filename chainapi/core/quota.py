@@ -64,6 +64,9 @@ class Limit:
     units: bool = field(default=False, validator=_is_bool, kw_only=True)
 
 
+_POLICIES = {1.0: "quota a second", 60.0: "quota a minute", 3600.0: "hourly quota", 86_400.0: "daily quota"}
+
+
 @frozen
 class QuotaSnapshot:
     """The quota as it is known at `time`; times are seconds on the event loop's clock, amounts units."""
@@ -88,6 +91,19 @@ class QuotaSnapshot:
     def reset_in(self) -> float | None:
         """Seconds until quota is predicted to come back; None when that is not known."""
         return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
+
+    @property
+    def policy(self) -> str:
+        """The policy in words, such as "daily quota"; just "quota" where its window is not known."""
+        if self.window is None:
+            return "quota"
+        named = {
+            1.0: "quota a second",
+            60.0: "quota a minute",
+            3600.0: "hourly quota",
+            86_400.0: "daily quota",
+        }
+        return named.get(self.window, f"quota of {self.window:g} s")
 
     @property
     def back_at(self) -> float | None:
@@ -481,8 +497,10 @@ class Quota:
             told = self._hidden.learned
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
-        if told is not None and stopped is None and not told.backed(1.0, self._held):
-            opens = told.opens_at(now, 1.0, self._held)
+        if stopped is None:
+            used_up = [one for one in self._allowances if not one.backed(1.0, self._held)]
+            told = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=told)
+            opens = told.opens_at(now, 1.0, self._held) if used_up and told is not None else inf
             reset = opens if opens < inf else None
         return QuotaSnapshot(
             time=now,
