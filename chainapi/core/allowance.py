@@ -189,8 +189,9 @@ class Allowance:
     def tell_reset(self, now: float, seconds: float) -> None:
         """Take in that all comes back in so many seconds, as an answer says that was not refused."""
         end = now + seconds
-        if self.guessed:
-            self.window = max(self.window or 0.0, seconds, 1.0)
+        if self.guessed and max(seconds, 1.0) > (self.window or 0.0):
+            self.window = max(seconds, 1.0)
+            self._spent.postpone(now, self.window)
         self._first_reset = min(self._first_reset, end)
         self.moving = end - self._first_reset > STILL
         self.reset_at = end

@@ -39,6 +39,7 @@ class Costs:
     units: bool | None = None
     version: int = 0  # counts up when a price changes
     _contradictions: int = 0
+    _above: dict[str, float] = field(factory=dict[str, float])  # the least price, by refusals
     _tries: dict[str, int] = field(factory=dict[str, int])
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
@@ -55,7 +56,7 @@ class Costs:
         if prior is not None and (prior > self.roof or self.units is False):
             prior = None
         if known is None:
-            price = prior if prior is not None else self.dearest or 1.0
+            price = max(prior if prior is not None else self.dearest or 1.0, self._above.get(route, 0.0))
             # Units that drip in hid the price of requests that flew alone.
             return max(price, SHARE * self._most_left) if self._tries.get(route, 0) >= TRIES else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
@@ -73,6 +74,11 @@ class Costs:
     def tried(self, route: str) -> None:
         """Note that a request of `route` flew alone, whatever its answer says."""
         self._tries[route] = self._tries.get(route, 0) + 1
+
+    def refused(self, route: str, left: float) -> None:
+        """Learn from a request that was refused while `left` was left: it costs more than that."""
+        if len(self._above) < MOST_ROUTES:
+            self._above[route] = left + 1.0
 
     def alone(self, route: str, prior: float | None, before: float | None, limit: float, left: float) -> None:
         """Learn from a request that flew alone: `before` was left when it was sent, None is unknown.

@@ -170,7 +170,9 @@ class Hidden:
         elif self._dripped():
             self._measure(now, self._last_refused)
         else:
-            self._found = self.rate is None and (self._before or 0.0) >= LEAST
+            # More than a window passed: what was counted is no limit of one.
+            within = self._window is None or sent <= self._opened + self._window
+            self._found = self.rate is None and (self._before or 0.0) >= LEAST and within
 
     def _dripped(self) -> bool:
         """Tell whether what passed since the opening is too little for a window."""

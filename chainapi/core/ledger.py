@@ -90,6 +90,13 @@ class Ledger:
                 self._first += 1
             self._tidy()
 
+    def postpone(self, now: float, window: float) -> None:
+        """Let all that is not back return a window from now: the window was longer than it was taken for."""
+        outstanding = self.outstanding
+        self.clear()
+        if outstanding > EPSILON:
+            self.add(now, now, window, outstanding)
+
     def back_at(self, units: float) -> float | None:
         """Return when the oldest `units` are back; None when fewer are noted."""
         at = bisect_left(self._entries, self._gone + units - EPSILON, lo=self._first, key=_total)

@@ -349,10 +349,12 @@ class Quota:
         before: float | None,
     ) -> None:
         """Note what a request shows that was not refused."""
-        self._refusals, self._refused_route, self._passed_any = 0, None, True
+        tells = news.remaining is not None or not any(one.told for one in self._allowances)
+        if tells:
+            # Else it may not have met a limiter at all, and refusals go on behind it.
+            self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes:
             self.routes.passed(flight.route, flight.sent)
-        tells = news.remaining is not None or not any(one.told for one in self._allowances)
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
         if flight.alone and not self.costs.known(flight.route):
@@ -431,6 +433,8 @@ class Quota:
         if self.routes.judge(flight.route, now, left=left):
             whole = told is not None and news.remaining == told.limit
             return self._refuse_route(flight, now, wait, jitter, whole=whole)
+        if flight.alone and told is not None and news.remaining is not None:
+            self.costs.refused(flight.route, news.remaining)
         if flight.canary:
             self._refusals += 1
         self._stop(flight, now, wait, told, jitter)
@@ -453,7 +457,9 @@ class Quota:
         return Verdict.TOO_DEAR if whole and refusals > 1 else Verdict.ROUTE
 
     def _backoff(self, refusals: int, jitter: float) -> float:
-        return jitter * min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
+        return (0.5 + 0.5 * jitter) * min(
+            LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16)
+        )
 
     def _stop(
         self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
