@@ -252,7 +252,7 @@ def random_scene(seed: int) -> Scene:
 
 def _any(quick: bool) -> list[Row]:
     """Measure random services of all these kinds."""
-    found = [run(random_scene(seed), 1e7) for seed in range(100 if quick else 2000)]
+    found = [run(random_scene(seed), 1e7) for seed in range(60 if quick else 2000)]
     storms = sorted(one.storm for one in found)
     refusals = sorted(one.refusals for one in found)
     high = refusals[int(0.99 * len(refusals))]
