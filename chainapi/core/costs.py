@@ -88,6 +88,8 @@ class Costs:
         gap = round((limit if before is None else before) - left, 6)
         if gap <= 0 or (before is None and gap > (prior or 1.0)):
             return
+        if prior is not None and prior >= 2 and 0 < prior - gap <= 1:
+            gap = prior  # a whole unit may have dripped in meanwhile
         if gap >= 2:
             self.units = True
         elif prior is not None and prior >= 2:
