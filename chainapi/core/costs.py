@@ -15,7 +15,8 @@ SAMPLES = 64  # answers that are compared with each other
 MOST_VOTES = 64  # of one route; then they count half, so that a new price is learned in time
 MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
-ALONE = 2  # votes of an answer whose request flew alone: its gap is exact
+ALONE = 2  # votes of an answer whose request flew alone
+HIDES_A_UNIT = 5.0  # units: a price from which on one that dripped in makes a difference in a burst
 SHARE = 0.02  # of the most that was seen to remain: what a request is taken to cost whose price did not show
 TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
 
@@ -97,7 +98,8 @@ class Costs:
             self._contradictions += 2 if before is None else 1
             if self._contradictions >= 2:
                 self.units = False
-        self._vote(route, gap, ALONE)
+        # Until others vote, a unit that may have dripped in is counted to a price of several.
+        self._vote(route, gap + 1 if gap >= HIDES_A_UNIT else gap, ALONE)
 
     def sample(
         self, source: object, route: str, remaining: float, sent: float, now: float, *, fresh: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from chainapi.core.quota import Limit
 from tests.limits.rows import Row, spread
@@ -45,7 +46,7 @@ def _partial(quick: bool) -> list[Row]:
         )
     ]
     found = [
-        run(Scene(_build(kind, 100.0, 60.0), many(600), front, seed=seed), 20_000.0)
+        run(Scene(_build(kind, 100.0, 60.0), many(300 if quick else 600), front, seed=seed), 20_000.0)
         for kind in KINDS
         for front in fronts
         for seed in range(1 if quick else 5)
@@ -198,7 +199,7 @@ def _series(quick: bool) -> list[Row]:
     ]
 
 
-def _waits(_quick: bool) -> list[Row]:
+def _waits(quick: bool) -> list[Row]:
     """Measure refusals without a wait, and forms of headers that tell a reset on every answer."""
     silent = [
         run(Scene(_build(kind, 100.0, 60.0), many(400), Front(waitless=True)))
@@ -206,13 +207,18 @@ def _waits(_quick: bool) -> list[Row]:
     ]
     good = []
     for form in ("d7", "d8", "x"):
-        for kind in (FromFirst, SlidingLog, Bucket, Gcra) + ((Counters,) if form != "x" else ()):
-            scene = Scene(_build(kind, 1000.0, 60.0), many(3000), Front(form))
+        for kind in (FromFirst, SlidingLog, Bucket, Gcra, Counters):
+            scene = Scene(_build(kind, 1000.0, 60.0), many(2200 if quick else 3000), Front(form))
             good.append(100.0 * ideal(scene) / run(scene).seconds)
     worst = max(one.refusals for one in silent)
     return [
         Row("429s without a wait: 429s a job", "<= 1", str(worst), worst <= 1),
-        Row("a reset on every answer (d7, d8, X-): goodput", ">= 97 / 60 %", spread(good), min(good) >= 60),
+        Row(
+            "a reset on every answer (d7, d8, X-): goodput",
+            ">= 97 / 60 %",
+            spread(good),
+            median(good) >= 97 and min(good) >= 60,
+        ),
     ]
 
 
@@ -268,7 +274,7 @@ def _any(quick: bool) -> list[Row]:
 
 
 def _forecasts(quick: bool) -> list[Row]:
-    """Compare every refusal of `max_wait` with what happens to the same request without `max_wait`."""
+    """Check every refusal of `max_wait`: whether its time is over that, and whether it came in time."""
     wrong = refused = late = 0
     for seed in range(10 if quick else 60):
         rng = random.Random(seed)
@@ -285,11 +291,12 @@ def _forecasts(quick: bool) -> list[Row]:
         outcome = run(scene)
         refused += len(outcome.turned_away)
         for number, (when, after) in outcome.turned_away.items():
-            wrong += after <= (scene.max_wait or 0.0) * 0.9
-            late += when - outcome.begun[number] > (scene.max_wait or 0.0) + 0.1
+            waited, allowed = when - outcome.begun[number], scene.max_wait or 0.0
+            wrong += waited + after <= allowed
+            late += waited > allowed + 0.1
     return [
         Row(
-            f"{refused} refusals of `max_wait`: too short a wait named, later than `max_wait`",
+            f"{refused} refusals of `max_wait`: of a wait that was short enough, later than `max_wait`",
             "0, 0",
             f"{wrong}, {late}",
             refused > 0 and not wrong and not late,
