@@ -216,6 +216,13 @@ class Allowance:
                 self._spent.forget(now - (self.window or 0.0))
             self._spent.shrink(self.limit - low)
 
+    def exhaust(self, now: float) -> None:
+        """Take all of it for spent now: what had come back by the ledger had not."""
+        self.remaining, self.returned = 0.0, 0.0
+        self._spent.clear()
+        if self.window:
+            self._spent.add(now, now, self.window, self.limit)
+
     def restart(self) -> None:
         """Begin to count again: the wait is over, and no answer says what is back."""
         self.remaining, self.returned, self.proven = self.limit, 0.0, False

@@ -72,8 +72,15 @@ class Trial:
             return
         self._since, self._full = now, self._full + self._bound
         self._bound = False
-        if self._full >= (1 if self._runs else self._every):
+        if self._full >= self._enough():
             self._begin(window)
+
+    def _enough(self) -> int:
+        """Return the windows that are used up before the next step."""
+        if not self._runs:
+            return self._every
+        # What was spent before a shorter window is tried out comes back after the longer one.
+        return 3 if self._shorter else 1
 
     def _begin(self, window: float) -> None:
         self._step = min(1.0, self._step * 2.0) if self._runs else STEP
@@ -99,6 +106,8 @@ class Trial:
             kept = max(1.0, min(limit.limit, max(limit.limit / 2.0, counted)))
         limit.remaining -= limit.limit - kept
         limit.limit = kept
+        if limit.window != window:
+            limit.exhaust(now)
         self._every, self._full = min(2 * self._every, RAREST_TRIAL), 0
         self._runs, self._bound, self._since = False, False, now
 
