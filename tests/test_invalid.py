@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -137,7 +137,7 @@ async def test_a_checkpoint_resumes_with_or_without_a_model(
     assert numbers([*first, *rest]) == list(range(100, 90, -1))
 
 
-async def zip_rows(pages: Any, count: int) -> Any:
+async def zip_rows(pages: Any, count: int) -> AsyncIterator[tuple[Any, int]]:
     """Yield at most so many rows of a stream."""
     given = 0
     async for row in pages.items():
