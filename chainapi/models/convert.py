@@ -61,7 +61,7 @@ class RowType:
         return msgspec.json.Decoder(wire, float_hook=exact if self.plain else None)
 
     def check(self, raw: bytes | msgspec.Raw, count: int) -> None:
-        """Refuse JSON of `count` rows that has more fields than they do: each is followed by a colon.
+        """Refuse JSON of `count` rows that has more fields: colons are counted.
 
         Raises:
             DecodeError: there is one more, or a colon in a text.
@@ -172,7 +172,7 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
 
 
 class _Way:
-    """Makes rows of JSON: the quick way where that goes for all of them, else the other."""
+    """Makes rows of JSON: the quick way where that works for all, else the other."""
 
     def __init__(self, rows: RowType) -> None:
         several: Any = types.GenericAlias(list, (rows.wire,))
@@ -221,7 +221,9 @@ def _way(rows: RowType) -> _Way:
 
 
 class Maker:
-    """Makes rows of a model, or plain values, of JSON; our records keep the fields that they do not name.
+    """Makes rows of a model, or plain values, of JSON.
+
+    Our records keep the fields that they do not name.
 
     Raises:
         ConfigurationError: nothing can make rows of the model; the reason says what is missing.

@@ -70,11 +70,11 @@ class DecodedPage:
         return hash(_lists_of(self.body))
 
     def contents(self) -> list[bytes]:
-        """Return canonical JSON of each row, in order, as the service sent it; made at each call.
+        """Return canonical JSON of each row, in order, as the service sent it.
 
-        Keys are sorted, white space is left out, numbers keep their digits; fields that no model names are
-        in it. A row that has no canonical form (with a lone surrogate, or nested too deeply) is returned
-        as its bytes in the body. It raises nothing for a page that was decoded.
+        It is made at each call. Keys are sorted, white space is left out, numbers keep their digits; fields
+        that no model names are in it. A row that has no canonical form (with a lone surrogate, or nested too
+        deeply) is returned as its bytes in the body. It raises nothing for a page that was decoded.
         """
         return canonical_rows(self.body, self.items)
 
@@ -84,7 +84,7 @@ def _lists_of(body: bytes) -> bytes:
 
 
 class _Envelope:
-    """Decodes the bodies of a route: their rows by one of two ways, or the JSON of each row."""
+    """Decodes the bodies of a route into rows, or into the JSON of each row."""
 
     def __init__(self, items: str, rows: RowType, others: tuple[str, ...]) -> None:
         def body(kind: Any) -> Any:
@@ -255,7 +255,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return self._envelope
 
     def _whole(self, envelope: _Envelope, body: bytes) -> Any:
-        """Decode all rows at once; None where a field without a name, or an invalid row, is in the way."""
+        """Decode all rows at once; None where they have to be decoded in parts."""
         try:
             return envelope.read(body)
         except DecodeError as fault:
@@ -431,7 +431,7 @@ def _first_bytes(body: bytes, *, loosely: bool) -> dict[str, bytes]:
 
 
 def _find_list(body: bytes, *, loosely: bool) -> str:
-    """Return the name of the only field that holds a list (or, on an empty page, null)."""
+    """Return the name of the only field with a list (or, on an empty page, null)."""
     fields = _first_bytes(body, loosely=loosely)
     if "statusCode" in fields and ("message" in fields or "error" in fields):
         raise DecodeError("an error body (specification, section 2) in a successful answer")

@@ -1,4 +1,4 @@
-"""The base of all records: what it keeps of an answer beyond the fields that the record names."""
+"""Base class of records, which keeps fields that a record does not name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Record:
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """The fields that the record does not name: their names in the answer, their values as plain JSON.
+        """Fields that the record does not name, as plain JSON by their wire names.
 
         Raises:
             DecodeError: one of them is nested too deeply.
