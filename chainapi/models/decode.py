@@ -16,8 +16,8 @@ from chainapi.models.contents import LARGE, canonical_rows, first_bytes, scan
 from chainapi.models.convert import Maker, RowType
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import is_json, read_loosely
-from chainapi.models.records import NULL
-from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, refusal
+from chainapi.models.records import NULL, keep
+from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, names_unknown_field, refusal
 from chainapi.models.unions import wire_name
 from chainapi.text import masked, printable
 
@@ -119,7 +119,7 @@ class _Envelope:
                 page = decoder.decode(content)
                 page.rows = finish(page.rows)
             except REFUSED as error:
-                if _names_unknown_field(error):
+                if names_unknown_field(error):
                     raise refusal(error) from None
             else:
                 return page
@@ -131,8 +131,8 @@ class _Envelope:
         return page
 
     def _made(self, rows: list[Any], content: bytes) -> list[Any]:
-        if self._rows.fields is not None:
-            self._rows.check(_lists_of(content), len(rows))
+        if self._rows.fields is not None and not self._rows.names_all(_lists_of(content), len(rows)):
+            keep(rows, self.split(content).rows)
         if self._rows.finish is None or not rows:
             return rows
         try:
@@ -233,9 +233,9 @@ class PageDecoder(Stepwise[DecodedPage]):
         """
         _refuse_dense(body)
         envelope = self._envelope or self._find_envelope(body)
-        page = None if len(body) > LARGE else self._whole(envelope, body)
+        page, unnamed = (None, False) if len(body) > LARGE else self._whole(envelope, body)
         if page is None:
-            page = yield from self._in_parts(envelope, body)
+            page = yield from self._in_parts(envelope, body, unnamed=unnamed)
         token = page.next_page_token
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
@@ -254,28 +254,32 @@ class PageDecoder(Stepwise[DecodedPage]):
         self.items = items
         return self._envelope
 
-    def _whole(self, envelope: _Envelope, body: bytes) -> Any:
-        """Decode all rows at once; None where they have to be decoded in parts."""
+    def _whole(self, envelope: _Envelope, body: bytes) -> tuple[Any, bool]:
+        """Decode all rows at once; None where they have to be decoded in parts.
+
+        The second value says whether a field that no record names is the reason.
+        """
         try:
-            return envelope.read(body)
+            return envelope.read(body), False
         except DecodeError as fault:
-            if self._shown is None and not fault.reason.startswith(UNKNOWN_FIELD):
+            unnamed = fault.reason.startswith(UNKNOWN_FIELD)
+            if self._shown is None and not unnamed:
                 raise self._of_row(fault) from None
-        return None
+            return None, unnamed
 
     def _of_row(self, fault: DecodeError) -> DecodeError:
         """Return the same fault with the number of the row that it is in, if it is in one."""
         found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
         return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
-    def _in_parts(self, envelope: _Envelope, body: bytes) -> Generator[None, None, Any]:
+    def _in_parts(self, envelope: _Envelope, body: bytes, *, unnamed: bool) -> Generator[None, None, Any]:
         """Decode some rows at a time, and each by itself where one of them is invalid."""
         page = self._split(envelope, body)
         _refuse_many("rows", len(page.rows), body)
         rows: list[Any] = []
         for start in range(0, len(page.rows), PART):
             yield
-            rows += self._part(page.rows[start : start + PART], start)
+            rows += self._part(page.rows[start : start + PART], start, unnamed=unnamed)
         page.rows = rows
         return page
 
@@ -291,9 +295,9 @@ class PageDecoder(Stepwise[DecodedPage]):
         page.rows = rows
         return page
 
-    def _part(self, raws: list[bytes | msgspec.Raw], start: int) -> list[Any]:
+    def _part(self, raws: list[bytes | msgspec.Raw], start: int, *, unnamed: bool) -> list[Any]:
         try:
-            return self._maker.several(raws)
+            return self._maker.several(raws, unnamed=unnamed)
         except DecodeError:
             return [self._row(raw, number) for number, raw in enumerate(raws, start)]
 
@@ -370,10 +374,6 @@ def _refuse_many(what: str, count: int, body: bytes) -> None:
             f"{count} {what} in {len(body)} bytes would take too much memory: in an answer of more than "
             f"{LARGE} bytes each has at least {DENSEST}; ask for smaller pages"
         )
-
-
-def _names_unknown_field(error: BaseException) -> bool:
-    return isinstance(error, msgspec.ValidationError) and str(error).startswith(UNKNOWN_FIELD)
 
 
 def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
