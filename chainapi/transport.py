@@ -272,6 +272,9 @@ async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientS
         await client.close()
 
 
+KEEP_ALIVE = 75.0  # seconds
+
+
 @frozen
 class _Kept:
     """What keeps a client open: by which generator, in which loop, of which process."""
@@ -339,7 +342,10 @@ class _Connector(aiohttp.TCPConnector):
     """
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
-        super().__init__(limit=0, ssl=True if ssl_context is None else ssl_context)
+        # A wait for the next minute's quota is longer than the 15 s for which aiohttp keeps connections.
+        super().__init__(
+            limit=0, ssl=True if ssl_context is None else ssl_context, keepalive_timeout=KEEP_ALIVE
+        )
         self._used = WeakSet[object]()
 
     def __del__(self, *_: object) -> None:

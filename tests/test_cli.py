@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +28,7 @@ from chainapi import Session, __version__
 from chainapi.__main__ import main
 from chainapi.catalogue import ROUTES
 from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
-from chainapi.cli.display import BARS, Progress, RowTable, Terminal, pause, shell_words, sparkline
+from chainapi.cli.display import BARS, Progress, RowTable, Terminal, pause, shell_words, sparkline, waits
 from chainapi.cli.names import route_names
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
@@ -345,6 +346,25 @@ def test_progress_counts_what_a_session_tells() -> None:
     data, metrics = progress.services["data"], progress.services["metrics"]
     assert (data.requests, data.refused, data.waited) == (3, 1, 5.0)
     assert (metrics.requests, metrics.refused, metrics.waited) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds", "said"),
+    [
+        (60.0, 20.0, "rate limit, on in 20.0 s"),
+        (86_400.0, 3_600.0, "daily quota, back at {:%H:%M}"),
+        (3_600.0, 90_000.0, "hourly quota, back at {:%Y-%m-%d %H:%M}"),
+        (None, 90_000.0, "quota, back at {:%Y-%m-%d %H:%M}"),
+        (7.0, 90_000.0, "quota of 7 s, back at {:%Y-%m-%d %H:%M}"),
+    ],
+)
+def test_long_waits_are_told_as_a_time_of_day(window: float | None, seconds: float, said: str) -> None:
+    """A wait of a minute or more is told with its policy and the time at which it is over."""
+    noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
+    known = QuotaSnapshot(
+        time=50.0, window=window, stopped_until=50.0 + seconds, unix_time=noon.timestamp(), waiting=1
+    )
+    assert waits(known) == said.format(noon + timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(
