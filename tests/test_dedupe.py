@@ -8,13 +8,14 @@ from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
 from typing import Any, Literal
 
-from attrs import define, field, frozen
+import pytest
+from attrs import define, evolve, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Deduplicator, Doubt, Identity, Taken
-from chainapi.core.order import Watermark
+from chainapi.core.dedupe import NEIGHBOURS, Deduplicator, Doubt, Identity, Taken
+from chainapi.core.order import MAX_TIES, Watermark
 
 Row = dict[str, Any]
 Happening = tuple[str, Any]
@@ -209,8 +210,13 @@ class Walker:
         return taken
 
     def _swap(self, place: int) -> None:
-        if place:
-            self.rows[place - 1 : place + 1] = reversed(self.rows[place - 1 : place + 1])
+        """Let a row change places with the one before it.
+
+        A row that nobody has seen may not move to a place where the order of a list says that all were given.
+        """
+        two = self.rows[max(place - 1, 0) : place + 1]
+        if len(two) == 2 and (not self.deduplicator.ordered or all(self.given[row["_id"]] for row in two)):
+            self.rows[place - 1 : place + 1] = reversed(two)
 
     def _give(self, rows: Sequence[Row], stale: Collection[int], part: int) -> None:
         self.given.update(row["_id"] for index, row in enumerate(rows[:part]) if index not in stale)
@@ -365,18 +371,20 @@ def test_lists_whose_number_is_the_key(
     assert Doubt.KEY not in walker.doubts
 
 
-DISORDER = st.sampled_from(["swapped", "shuffled", "ascending", "unnumbered"])
+DISORDER = st.sampled_from(["none yet", "none yet", "swapped", "shuffled", "ascending", "unnumbered"])
 
 
 @st.composite
 def disordered(draw: st.DrawFn) -> list[tuple[int | None, int]]:
-    """Numbers and values that do not fall."""
+    """Numbers and values that do not fall, or fall until rows move."""
     steps = draw(STEPS.filter(bool))
-    parts = [
+    parts: list[tuple[int | None, int]] = [
         (number, value)
         for number, (_, value) in zip(numbers_of([step for step, _ in steps]), steps, strict=True)
     ]
     match draw(DISORDER):
+        case "none yet":
+            return parts
         case "swapped":
             for place in draw(st.lists(st.integers(0, len(parts) - 1), min_size=1, max_size=3)):
                 parts[place - 1 : place + 1] = reversed(parts[place - 1 : place + 1])
@@ -453,3 +461,190 @@ def test_a_key_that_is_none(
         by_serial = {row["_id"]: row for row in walker.rows}
         dropped = [by_serial[serial] for serial in walker.dropped]
         assert all(likes[row["n"], row["key"]] > 1 or walker.grown for row in dropped)
+
+
+# Cases
+
+
+def sent(*parts: tuple[int | None, Hashable, int]) -> Sent:
+    """Return a page of rows with these numbers, keys and contents."""
+    return Sent.of(rows_of(parts))
+
+
+def counting(identity: Identity, **before: Any) -> Deduplicator:
+    """Return a deduplicator of a reader of rows."""
+    deduplicator = Deduplicator(identity, **before)
+    deduplicator.count()
+    return deduplicator
+
+
+def test_a_row_among_old_ones_in_a_pass_that_breaks_the_order() -> None:
+    """Behind a break in a later pass, a row with the number of one that this pass had already is given."""
+    seen = counting(ORDERED)
+    seen.take(sent(*((number, "", 0) for number in range(9, 0, -1))))
+    seen.restart()
+    assert seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0))).stale == {0, 1, 2}
+    taken = seen.take(sent((9, "", 7), (8, "", 7), (6, "", 0)))
+    assert taken.doubts == (Doubt.ORDER,)
+    assert taken.stale == {2}
+    assert seen.take(sent((5, "", 0), (7, "", 7), (7, "", 0))).stale == {0}
+
+
+def test_a_row_of_the_page_that_breaks_the_order_is_met() -> None:
+    """Rows of that page that keep the order, and were given before, are met: their like is given."""
+    seen = counting(ORDERED)
+    seen.take(sent(*((number, "", 0) for number in range(9, 0, -1))))
+    seen.restart()
+    taken = seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0), (8, "", 7), (6, "", 0), (9, "", 0)))
+    assert taken.stale == {0, 1, 2, 4}
+
+
+def test_numbers_of_no_pattern_drop_no_row_in_a_later_pass() -> None:
+    """Where the numbers given took too much memory, rows behind a break come again, and none is lost."""
+    seen = counting(ORDERED)
+    squares = [number * number for number in range(3_000, 0, -1)]
+    for at in range(0, 3_000, 100):
+        seen.take(sent(*((number, "", 0) for number in squares[at : at + 100])))
+    seen.restart()
+    assert seen.complete
+    assert seen.take(sent(*((number, "", 0) for number in squares[:3]))).stale == {0, 1, 2}
+    assert seen.take(sent((squares[0], "", 1), (squares[3], "", 0))).stale == set()
+    assert not seen.complete
+
+
+def test_too_many_rows_on_one_number() -> None:
+    """A number with more than 1,000 rows ends the order between two pages, not inside of one."""
+    seen = counting(ORDERED)
+    many = [(5, "", value) for value in range(MAX_TIES + 1)]
+    assert seen.take(sent(*many)).doubts == ()
+    assert seen.take(sent((5, "", -1), (4, "", 0))).doubts == (Doubt.TIES,)
+    assert (seen.ordered, seen.broken, seen.watermark()) == (False, True, None)
+    seen.restart()
+    assert seen.take(sent(*many, (5, "", -2))).stale == set(range(MAX_TIES + 1))
+    seen = counting(ORDERED)
+    seen.take(sent(*many))
+    assert seen.take(sent((4, "", 0))).doubts == (), "no more rows of that number came"
+
+
+def test_what_is_fresh() -> None:
+    """A page is fresh with a row that never came, and where numbers fall; nobody knows of pages."""
+    seen = counting(PLAIN)
+    assert [seen.take(sent(*rows)).fresh for rows in ([(0, "", 1)], [(0, "", 1)], [])] == [True, False, False]
+    seen.restart()
+    assert [seen.take(sent((0, "", value))).fresh for value in (1, 2)] == [False, True]
+    assert Deduplicator(PLAIN).take(sent((0, "", 1))).fresh is None
+    assert Deduplicator(PLAIN).take(sent()).fresh is False
+    seen = Deduplicator(ORDERED, watermark=Watermark(9, 1, at=None), resumed=True)
+    assert [seen.take(sent((number, "", 0))).fresh for number in (9, 8, 8, 5, 5)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    seen = counting(KEYED)
+    assert [seen.take(sent((0, "a", 0))).fresh for _ in range(2)] == [True, False]
+
+
+def test_signatures() -> None:
+    """A page is known by its keys where all rows have one, else by its contents."""
+    one, changed, other = sent((5, "a", 0)), sent((5, "a", 1)), sent((5, "b", 0))
+    for identity, same in ((KEYED, True), (BOTH, True), (UNIQUE, True), (PLAIN, False), (ORDERED, False)):
+        seen = counting(identity)
+        taken = seen.take(one)
+        assert taken.signature == seen.signature(one)
+        assert (seen.signature(changed) == taken.signature) == same
+        assert (seen.signature(other) == taken.signature) == identity.unique
+        assert seen.take(one).signature == taken.signature
+    seen = Deduplicator(Identity(key=lambda _: None))
+    assert seen.signature(one) != seen.signature(other), "rows without a key are told apart by their contents"
+
+
+def test_a_part_that_never_changes_counts_rows() -> None:
+    """Rows are counted by what never changes of them; those that share it are several."""
+    identity = evolve(PLAIN, stable=lambda row: row["key"])
+    seen = counting(identity)
+    assert seen.take(sent((0, "a", 1), (0, "a", 2), (0, "b", 1), (0, None, 1))).stale == set()
+    head = seen.marks_given(2, ())
+    seen.restart()
+    assert seen.take(sent((0, "b", 9), (0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1, 2}
+    seen = counting(identity, resumed=True)
+    seen.expect(head)
+    assert seen.take(sent((0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1}
+
+
+def test_a_part_that_is_missing_counts_nothing() -> None:
+    """A row of an unknown kind, which lacks what never changes, is counted by its content."""
+    seen = counting(evolve(PLAIN, stable=lambda row: row["n"]))
+    seen.take(sent((None, "a", 1), (None, "b", 1)))
+    seen.restart()
+    assert seen.take(sent((None, "b", 1), (None, "c", 1))).stale == {0}
+
+
+@pytest.mark.parametrize(("grown", "gone"), [(0, 0), (500, 0), (500, 3), (0, 3), (95, 0)])
+def test_marks_wait_for_rows_that_the_list_pushed_down(grown: int, gone: int) -> None:
+    """Rows given of a page that was begun are left out wherever they come again, then no more."""
+    given = [(0, "", value) for value in range(10)]
+    seen = counting(PLAIN)
+    seen.take(sent(*given, *((0, "", value) for value in range(10, 100))))
+    head = seen.marks_given(10, ())
+    seen = counting(PLAIN, resumed=True)
+    seen.expect(head)
+    rows = [(0, "new", value) for value in range(grown)] + given[gone:]
+    rows += [(0, "", value) for value in range(10, 400)]
+    again: list[int] = []
+    for at in range(0, len(rows), 100):
+        again += [at + index for index in sorted(seen.take(sent(*rows[at : at + 100])).stale)]
+    assert again == list(range(grown, grown + 10 - gone))
+    assert seen.head == ()
+    assert seen.take(sent(given[0])).stale == set(), "an equal row is another one by now"
+
+
+def test_marks_of_keys_and_of_contents() -> None:
+    """Marks are compared by the key where both have one, else by the content."""
+    seen = counting(KEYED)
+    seen.take(sent((0, "a", 1), (0, "b", 1), (0, None, 1)))
+    head = seen.marks_given(2, ())
+    assert [len(mark) for mark in head] == [32, 32]
+    for keyless, row, stale in (
+        (False, (0, "a", 9), {0}),
+        (False, (0, "c", 1), set[int]()),
+        (True, (0, "a", 1), {0}),
+        (True, (0, "a", 9), set[int]()),
+    ):
+        seen = counting(KEYED, resumed=True, keyless=keyless)
+        seen.expect(head)
+        assert seen.take(sent(row)).stale == stale
+        assert len(seen.head) == 2 - len(stale)
+    seen = counting(KEYED, resumed=True)
+    seen.expect([mark[:16] for mark in head])  # taken when there was no key
+    assert seen.take(sent((0, "b", 1), (0, "a", 2))).stale == {0}
+
+
+def test_neighbours_are_bounded() -> None:
+    """However many pages come, only those with the last 128 rows are kept."""
+    seen = counting(KEYED)
+    for page in range(300):
+        seen.take(sent(*((0, f"{page}-{index}", 0) for index in range(page % 4))))
+        assert sum(page.size for page in seen._neighbours) < NEIGHBOURS + 4
+        assert all(page.size for page in seen._neighbours)
+    seen.take(sent(*((0, f"x{index}", 0) for index in range(1_000))))
+    assert len(seen._neighbours) == 1
+    assert seen.take(sent((0, "x872", 0), (0, "x871", 0))).repeated == {0}
+
+
+def test_a_walk_without_rows_has_no_watermark() -> None:
+    """Where nothing was given, or nothing is in order, there is no watermark."""
+    for identity in (PLAIN, ORDERED):
+        seen = counting(identity)
+        seen.take(sent())
+        assert seen.watermark() is None
+        assert seen.watermark(0) is None
+        assert seen.marks_given(0, ()) == ()
+    seen.take(sent((5, "", 0)))
+    assert seen.number(0) == 5
+    assert seen.mark(0) == seen.digest(0)[:8].hex()
+    assert seen.watermark() == Watermark(5, 5, at=5, ties=((5, (seen.mark(0),)),), met=(seen.mark(0),))
+    plain = counting(PLAIN)
+    plain.take(sent((5, "", 0)))
+    assert (plain.number(0), plain.watermark(1)) == (None, None)

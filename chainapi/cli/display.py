@@ -30,6 +30,7 @@ from chainapi.core.events import (
     WaitBegan,
 )
 from chainapi.core.quota import QuotaSnapshot
+from chainapi.errors import DecodeError
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.plain import shown
 from chainapi.session import Session
@@ -126,6 +127,13 @@ class Progress:
         pauses = {service: pause(snapshot) for service, snapshot in quota.items()}
         parts += [f"{service}: rate limit, on in {left:.1f} s" for service, left in pauses.items() if left]
         return " · ".join(parts)
+
+
+def worded(error: object, advice: str = "") -> object:
+    """Return an error with what a command can do, instead of what its caller could in Python."""
+    if not isinstance(error, DecodeError):
+        return error
+    return error.changed(advice="" if error.row is None else advice)
 
 
 def pause(quota: QuotaSnapshot) -> float:
