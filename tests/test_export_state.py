@@ -33,6 +33,9 @@ class BusyState:
         return len(batches)
 
 
+ONE, OTHER, OLD = ("1" * 16, "2" * 16, "3" * 16)  # marks of rows
+
+
 def batch_of(
     source: SourceState,
     rows: Sequence[bytes] = (),
@@ -143,10 +146,10 @@ def test_rows_that_the_stream_knows_count_as_met(tmp_path: Path) -> None:
     ("watermark", "edge"),
     [
         (Watermark(9, 1, at=1), None),  # each number is of one row
-        (Watermark(9, 1, at=1, ties=((9, ("a", "a")), (1, ("b",)))), ("a", "a")),
+        (Watermark(9, 1, at=1, ties=((9, (ONE, ONE)), (1, (OTHER,)))), (ONE, ONE)),
         (Watermark(9, 1, at=1, ties=((9, ()), (1, ()))), ()),  # nobody knows what the target has
-        (Watermark(8, 1, at=1, ties=((8, ("a",)), (1, ("b",)))), ("old",)),  # the list has none of them now
-        (None, ("old",)),  # the list is empty now
+        (Watermark(8, 1, at=1, ties=((8, (ONE,)), (1, (OTHER,)))), (OLD,)),  # the list has none of them now
+        (None, (OLD,)),  # the list is empty now
     ],
 )
 def test_the_rows_at_the_floor(
@@ -155,7 +158,7 @@ def test_the_rows_at_the_floor(
     """At the end of a walk the state keeps the marks of the newest rows, where several may share a number."""
     with closing(State.open(tmp_path / "s")) as state:
         source = state.source("a", "q")
-        source.newest, source.edge = 9, ("old",)
+        source.newest, source.edge = 9, (OLD,)
         state.commit([batch_of(source, newest=None, watermark=watermark, done=True)])
         for known in (source, state.source("a", "q")):
             assert (known.floor, known.edge) == (9, edge)
