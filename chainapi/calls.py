@@ -14,9 +14,10 @@ from attrs import define, field, frozen
 
 from chainapi._version import __version__
 from chainapi.config import Endpoint
-from chainapi.core.headers import LimitNews, read_limits
+from chainapi.core.headers import LimitNews, hold, read_limits
 from chainapi.core.query import Query
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, Tries
+from chainapi.core.scope import Verdict
 from chainapi.core.wire import Request, Response
 from chainapi.errors import (
     APIConnectionError,
@@ -32,7 +33,7 @@ from chainapi.errors import (
     RedirectError,
     ServerError,
 )
-from chainapi.limiter import Gate
+from chainapi.limiter import Gate, Permit
 from chainapi.models.decode import LARGE, Stepwise, decode_error, excerpt
 from chainapi.observe import Listener
 from chainapi.transport import Transport
@@ -191,15 +192,15 @@ class _Call:
     async def run(self, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
         """Make attempts until one succeeds."""
         while True:
-            sent, outcome, news = await self._attempt()
+            sent, outcome, news, verdict = await self._attempt()
             if isinstance(outcome, APIConnectionError):
                 await self._after_fault(outcome, timed_out=isinstance(outcome, APITimeoutError))
                 continue
             if outcome.status == 429:
-                self._after_refusal(outcome, news)
+                self._after_refusal(outcome, news, verdict)
                 continue
             if outcome.status in RETRIED_STATUSES:
-                await self._after_fault(self._error(outcome), asked=news.retry_after)
+                await self._after_fault(self._error(outcome), asked=hold(outcome.status, news) or None)
                 continue
             if not 200 <= outcome.status < 300:
                 self._give_up(self._error(outcome))
@@ -214,21 +215,29 @@ class _Call:
                 self._give_up(fault)
             await self._after_fault(fault)
 
-    async def _attempt(self) -> tuple[Sent, Response | APIConnectionError, LimitNews]:
-        """Wait for the turn, send once, and tell the gate what came of it."""
-        to, service, query = self._to, self._service, self._query
+    async def _permit(self) -> Permit:
+        """Wait for the turn."""
         asked = self._clock()
-        left = None if to.max_wait is None else max(0.0, to.max_wait - self._waited)
-        permit = await service.gate.acquire(
-            query.route,
-            cost=query.cost,
-            priority=self._ask.priority,
-            max_wait=left,
-            again=self._tries.attempts > 0,
-        )
+        max_wait = self._to.max_wait
+        try:
+            permit = await self._service.gate.acquire(
+                self._query.route,
+                cost=self._query.cost,
+                priority=self._ask.priority,
+                max_wait=None if max_wait is None else max(0.0, max_wait - self._waited),
+                again=self._tries.attempts > 0,
+            )
+        except APITimeoutError as error:
+            self._give_up(error)
+        self._waited += self._clock() - asked
+        return permit
+
+    async def _attempt(self) -> tuple[Sent, Response | APIConnectionError, LimitNews, Verdict]:
+        """Wait for the turn, send once, and tell the gate what came of it."""
+        to = self._to
+        permit = await self._permit()
         try:
             sent = Sent(self._clock(), to.now())
-            self._waited += sent.at - asked
             if sent.at >= self._ask.not_after:
                 permit.unsent()
                 raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
@@ -243,14 +252,14 @@ class _Call:
             if isinstance(outcome, APIConnectionError):
                 if heard:
                     self._tell_received(sent, None, fault=outcome.reason)
-                return sent, outcome, _NO_NEWS
+                return sent, outcome, _NO_NEWS, Verdict.PASSED
             news = read_limits(outcome.headers, to.now())
-            permit.answered(outcome.status, news)
+            verdict = permit.answered(outcome.status, news)
         finally:
-            permit.lost()  # does nothing after `answered`
+            _settle(permit)
         if heard:
             self._tell_received(sent, outcome)
-        return sent, outcome, news
+        return sent, outcome, news, verdict
 
     async def _exchange(self) -> Response | APIConnectionError:
         request = self._service.request(self._query, self._ask.page_token)
@@ -262,12 +271,21 @@ class _Call:
         except TimeoutError:
             return APITimeoutError(f"no whole answer within {self._to.timeout:g} s")
 
-    def _after_refusal(self, response: Response, news: LimitNews) -> None:
-        """Go round again after a 429: the gate has taken note and holds everybody back."""
-        if not self._tries.refused(self._to.policy):
-            error, messages = self._service.status_error(response.body)
-            asked = news.reset if news.retry_after is None else news.retry_after
-            self._give_up(RateLimitedError(429, error or "Too Many Requests", messages, retry_after=asked))
+    def _after_refusal(self, response: Response, news: LimitNews, verdict: Verdict) -> None:
+        """Go round again after a 429: the gate has taken note and holds others back."""
+        policy = self._to.policy
+        asked = news.reset if news.retry_after is None else news.retry_after
+        if verdict in (Verdict.QUOTA, Verdict.HIDDEN):
+            patient = verdict is Verdict.HIDDEN and self._to.max_wait is None and policy.max_attempts > 1
+            again = self._tries.refused(policy, patient=patient)
+        else:
+            again = self._tries.turned_back(policy) and verdict is not Verdict.TOO_DEAR
+        if again:
+            return
+        error, messages = self._service.status_error(response.body)
+        if verdict is Verdict.TOO_DEAR:
+            messages = (*messages, "refused while the whole limit was left: it costs more than the limit")
+        self._give_up(RateLimitedError(429, error or "Too Many Requests", messages, retry_after=asked))
 
     async def _after_fault(
         self,
@@ -338,6 +356,15 @@ class _Call:
 
 
 _NO_NEWS = LimitNews()
+
+
+def _settle(permit: Permit) -> None:
+    """End a permit of which nothing is known; where it was ended before, this does nothing."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # the call was dropped after its loop, in which nobody waits any more
+        return
+    permit.lost()
 
 
 async def _decoded(decode: Callable[[bytes], R], response: Response) -> R:

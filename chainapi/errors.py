@@ -291,7 +291,9 @@ class DecodeError(ChainAPIError):
         """Return the same error with other arguments."""
         names = ("reason", "path", "where", "malformed", "row", "advice", "attempts", "elapsed")
         kept = {name: getattr(self, name) for name in names}
-        return type(self)(**{**kept, **changes})
+        made = type(self)(**{**kept, **changes})
+        made.checkpoint = self.checkpoint
+        return made
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return the same error with the place and how often and how long was tried."""

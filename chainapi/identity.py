@@ -21,11 +21,11 @@ __all__ = ["deduplicator", "key_names"]
 Reader = Callable[[Any], Any]
 
 
-def deduplicator(route: Route, start: Checkpoint, *, declared: bool, odd: bool = False) -> Deduplicator:
+def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bool = False) -> Deduplicator:
     """Return what finds the rows given before of a walk over `route` that begins at `start`.
 
     Rows of a `declared` route are frozen records; a caller's own may change under the reader's hands. With
-    `odd` rows there are `Invalid` ones among them.
+    `invalid` rows there are `Invalid` ones among them.
 
     Raises:
         CheckpointError: the caller names an order now, and named none when `start` was taken.
@@ -37,7 +37,7 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, odd: bool =
     if unknown and not declared:
         raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
     return Deduplicator(
-        _identity(route, declared=declared, odd=odd),
+        _identity(route, declared=declared, invalid=invalid),
         watermark=watermark,
         unordered=start.unordered or unknown,
         keyless=start.keyless,
@@ -60,10 +60,10 @@ def key_names(key: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _identity(route: Route, *, declared: bool, odd: bool) -> Identity:
+def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
-        number=None if route.newest_first is None else _number(route, odd=odd),
+        number=None if route.newest_first is None else _number(route, invalid=invalid),
         unique=route.key == (route.newest_first,),
         stable=route.immutable_reader(),
         frozen=declared,
@@ -100,10 +100,10 @@ def _hashable(value: Any) -> Hashable:
     return cast("Hashable", value)
 
 
-def _number(route: Route, *, odd: bool) -> Callable[[Any], int | None]:
+def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
     """Return what reads the number of a row: a whole number, perhaps sent as a text."""
     name = route.newest_first or ""
-    if route.model is MetricPoint and not odd:
+    if route.model is MetricPoint and not invalid:
         return operator.attrgetter(name)
     read = _reader(name, route.model)
 

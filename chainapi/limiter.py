@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
-from bisect import insort
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import count, islice
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from attrs import define, field
-
 from chainapi.core.headers import LimitNews
-from chainapi.core.quota import Flight, Limit, Quota, QuotaSnapshot
-from chainapi.errors import QuotaWaitError
+from chainapi.core.queue import Queue, Waiter
+from chainapi.core.quota import Flight, Limit, Quota, QuotaSnapshot, Verdict
+from chainapi.errors import APITimeoutError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["Gate", "Permit"]
+__all__ = ["Gate", "Permit", "is_rate"]
 
 LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
 WORTH_TELLING = 1.0  # seconds
+UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
+GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away
 
 
 class Permit:
@@ -45,10 +45,14 @@ class Permit:
         self._gate = gate
         self._flight: Flight | None = flight
 
-    def answered(self, status: int, news: LimitNews) -> None:
-        """Report that the service answered with `status`, and that its headers say `news`."""
-        if (flight := self._settle()) is not None:
-            self._gate.answered(flight, status, news)
+    def answered(self, status: int, news: LimitNews) -> Verdict:
+        """Report that the service answered with `status`, and that its headers say `news`.
+
+        Return how far the answer reaches: whether it was a refusal, and of what.
+        """
+        if (flight := self._settle()) is None:
+            return Verdict.PASSED
+        return self._gate.answered(flight, status, news)
 
     def lost(self) -> None:
         """Report that no answer is known: the service may have counted the request or not."""
@@ -65,74 +69,32 @@ class Permit:
         return flight
 
 
-@define(eq=False, repr=False)
-class _Waiter:
-    """A request in the queue; `flight` is set from its grant until its task runs."""
+class _Ticket(Waiter):
+    """A request in the queue, with the future that its task awaits; `flight` is set by its grant."""
 
-    number: int
-    rank: float
-    route: str
-    prior: float | None
-    price: float
-    future: asyncio.Future[None]
-    flight: Flight | None = None
-    deadline: float = inf  # on the loop's clock; its turn may not come later
-    max_wait: float = inf
-    queued: bool = False
-    passed: float = 0.0
+    __slots__ = ("deadline", "flight", "future", "max_wait", "paid")
 
-
-@define(eq=False, repr=False)
-class _Lane:
-    """Waiters of one rank in the order of their numbers; who left is skipped when its turn comes."""
-
-    waiters: deque[_Waiter] = field(factory=deque[_Waiter])
-    waiting: int = 0
-    units: float = 0.0
-
-    def first(self) -> _Waiter | None:
-        """Return the waiter whose turn it is."""
-        waiters = self.waiters
-        while waiters:
-            if waiters[0].queued:
-                return waiters[0]
-            waiters.popleft()
-        return None
-
-    def add(self, waiter: _Waiter) -> None:
-        """Put a waiter at its place, which for one that was granted before is in front."""
-        waiters = self.waiters
-        if waiters and waiters[-1].number > waiter.number:
-            insort(waiters, waiter, key=_number)
-        else:
-            waiters.append(waiter)
-        waiter.queued = True
-        self.waiting += 1
-        self.units += waiter.price
-
-    def remove(self, waiter: _Waiter) -> None:
-        """Take a waiter out; sweep when those who left outnumber those who wait."""
-        waiter.queued = False
-        self.waiting -= 1
-        self.units -= waiter.price
-        if self.waiters[0] is waiter:
-            self.waiters.popleft()
-        elif len(self.waiters) > 2 * self.waiting + 16:
-            self.waiters = deque(one for one in self.waiters if one.queued)
-
-
-def _number(waiter: _Waiter) -> int:
-    return waiter.number
+    def __init__(
+        self, number: int, rank: float, route: str, prior: float | None, future: asyncio.Future[None]
+    ) -> None:
+        super().__init__(number, rank, route, prior)
+        self.future = future
+        self.flight: Flight | None = None
+        self.paid = False
+        self.deadline = inf  # on the loop's clock; its turn may not come later
+        self.max_wait = inf
 
 
 class Gate:
     """Lets requests of one quota leave as early as the service allows, and never during a stop.
 
     Args:
-        rate: the user's own ceiling, kept by a token bucket.
+        rate: the user's own ceiling: a `Limit`, or an `aiolimiter.AsyncLimiter`, which other parts of the
+            program may share. It counts requests, and a `Limit` with ``units=True`` counts units.
         max_in_flight: how many requests may be without an answer at once.
         limits: limits of a service that does not tell them in headers.
         ask: whether one request may be risked to learn when the quota comes back.
+        max_stop: seconds after which a wait that an answer told is tried nevertheless; None obeys it.
         random: returns numbers from 0 to 1, for jitter.
         on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when the queue begins to wait for a
             known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
@@ -143,27 +105,30 @@ class Gate:
     def __init__(
         self,
         *,
-        rate: Limit | None = None,
+        rate: Limit | AsyncLimiter | None = None,
         max_in_flight: int = 100,
         limits: Sequence[Limit] = (),
         ask: bool = True,
+        max_stop: float | None = None,
         random: Callable[[], float] = random.random,
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._rate = None if rate is None else _bucket(rate)
+        self._rate_units = isinstance(rate, Limit) and rate.units
+        self._paying: _Ticket | None = None
         self.limits = tuple(limits)
-        self._quota = Quota(max_in_flight, self.limits, ask)
+        self._quota = Quota(max_in_flight, self.limits, ask, inf if max_stop is None else max_stop)
         self._random = random
         self._on_wait = on_wait
         self._now = now
-        self._lanes: dict[float, _Lane] = {}
-        self._waiting = 0
-        self._cheapest = inf
+        self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = inf
         self._told = -inf
         self._judged = -inf  # the opening time that the waiters were judged by
+        self._asked_at = inf  # when the oldest request left that nothing was answered since
 
     async def acquire(
         self,
@@ -176,31 +141,28 @@ class Gate:
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
-        `route` names what costs alike, `cost` is what a request of it is thought to cost in units until
-        answers tell better. A higher `priority` goes first; `again` says that this request was
-        refused or lost before, and puts it in front of all.
+        `route` names what costs alike, `cost` is what a request of it is said to cost in units; it counts
+        where the service is known to count in units, until answers tell better. A higher `priority` goes
+        first; `again` says that this request was refused or lost before, and puts it in front of all.
 
         Raises:
             QuotaWaitError: when its turn would come later than in `max_wait` seconds. That is foreseen and
-                raised at once; where it was not foreseeable, after that time.
+                raised at once; where it was not foreseeable, as soon as it is known. Waiting for a place
+                among `max_in_flight` does not count.
+            APITimeoutError: when `max_wait` is over, and the service answered nobody for as long (and
+                for at least five seconds).
 
         """
         loop = asyncio.get_running_loop()
-        if not self._waiting:
+        if not self._queue and self._rate is None:
             now = loop.time()
-            flight = self._try(now, route, self._quota.costs.price(route, cost))
+            flight = self._try(now, route, cost)
             if flight is not None:
                 return Permit(self, flight)
         waiter = self._enter(loop, route, cost, -inf if again else -priority, max_wait)
-        deadline = loop.call_later(max_wait, self._late, waiter) if max_wait is not None else None
+        deadline = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
         try:
-            while True:
-                flight = await self._turn(waiter)
-                if self._quota.holds(flight, loop.time()):
-                    return Permit(self, flight)
-                waiter.flight, waiter.future = None, loop.create_future()
-                self._add(waiter)
-                self.unsent(flight)
+            return Permit(self, await self._wait(loop, waiter))
         finally:
             if deadline is not None:
                 deadline.cancel()
@@ -211,7 +173,7 @@ class Gate:
 
     def snapshot(self) -> QuotaSnapshot:
         """Return what is known of the quota now; inside a running loop only."""
-        return self._quota.snapshot(asyncio.get_running_loop().time(), self._waiting)
+        return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), self._now())
 
     # --- the queue --------------------------------------------------------------------------
 
@@ -222,177 +184,251 @@ class Gate:
         cost: float | None,
         rank: float,
         max_wait: float | None,
-    ) -> _Waiter:
-        price = self._quota.costs.price(route, cost)
+    ) -> _Ticket:
+        waiter = _Ticket(next(self._numbers), rank, route, cost, loop.create_future())
         if max_wait is not None:
-            seconds = self._forecast(loop.time(), price, rank)
+            now = loop.time()
+            seconds = self._forecast(now, waiter)
             if seconds > max_wait:
                 raise self._too_long(seconds, max_wait)
-        waiter = _Waiter(next(self._numbers), rank, route, cost, price, loop.create_future())
-        if max_wait is not None:
-            waiter.deadline, waiter.max_wait = loop.time() + max_wait, max_wait
-            self._judged = -inf  # it may not be there when the others are judged
-        self._add(waiter)
+            waiter.deadline, waiter.max_wait = now + max_wait, max_wait
+        self._queue.add(waiter)
         self._pump()
         return waiter
 
-    def _add(self, waiter: _Waiter) -> None:
-        lane = self._lanes.get(waiter.rank)
-        if lane is None:
-            lane = self._lanes[waiter.rank] = _Lane()
-            self._lanes = dict(sorted(self._lanes.items()))
-        lane.add(waiter)
-        self._waiting += 1
-        self._cheapest = min(self._cheapest, waiter.price)
-
-    def _remove(self, waiter: _Waiter) -> None:
-        self._lanes[waiter.rank].remove(waiter)
-        self._waiting -= 1
-
-    async def _turn(self, waiter: _Waiter) -> Flight:
-        try:
-            await waiter.future
-        except asyncio.CancelledError:
-            if waiter.flight is not None:
-                self.unsent(waiter.flight)
-            elif waiter.queued:
-                self._remove(waiter)
-                self._pump()
-            raise
-        assert waiter.flight is not None  # noqa: S101 - a future without exception comes with a flight
-        return waiter.flight
-
-    def _late(self, waiter: _Waiter) -> None:
-        if waiter.queued and not waiter.future.done():
-            seconds = self._forecast(asyncio.get_running_loop().time(), waiter.price, waiter.rank)
-            self._fail(waiter, seconds)
+    async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Flight:
+        """Wait until the request is granted and may still leave."""
+        while True:
+            try:
+                await waiter.future
+                if waiter.flight is None:
+                    await self._pay(waiter)
+            except BaseException:
+                self._leave(waiter)
+                raise
+            flight, waiter.flight = waiter.flight, None
+            if flight is not None and self._quota.holds(flight, loop.time()):
+                return flight
+            waiter.future = loop.create_future()
+            if flight is not None:
+                self._queue.add(waiter)
+                self._quota.unsent(flight)
             self._pump()
 
-    def _fail(self, waiter: _Waiter, seconds: float) -> None:
-        """Send a waiter away whose turn would come in so many seconds."""
-        self._remove(waiter)
-        waiter.future.set_exception(self._too_long(seconds, waiter.max_wait))
+    def _leave(self, waiter: _Ticket) -> None:
+        """Take a waiter out that gives up, and let the next one have its turn."""
+        flight, waiter.flight = waiter.flight, None
+        if self._paying is waiter:
+            self._paying = None
+        if flight is not None:
+            self._quota.unsent(flight)
+        elif waiter.queued:
+            self._queue.remove(waiter)
+        self._pump()
+
+    async def _pay(self, waiter: _Ticket) -> None:
+        """Take what the request costs from the user's own ceiling; it is first in the queue meanwhile."""
+        assert self._rate is not None  # noqa: S101 - only then a waiter is woken without a grant
+        left = self._toll(waiter.route, waiter.prior)
+        while left > 1e-9:
+            part = min(left, self._rate.max_rate)
+            await self._rate.acquire(part)
+            left -= part
+        waiter.paid, self._paying = True, None
+
+    def _toll(self, route: str, prior: float | None) -> float:
+        return self._quota.costs.price(route, prior) if self._rate_units else 1.0
+
+    def _late(self, waiter: _Ticket) -> None:
+        """Send a waiter away whose time is over, unless its turn is close."""
+        if not waiter.queued or waiter.future.done():
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        seconds = self._forecast(now, waiter)
+        if seconds > GRACE:
+            self._fail(waiter, self._too_long(seconds, waiter.max_wait))
+        elif self._asked_at <= now - max(waiter.max_wait, UNANSWERED):
+            waited = now - self._asked_at
+            self._fail(waiter, APITimeoutError(f"no answer to any request for {waited:.0f} s"))
+        else:
+            loop.call_later(GRACE, self._late, waiter)
+            return
+        self._pump()
+
+    def _fail(self, waiter: _Ticket, error: Exception) -> None:
+        self._queue.remove(waiter)
+        waiter.future.set_exception(error)
 
     def _too_long(self, seconds: float, max_wait: float) -> QuotaWaitError:
         return QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=max_wait)
 
-    def _forecast(self, now: float, price: float, rank: float) -> float:
-        """Return the seconds until a request would leave that enters the queue at `rank` now."""
-        ahead = [lane for at, lane in self._lanes.items() if at <= rank]
-        units = sum(lane.units for lane in ahead)
-        seconds = self._quota.forecast(now, price, units, sum(lane.waiting for lane in ahead))
-        if self._rate is not None and not self._rate.has_capacity(min(units + price, self._rate.max_rate)):
-            seconds = max(seconds, (units + price) * self._rate.time_period / self._rate.max_rate)
+    def _forecast(self, now: float, waiter: _Ticket) -> float:
+        """Return the seconds until a waiter leaves, as far as limits decide that."""
+        units, ahead = self._queue.ahead(waiter)
+        units += self._quota.costs.likely(waiter.route, waiter.prior)
+        seconds = self._quota.forecast(now, units)
+        if self._quota.routes:
+            seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
+        if self._rate is not None:
+            toll = units if self._rate_units else ahead + 1.0
+            if not self._rate.has_capacity(min(toll, self._rate.max_rate)):
+                seconds = max(seconds, toll * self._rate.time_period / self._rate.max_rate)
         return seconds
 
     # --- grants -----------------------------------------------------------------------------
 
-    def _try(self, now: float, route: str, price: float) -> Flight | None:
+    def _try(self, now: float, route: str, prior: float | None) -> Flight | None:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
-        when, rated = self._quota.opens_at(now, price), False
-        if when <= now and self._rate is not None:
-            when, rated = now + _take(self._rate, price), True
+        quota = self._quota
+        cost = quota.costs.price(route, prior)
+        when = quota.opens_at(now, cost, route)
+        if when <= now and quota.routes:
+            when = quota.routes.opens_at(route, now)
         if when <= now:
-            return self._quota.send(now, route, price)
-        self._wake_at(when)
-        if (
-            self._on_wait is not None
-            and self._waiting
-            and now + WORTH_TELLING <= when < inf
-            and when > self._told
-        ):
-            self._told = when
-            stopped = when == self._quota.stopped_until
-            reason = "rate" if rated else "stop" if stopped else "quota"
-            self._on_wait(reason=reason, seconds=when - now, waiting=self._waiting)
+            self._asked_at = min(self._asked_at, now)
+            return quota.send(now, route, cost, prior)
+        self._wait_until(now, when)
         return None
+
+    def _wait_until(self, now: float, when: float) -> None:
+        """Set the timer, and tell that the queue waits; an answer that is waited for is no such wait."""
+        self._wake_at(when)
+        if self._on_wait is None or not self._queue or self._quota.canaries.opens_at(now) is not None:
+            return
+        if now + WORTH_TELLING <= when < inf and when > self._told:
+            self._told = when
+            reason = "stop" if when == self._quota.stopped_until else "quota"
+            self._on_wait(reason=reason, seconds=when - now, waiting=len(self._queue))
 
     def _pump(self) -> None:
         """Grant everybody who may leave now."""
-        if not self._waiting and self._timer is None:
+        if not self._queue and self._timer is None:
             return
         now = asyncio.get_running_loop().time()
-        price = self._quota.costs.price
-        while (waiter := self._first()) is not None:
-            cost = price(waiter.route, waiter.prior)
-            flight = self._try(now, waiter.route, cost)
+        self._reopen(now)
+        while (waiter := self._first(now)) is not None:
+            if self._rate is not None and not waiter.paid and not self._bill(now, waiter):
+                break
+            flight = self._try(now, waiter.route, waiter.prior)
             if flight is None:
-                if cost > self._cheapest and self._rate is None:
-                    self._let_pass(now, waiter, cost)
-                self._judge(now)
-                return
+                if self._rate is None:
+                    self._let_pass(now, waiter)
+                break
             self._grant(waiter, flight)
-        self._wake_at(inf)
+        else:
+            self._wake_at(self._queue.parked_until)
+        if self._queue.parked_until < self._wakes_at:
+            self._wake_at(self._queue.parked_until)
+        self._judge(now)
 
-    def _judge(self, now: float) -> None:
-        """Fail at once those whose turn, as it is foreseen now, comes later than they may wait."""
-        opens = now if self._timer is None else self._timer.when()
-        if opens < self._judged + 1:
-            return
-        self._judged = opens
-        units, ahead = 0.0, 0
-        for lane in self._lanes.values():
-            for waiter in tuple(lane.waiters):
-                if not waiter.queued or waiter.future.done():
-                    continue
-                seconds = (
-                    self._quota.forecast(now, waiter.price, units, ahead) if waiter.deadline < inf else 0
-                )
-                if now + seconds > waiter.deadline:
-                    self._fail(waiter, seconds)
-                else:
-                    units, ahead = units + waiter.price, ahead + 1
-
-    def _first(self) -> _Waiter | None:
-        for lane in self._lanes.values():
-            while (waiter := lane.first()) is not None:
-                if not waiter.future.done():
-                    return waiter
-                # Cancelled, and its task did not run yet.
-                self._remove(waiter)
+    def _first(self, now: float) -> _Ticket | None:
+        """Return whose turn it is; who waits for its route stands aside."""
+        routes = self._quota.routes
+        while (waiter := self._queue.first()) is not None:
+            if waiter.future.done() and waiter is not self._paying:
+                self._queue.remove(waiter)  # cancelled, and its task did not run yet
+                continue
+            opens = routes.opens_at(waiter.route, now) if routes else now
+            if opens <= now:
+                return waiter
+            self._queue.park(waiter, opens)
+            if waiter.deadline < routes.closed_until(waiter.route):
+                self._fail(waiter, self._too_long(opens - now, waiter.max_wait))
         return None
 
-    def _let_pass(self, now: float, dear: _Waiter, cost: float) -> None:
+    def _reopen(self, now: float) -> None:
+        """Put those back in the queue whose route opened."""
+        routes = self._quota.routes
+        for route in self._queue.parked_routes():
+            self._queue.unpark(route, routes.places(route, now), routes.wakes_at(route, now))
+
+    def _bill(self, now: float, waiter: _Ticket) -> bool:
+        """Let the first waiter pay the user's ceiling before it is granted; tell whether it did."""
+        if self._paying is not None:
+            return False
+        quota = self._quota
+        when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
+        if when > now:
+            self._wait_until(now, when)
+            return False
+        self._paying = waiter
+        assert self._rate is not None  # noqa: S101 - the caller saw it
+        toll = self._toll(waiter.route, waiter.prior)
+        if self._on_wait is not None and not self._rate.has_capacity(min(toll, self._rate.max_rate)):
+            seconds = toll * self._rate.time_period / self._rate.max_rate
+            if seconds >= WORTH_TELLING and now + seconds > self._told:
+                self._told = now + seconds
+                self._on_wait(reason="rate", seconds=seconds, waiting=len(self._queue))
+        waiter.future.set_result(None)
+        return False
+
+    def _judge(self, now: float) -> None:
+        """Fail at once those whose turn, as it is foreseen now, comes later than they may wait.
+
+        Newcomers are judged when they enter, so all are judged again only when the opening moved.
+        """
+        opens = self._wakes_at
+        if not now < opens < inf or opens < self._judged + 1:
+            return
+        self._judged = opens
+        for waiter in self._queue.all():
+            if waiter.deadline == inf or waiter.future.done():
+                continue
+            seconds = self._forecast(now, waiter)
+            if now + seconds > waiter.deadline + GRACE:
+                self._fail(waiter, self._too_long(seconds, waiter.max_wait))
+
+    def _let_pass(self, now: float, dear: _Ticket) -> None:
         """Let cheaper requests use what is too little for a dear one, as many units as it costs at most.
 
         So nothing is left over when a window ends, and a dear request waits at most twice as long.
         """
-        room = min(self._quota.room(now), cost - dear.passed)
-        price = self._quota.costs.price
-        for waiter in list(islice(self._lanes[dear.rank].waiters, 1, LOOK_AHEAD)):
-            units = price(waiter.route, waiter.prior)
-            if units > room or not waiter.queued or waiter.future.done():
+        quota = self._quota
+        cost = quota.costs.price(dear.route, dear.prior)
+        if cost <= self._queue.cheapest():
+            return
+        room = min(quota.room(now), cost - dear.passed)
+        for waiter in self._queue.behind(dear, LOOK_AHEAD):
+            units = quota.costs.price(waiter.route, waiter.prior)
+            if units > room or waiter.future.done():
                 continue
-            if self._quota.opens_at(now, units) > now:
+            if quota.routes and quota.routes.opens_at(waiter.route, now) > now:
+                continue
+            if quota.opens_at(now, units, waiter.route) > now:
                 return
             room -= units
             dear.passed += units
-            self._grant(waiter, self._quota.send(now, waiter.route, units))
+            self._grant(waiter, quota.send(now, waiter.route, units, waiter.prior))
 
-    def _grant(self, waiter: _Waiter, flight: Flight) -> None:
-        self._remove(waiter)
+    def _grant(self, waiter: _Ticket, flight: Flight) -> None:
+        self._queue.remove(waiter, granted=True)
         waiter.flight = flight
         waiter.future.set_result(None)
 
     def _wake_at(self, when: float) -> None:
         if self._timer is not None:
-            if self._timer.when() == when:
+            if self._wakes_at == when:
                 return
             self._timer.cancel()
             self._timer = None
+        self._wakes_at = when
         if when < inf:
             self._timer = asyncio.get_running_loop().call_at(when, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self._timer, self._wakes_at = None, inf
         self._pump()
 
     # --- how flights end; called by the permits ---------------------------------------------
 
-    def answered(self, flight: Flight, status: int, news: LimitNews) -> None:
-        """Take in an answer."""
-        self._quota.answered(flight, asyncio.get_running_loop().time(), status, news, self._random())
+    def answered(self, flight: Flight, status: int, news: LimitNews) -> Verdict:
+        """Take in an answer, and return how far it reaches."""
+        now = asyncio.get_running_loop().time()
+        self._asked_at = now if self._quota.in_flight > 1 else inf
+        verdict = self._quota.answered(flight, now, status, news, self._random())
         self._pump()
+        return verdict
 
     def lost(self, flight: Flight) -> None:
         """Note that no answer will come."""
@@ -405,21 +441,20 @@ class Gate:
         self._pump()
 
 
-def _bucket(rate: Limit) -> AsyncLimiter:
+def is_rate(value: object) -> bool:
+    """Tell whether a value can be a gate's `rate`; aiolimiter is not imported for that."""
+    if isinstance(value, Limit):
+        return True
+    aiolimiter = sys.modules.get("aiolimiter")
+    return aiolimiter is not None and isinstance(value, aiolimiter.AsyncLimiter)
+
+
+def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
+    if not isinstance(rate, Limit):
+        return rate
     from aiolimiter import AsyncLimiter  # here, because most sessions have no ceiling
 
+    if rate.amount < 1 and not rate.units:
+        # A bucket has to hold a whole request.
+        return AsyncLimiter(1, rate.per / rate.amount)
     return AsyncLimiter(rate.amount, rate.per)
-
-
-def _take(bucket: AsyncLimiter, amount: float) -> float:
-    """Take from the bucket without waiting; return the seconds after which to try again, 0 when taken."""
-    amount = min(amount, bucket.max_rate)
-    if not bucket.has_capacity(amount):
-        # A hair longer than exact, or a float remainder would cost a second round.
-        return amount / bucket.max_rate * bucket.time_period * (1 + 1e-6)
-    taking = bucket.acquire(amount)
-    try:
-        taking.send(None)
-    except StopIteration:
-        return 0.0
-    raise AssertionError("the bucket had room and yet waits")

@@ -140,6 +140,7 @@ class Ahead:
             self._watch(None)
             return
         task = self._loop.create_task(self._fetched(token))
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - its loop may be left
         self._tasks.append(task)
         task.add_done_callback(self._spawn_after)
 

@@ -241,8 +241,8 @@ class ServiceAPI:
         def shown(fault: DecodeError) -> DecodeError:
             return service.shown_fault(fault).changed(where=query.where)
 
-        odd = options.on_invalid == "raw"
-        rows = _Rows(route, declared, shown if odd else None)
+        invalid = options.on_invalid == "raw"
+        rows = _Rows(route, declared, shown if invalid else None)
 
         def fetch(
             page_token: str | None,
@@ -260,7 +260,7 @@ class ServiceAPI:
             where=query.where,
             fetch=fetch,
             walk=session.walk(start),
-            seen=deduplicator(route, start, declared=declared is not None, odd=odd),
+            seen=deduplicator(route, start, declared=declared is not None, invalid=invalid),
             start=start,
             clock=session.clock,
             now=session.now,

@@ -18,12 +18,14 @@ from chainapi.core.quota import Limit, QuotaSnapshot
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.data import DataAPI
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
-from chainapi.limiter import Gate
+from chainapi.limiter import Gate, is_rate
 from chainapi.metrics import MetricsAPI
 from chainapi.observe import Listener
 from chainapi.transport import MAX_BODY, AiohttpTransport, Transport
 
 if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
+
     from chainapi.core.events import Event
 
 __all__ = ["Session"]
@@ -33,6 +35,7 @@ R = TypeVar("R")
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
 DEFAULT_MAX_IN_FLIGHT = 100
+DEFAULT_MAX_STOP = 86_400.0  # seconds: no window that is known is longer than a day
 _LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
 
 
@@ -52,13 +55,16 @@ class Session:
         max_wait: seconds that a call may wait for quota in all; None waits as long as the service asks.
         page_token_lifetime: after how long a page token is no longer sent (specification, section 8).
         on_expired: "restart" begins the walk again when a token dies, "raise" raises PageTokenExpiredError.
-        rate: your own ceiling on each service, kept by a token bucket.
+        rate: your own ceiling on each service: a `Limit` of requests, of units with ``units=True``, or an
+            `aiolimiter.AsyncLimiter`, which other parts of your program may share.
         max_in_flight: requests that may be without an answer at once, on each service; 100 by default.
         limits: what is known of the limits of "metrics" or "data", for services that send no headers.
         ask: whether one request may be risked to learn when an exhausted quota comes back.
         max_body: bytes that an answer may have, decompressed; 8 MiB by default.
         ssl_context: decides which certificates are trusted; else the system's authorities are, or those in
             the file SSL_CERT_FILE and the folder SSL_CERT_DIR.
+        max_stop: seconds after which one request tries again although the service asked for a longer wait;
+            a day by default, None waits as long as it asks.
         transport: what sends the requests; it is not closed with the session, and has a cap and certificates
             of its own. None uses aiohttp.
         now: the wall clock in Unix seconds: for the age of checkpoints read back, and dates in headers.
@@ -81,12 +87,13 @@ class Session:
         max_wait: float | None = None,
         page_token_lifetime: timedelta = timedelta(hours=24),
         on_expired: Literal["restart", "raise"] = "restart",
-        rate: Limit | None = None,
+        rate: Limit | AsyncLimiter | None = None,
         max_in_flight: int | None = None,
         limits: Mapping[str, Sequence[Limit]] | None = None,
         ask: bool = True,
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        max_stop: float | None = DEFAULT_MAX_STOP,
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
@@ -111,12 +118,15 @@ class Session:
             now=now,
             emit=self.emit,
         )
-        if rate is not None and not isinstance(rate, Limit):
-            raise ConfigurationError(f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0)")
+        if rate is not None and not is_rate(rate):
+            raise ConfigurationError(
+                f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
+            )
         if type(ask) is not bool:
             raise ConfigurationError(f"ask={ask!r} must be True or False")
         flying = DEFAULT_MAX_IN_FLIGHT if max_in_flight is None else _whole("max_in_flight", max_in_flight)
         known = _limits(limits)
+        stop = None if max_stop is None else _seconds("max_stop", max_stop)
         try:
             endpoints = resolve(
                 provider,
@@ -137,6 +147,7 @@ class Session:
                     flying=flying,
                     limits=known.get(name, ()),
                     ask=ask,
+                    max_stop=stop,
                     emit=self.emit,
                 )
             )
@@ -267,10 +278,11 @@ def _service(
     endpoint: Endpoint,
     *,
     now: Callable[[], float],
-    rate: Limit | None,
+    rate: Limit | AsyncLimiter | None,
     flying: int,
     limits: Sequence[Limit],
     ask: bool,
+    max_stop: float | None,
     emit: Listener,
 ) -> Service:
     def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
@@ -278,7 +290,15 @@ def _service(
         loop = asyncio.get_running_loop()
         loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
 
-    gate = Gate(rate=rate, max_in_flight=flying, limits=limits, ask=ask, on_wait=on_wait, now=now)
+    gate = Gate(
+        rate=rate,
+        max_in_flight=flying,
+        limits=limits,
+        ask=ask,
+        max_stop=max_stop,
+        on_wait=on_wait,
+        now=now,
+    )
     service = Service(endpoint, gate)
     return service
 

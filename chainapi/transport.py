@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import select
 import ssl
 import sys
@@ -11,11 +13,12 @@ import zlib
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import aiohttp
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
+from attrs import frozen
 from yarl import URL
 
 from chainapi.core.wire import Request, Response
@@ -85,6 +88,7 @@ class AiohttpTransport:
         self._client = client
         self._ssl_context = ssl_context
         self._keeper: AsyncGenerator[aiohttp.ClientSession, None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of a client of its own
         self._closed = False
         self._max_body = max_body
         self._watched = WeakSet[object]()  # protocols of connections
@@ -115,14 +119,14 @@ class AiohttpTransport:
             ) as answer:
                 body = await self._read(answer)
                 return Response(answer.status, _folded(answer), body)
-        except (aiohttp.ServerTimeoutError, TimeoutError):
-            fault = APITimeoutError("no answer in time")
-        except aiohttp.ClientConnectorCertificateError as error:
-            fault = CertificateError(_distrust(error))
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            fault = APIConnectionError(_reason(error))
+            fault = _fault_of(error)
         except _Fault as error:
             fault = error.fault
+        except RuntimeError:
+            if self._loop is None or not self._loop.is_closed():
+                raise
+            raise GeneratorExit from None  # dropped after its loop was closed, where nothing can be closed
         except asyncio.CancelledError as error:
             # The frames of aiohttp that it came through hold the request's headers: it goes on without them.
             error.__context__ = None
@@ -131,7 +135,10 @@ class AiohttpTransport:
 
     async def _open(self) -> aiohttp.ClientSession:
         if self._client is None and not self._closed:
-            self._keeper = _kept(_own_client(self._ssl_context))
+            client = _own_client(self._ssl_context)
+            _let_go()
+            self._loop, self._keeper = asyncio.get_running_loop(), _kept(client)
+            _KEPT[client] = _Kept(ref(self._keeper), self._loop, os.getpid())
             self._client = await anext(self._keeper)
         if self._client is None or self._client.closed:
             raise SessionClosedError("the transport is closed")
@@ -258,10 +265,74 @@ async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientS
     try:
         yield client
     except GeneratorExit:
-        warnings.warn("a Session was not closed: use async with, or aclose()", ResourceWarning, stacklevel=1)
+        _warn_of_unclosed()
         raise
     finally:
+        _KEPT.pop(client, None)
         await client.close()
+
+
+KEEP_ALIVE = 75.0  # seconds
+
+
+@frozen
+class _Kept:
+    """What keeps a client open: by which generator, in which loop, of which process."""
+
+    keeper: ref[AsyncGenerator[aiohttp.ClientSession, None]]
+    loop: asyncio.AbstractEventLoop
+    process: int
+
+
+# Held until they are closed: a client that was collected before would complain of that.
+_KEPT: dict[aiohttp.ClientSession, _Kept] = {}
+
+
+def _let_go(*, running: bool = False) -> None:
+    """Let go of clients that nobody can close any more: their loop was closed, or is another process's.
+
+    With `running` also of those whose loop runs, in another thread.
+    """
+    for client, kept in list(_KEPT.items()):
+        ours = kept.process == os.getpid()
+        if not ours or kept.loop.is_closed() or (running and kept.loop.is_running()):
+            del _KEPT[client]
+            client.detach()
+            if ours:
+                _warn_of_unclosed()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    """Close what a program leaves open in loops that it neither closed nor runs any more.
+
+    Else aiohttp would complain of each client, connector and connection.
+    """
+    _let_go(running=True)
+    for kept in list(_KEPT.values()):
+        kept.loop.run_until_complete(_finish(kept))
+
+
+async def _finish(kept: _Kept) -> None:
+    await _turns()  # a keeper that was dropped is closed by its loop now
+    if (keeper := kept.keeper()) is not None:
+        await keeper.aclose()
+    await _turns()
+
+
+async def _turns() -> None:
+    """Let callbacks run that closing takes."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def _warn_of_unclosed() -> None:
+    """Warn of a session that was not closed; never as an error, which nobody could catch here."""
+    message = "a Session was not closed: use async with, or aclose()"
+    try:
+        warnings.warn(message, ResourceWarning, stacklevel=1)
+    except ResourceWarning:
+        warnings.showwarning(message, ResourceWarning, __file__, 0)
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -271,8 +342,14 @@ class _Connector(aiohttp.TCPConnector):
     """
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
-        super().__init__(limit=0, ssl=True if ssl_context is None else ssl_context)
+        # A wait for the next minute's quota is longer than the 15 s for which aiohttp keeps connections.
+        super().__init__(
+            limit=0, ssl=True if ssl_context is None else ssl_context, keepalive_timeout=KEEP_ALIVE
+        )
         self._used = WeakSet[object]()
+
+    def __del__(self, *_: object) -> None:
+        """Say nothing: of the session that was not closed, its keeper has told."""
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
@@ -320,6 +397,14 @@ def _folded(answer: aiohttp.ClientResponse) -> dict[str, str]:
     if len(folded) == len(headers):
         return folded
     return {name: ", ".join(headers.getall(name)) for name in folded}
+
+
+def _fault_of(error: aiohttp.ClientError | OSError | ValueError) -> APIConnectionError:
+    if isinstance(error, TimeoutError):
+        return APITimeoutError("no answer in time")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return CertificateError(_distrust(error))
+    return APIConnectionError(_reason(error))
 
 
 def _reason(error: aiohttp.ClientError | OSError | ValueError) -> str:

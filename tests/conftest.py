@@ -23,6 +23,16 @@ settings.register_profile(
 settings.load_profile("chainapi")
 
 
+# The gate, sessions and their ends are tested on uvloop as well, which is no asyncio loop underneath. Other
+# tests let time pass at once, which only the loops of these tests can.
+ON_OTHER_LOOPS = frozenset(
+    {"test_gate_outside", "test_lifecycle", "test_limits_loopback", "test_loopback", "test_session"}
+)
+OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
+    {} if sys.platform == "win32" else {"uvloop": __import__("uvloop").new_event_loop}
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
@@ -47,5 +57,6 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Give each asynchronous test its loop."""
     if item.get_closest_marker("real_time"):
-        return {"real": RealLoop}
+        others = OTHER_LOOPS if item.path.stem in ON_OTHER_LOOPS else {}
+        return {"real": RealLoop, **others}
     return {"virtual": VirtualLoop}

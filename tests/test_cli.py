@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,12 +28,13 @@ from chainapi import Session, __version__
 from chainapi.__main__ import main
 from chainapi.catalogue import ROUTES
 from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
-from chainapi.cli.display import BARS, Progress, RowTable, Terminal, pause, shell_words, sparkline
+from chainapi.cli.display import BARS, Progress, RowTable, Terminal, pause, shell_words, sparkline, waits
 from chainapi.cli.names import route_names
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.quota import QuotaSnapshot
 from chainapi.core.wire import Request, Response
+from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from tests.cli import (
     ADDRESSES,
@@ -48,6 +50,7 @@ from tests.cli import (
     start,
 )
 from tests.cli import environment as environment
+from tests.documents import Maker
 from tests.virtual_time import VirtualLoop
 
 # tps
@@ -343,6 +346,25 @@ def test_progress_counts_what_a_session_tells() -> None:
     data, metrics = progress.services["data"], progress.services["metrics"]
     assert (data.requests, data.refused, data.waited) == (3, 1, 5.0)
     assert (metrics.requests, metrics.refused, metrics.waited) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds", "said"),
+    [
+        (60.0, 20.0, "rate limit, on in 20.0 s"),
+        (86_400.0, 3_600.0, "daily quota, back at {:%H:%M}"),
+        (3_600.0, 90_000.0, "hourly quota, back at {:%Y-%m-%d %H:%M}"),
+        (None, 90_000.0, "quota, back at {:%Y-%m-%d %H:%M}"),
+        (7.0, 90_000.0, "quota of 7 s, back at {:%Y-%m-%d %H:%M}"),
+    ],
+)
+def test_long_waits_are_told_as_a_time_of_day(window: float | None, seconds: float, said: str) -> None:
+    """A wait of a minute or more is told with its policy and the time at which it is over."""
+    noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
+    known = QuotaSnapshot(
+        time=50.0, window=window, stopped_until=50.0 + seconds, unix_time=noon.timestamp(), waiting=1
+    )
+    assert waits(known) == said.format(noon + timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(
@@ -852,3 +874,44 @@ def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
             raise KeyboardInterrupt
 
     assert run(["--help"], terminal=Terminal(Interrupted(), io.StringIO())) == INTERRUPTED
+
+
+def invalid_page() -> Fixed:
+    """Return a service with one page, in which two rows cannot be read."""
+    digits = "9" * 5_000
+    return Answer(f'{{"rows":[{{"n":1}},{{"n":"\\ud800"}},{{"n":2}},{{"n":{digits}}}]}}')
+
+
+def test_list_prints_invalid_rows_as_they_came() -> None:
+    """With --on-invalid raw they stand among the others, and the last line says how many they are."""
+    told = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
+    assert told.code == 0
+    assert told.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']
+    assert told.err.startswith("chainapi: 2 invalid rows printed as they came; the first: $.rows[1]")
+    assert told.err.count("\n") == 1
+
+
+def test_list_says_how_an_invalid_row_can_be_printed() -> None:
+    """The error has the option instead of what Python would take, and the command to go on has it too."""
+    blocks = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
+    blocks["blocks"][1]["gasUsed"] = ""
+    first = chainapi("list", "data.evm.blocks", "43114", transport=Fixed(200, blocks))
+    assert first.code == 1
+    assert "; --on-invalid raw prints such a row as it came\n" in first.err
+    assert "resume=" not in first.err
+    assert " --on-invalid raw " in first.err.splitlines()[1]
+    whole = chainapi("list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks))
+    assert [row.get("gasUsed") for row in whole.rows] == [None, "", None]
+    assert "1 invalid row printed as it came" in whole.err
+    assert chainapi("list", "data.health_check", "--on-invalid", "raw").code == 2
+    table = chainapi(
+        "list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks), tty=True
+    )
+    assert table.code == 0
+
+
+def test_tps_names_no_argument_of_python() -> None:
+    """A point that is none ends the walk of its chain; what Python could do about it is left out."""
+    told = chainapi("tps", "7", transport=Fixed(200, {"results": [{"timestamp": 1}]}))
+    assert told.code == 1
+    assert told.err == "chainapi: $.results[0].value: missing in the answer for GET /v1/avg_tps/7\n"

@@ -27,9 +27,11 @@ from chainapi.cli.export import ExportView
 from chainapi.core.quota import QuotaSnapshot
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
+from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
-from tests.cli import BLOCKS, INTERRUPTIBLE, Outcome, Stream, chainapi, plain
+from tests.cli import BLOCKS, INTERRUPTIBLE, Fixed, Outcome, Stream, chainapi, plain
 from tests.cli import environment as environment
+from tests.documents import Maker
 from tests.virtual_time import VirtualLoop
 
 ROOT = Path(__file__).parent.parent
@@ -471,3 +473,19 @@ async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
     numbers = Counter((row["source"], row["block_number"]) for row in rows_in("b.jsonl"))
     assert set(numbers.values()) == {1}
     assert sources_in("b.jsonl") == dict.fromkeys(map(str, chains), rows)
+
+
+def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
+    """Without the option the error names it; with it the summary says how many rows are where."""
+    blocks: dict[str, Any] = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
+    blocks["blocks"][1]["gasUsed"] = ""
+    out = str(tmp_path / "b.jsonl")
+    command = ("export", "data.evm.blocks", "1", "--out", out)
+    first = chainapi(*command, transport=Fixed(200, blocks))
+    assert first.code == 1
+    assert "; --on-invalid raw puts such rows into a file of their own\n" in first.err
+    assert "on_invalid=" not in first.err
+    second = chainapi(*command, "--on-invalid", "raw", transport=Fixed(200, blocks))
+    assert second.code == 0
+    told = f"chainapi: 2 new rows of 1 source fetched, {out} written; 1 invalid in {out}.invalid\n"
+    assert second.err.endswith(told)

@@ -24,7 +24,8 @@ from chainapi.models.moments import Moment
 from chainapi.models.unions import tags_of
 from tests.documents import Maker
 
-RECORDS = [name for name in models.__all__ if attrs.has(getattr(models, name)) and name != "Unknown"]
+RAW = {"Invalid", "Unknown"}
+RECORDS = [name for name in sorted({*models.__all__} - RAW) if attrs.has(getattr(models, name))]
 UNIONS = [name for name in models.__all__ if tags_of(getattr(models, name))]
 
 

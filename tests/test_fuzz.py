@@ -122,7 +122,7 @@ def page_of(declared: Declared) -> Callable[[bytes], Any]:
                 json.loads(written(row.raw))
             elif row is not None and not isinstance(row, str):
                 _ = row.extra
-        seen = deduplicator(route, Checkpoint("query", "path"), declared=True, odd=True)
+        seen = deduplicator(route, Checkpoint("query", "path"), declared=True, invalid=True)
         seen.count()
         for _ in range(2):
             seen.take(page)

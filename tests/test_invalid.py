@@ -220,6 +220,17 @@ async def test_plain_rows_may_be_odd_as_well(odd: bytes) -> None:
     assert "without a model" not in str(caught.value)
 
 
+def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
+    """Where the first page names the list field, a row that nothing can decode is no hindrance."""
+    body = b'{"more":{"list":[]},"rows" : [{"n":1},"\\ud800",[{"x":[]}]],"nextPageToken":"t"}'
+    page = PageDecoder(shown=lambda fault: fault).decode(body)
+    assert [type(row) for row in page.rows] == [dict, Invalid, list]
+    assert (page.items, page.next_page_token) == ("rows", "t")
+    for other in (b'["\\ud800"]', b'{"a":["\\ud800"],"b":[]}', b'{"a":["\\ud800"]'):
+        with pytest.raises(DecodeError):
+            PageDecoder(shown=lambda fault: fault).decode(other)
+
+
 @pytest.mark.parametrize(
     "body",
     [

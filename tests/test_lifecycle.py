@@ -8,6 +8,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -668,6 +669,146 @@ def test_session_that_is_never_closed_costs_one_warning(after: str, development:
     assert ("a Session was not closed" in done.stderr) == development
     assert "Traceback" not in done.stderr
     assert "nclosed" not in done.stderr
+
+
+LEFT = """
+import asyncio, gc, sys, threading
+from chainapi import Session
+
+def opened():
+    return Session(metrics_base_url=sys.argv[1])
+
+async def use(session, **options):
+    global kept
+    kept = session.metrics.avg_tps(43114, **options)
+    await anext(kept)
+"""
+
+LEAVING = {
+    "run": """
+        session = opened()
+        asyncio.run(use(session))
+    """,
+    "run, local": """
+        async def main():
+            await use(opened())
+        asyncio.run(main())
+    """,
+    "loop left open": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session))
+    """,
+    "loop left open, session dropped": """
+        async def main():
+            await anext(opened().metrics.avg_tps(43114))
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+        gc.collect()
+    """,
+    "loop left open, with pages on their way": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session, prefetch=4))
+    """,
+    "loop left open by an exit": """
+        async def main():
+            await use(opened())
+            sys.exit()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+    """,
+    "loop closed": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session))
+        loop.close()
+    """,
+    "loop closed, with pages on their way": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session, prefetch=4))
+        loop.close()
+    """,
+    "loop runs in a thread": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(use(session), loop).result()
+    """,
+    "many": """
+        sessions = [opened() for _ in range(4)]
+        loop = asyncio.new_event_loop()
+        for session in sessions:
+            loop.run_until_complete(use(session))
+    """,
+}
+
+
+async def left(body: str, *options: str) -> str:
+    """Run a program that leaves a session open, beside a server, and return its standard error."""
+    async with Simulator(points=1_000) as simulator:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *options, "-c", LEFT + textwrap.dedent(body), simulator.metrics_base_url),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, errors.decode()
+    return errors.decode()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("body", LEAVING.values(), ids=LEAVING)
+async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) -> None:
+    """However a program leaves a session open, development mode has one warning of ours, and no traceback."""
+    told = await left(body, "-X", "dev")
+    assert told.count("ResourceWarning: a Session was not closed") == 1
+    assert not re.search("Traceback|was destroyed|never awaited|Unclosed (client|connector)", told)
+    # What asyncio says about loops. In one that was closed too early nothing can be closed any more.
+    theirs = "event loop|slow|Executing|tracemalloc|a Session was not closed"
+    early = "|socket|transport|Unclosed connection" if "loop.close()" in body else ""
+    lines = [line for line in told.splitlines() if not line.startswith("  ")]
+    assert [line for line in lines if not re.search(theirs + early, line)] == []
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("name", ["run", "many", "loop closed, with pages on their way"])
+async def test_program_that_leaves_a_session_open_ends_in_silence(name: str) -> None:
+    """Outside of development mode nothing is said."""
+    assert await left(LEAVING[name]) == ""
+
+
+@pytest.mark.parametrize("after", ["", "sys.modules['kept'] = session"], ids=["forgotten", "kept for ever"])
+def test_unclosed_session_is_one_line_where_warnings_are_errors(after: str) -> None:
+    """A warning that would be an error, where nobody can catch it, is printed as one line."""
+    body = f"""
+        session = Session(metrics_base_url=sim.metrics_base_url)
+        await anext(session.metrics.avg_tps(43114))
+        {after}
+    """
+    done = program(body, "-W", "error")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    (line,) = done.stderr.splitlines()
+    assert "ResourceWarning: a Session was not closed: use async with, or aclose()" in line
+
+
+@pytest.mark.real_time
+async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
+    """A child that ends as a program does closes nothing of its parent's, and says nothing."""
+    body = """
+        import os
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session))
+        child = os.fork()
+        if not child:
+            sys.exit()
+        assert os.waitpid(child, 0)[1] == 0
+        loop.run_until_complete(anext(kept))
+        loop.run_until_complete(session.aclose())
+        loop.close()
+    """
+    assert await left(body) == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

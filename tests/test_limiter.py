@@ -151,12 +151,12 @@ async def test_rate_is_a_ceiling() -> None:
         await gate.acquire(max_wait=0.5)
 
 
-async def test_rate_counts_units() -> None:
-    """A request that costs more than the whole rate takes all of it, and waits for it."""
-    gate = Gate(rate=Limit(10, 1))
+async def test_rate_counts_units_when_it_is_told_to() -> None:
+    """With ``units=True`` a request of 50 units takes five seconds of ten units each."""
+    gate = Gate(rate=Limit(10, 1, units=True))
     (await gate.acquire(cost=10)).answered(200, LimitNews())
     (await gate.acquire(cost=50)).answered(200, LimitNews())
-    assert time() == pytest.approx(1, rel=1e-3)
+    assert time() == pytest.approx(5, rel=1e-3)
 
 
 async def test_limits_of_the_user_are_kept() -> None:
@@ -220,9 +220,8 @@ async def test_lost_request_frees_its_place() -> None:
 async def test_cheap_requests_pass_a_dear_one_but_not_for_ever() -> None:
     """What is too little for a dear request goes to cheaper ones, up to what it costs itself."""
     gate = await opened(30.0)
-    dear = asyncio.create_task(gate.acquire(cost=20))
-    await asyncio.sleep(0)
-    (await dear).answered(200, told(10))
+    (await gate.acquire("/cheap", cost=1)).answered(200, told(29))
+    (await gate.acquire(cost=19)).answered(200, told(10))
     dear = asyncio.create_task(gate.acquire(cost=20))
     cheap = [asyncio.create_task(gate.acquire("/cheap", cost=1)) for _ in range(15)]
     await asyncio.sleep(0)
@@ -250,17 +249,18 @@ async def test_waits_are_told_once() -> None:
 
 async def test_snapshot_tells_what_is_known() -> None:
     """Limit, remaining, window, waiting, in flight and the end of a stop can be read."""
-    gate = await opened(98.0)
-    flying = await gate.acquire("/a")
-    (await gate.acquire("/a")).answered(429, told(97, retry_after=20))
+    gate = await opened(99.0, now=lambda: 1000.0)
+    flying = await gate.acquire()
+    (await gate.acquire()).answered(429, told(0, retry_after=20))
     waiting = asyncio.create_task(gate.acquire())
     await asyncio.sleep(5)
     state = gate.snapshot()
-    assert (state.limit, state.remaining, state.window) == (100, 97, 60)
+    assert (state.limit, state.remaining, state.window) == (100, 0, 60)
     assert (state.waiting, state.in_flight) == (1, 1)
     assert state.stopped_for == pytest.approx(15)
     assert state.reset_in == pytest.approx(15)
-    assert state.costs == {}
+    assert state.back_at == pytest.approx(1015)
+    assert state.costs == {"": 1}
     waiting.cancel()
     flying.unsent()
 
@@ -303,7 +303,7 @@ async def test_ten_thousand_waiters_that_leave_are_forgotten() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     assert gate.snapshot().waiting == 0
-    assert sum(len(lane.waiters) for lane in gate._lanes.values()) < 100
+    assert sum(len(lane.waiters) for lane in gate._queue._lanes.values()) < 100
 
 
 @settings(max_examples=40, deadline=None)

@@ -13,7 +13,7 @@ from cyclopts import CycloptsError
 
 from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
 from chainapi.cli.completion import completion
-from chainapi.cli.display import Terminal, standard
+from chainapi.cli.display import Terminal, standard, worded
 from chainapi.cli.estimate import estimate
 from chainapi.cli.export import export
 from chainapi.cli.list import list_
@@ -58,7 +58,7 @@ def run(
         return PIPE_CLOSED
     except (CycloptsError, ChainAPIError, OSError) as error:
         with suppress(OSError):  # standard error may be closed as well
-            terminal.complain(error)
+            terminal.complain(worded(error))
         return WRONG_USAGE if isinstance(error, CycloptsError | ConfigurationError) else FAILED
     return code
 

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import StringIO, UnsupportedOperation
 from itertools import pairwise
 from os import fstat
@@ -30,6 +30,7 @@ from chainapi.core.events import (
     WaitBegan,
 )
 from chainapi.core.quota import QuotaSnapshot
+from chainapi.errors import DecodeError
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.plain import shown
 from chainapi.session import Session
@@ -123,9 +124,26 @@ class Progress:
             counted(self.rows.total(), "row"),
             counted(self.requests, "request"),
         ]
-        pauses = {service: pause(snapshot) for service, snapshot in quota.items()}
-        parts += [f"{service}: rate limit, on in {left:.1f} s" for service, left in pauses.items() if left]
+        parts += [f"{service}: {waits(known)}" for service, known in quota.items() if pause(known)]
         return " · ".join(parts)
+
+
+def worded(error: object, advice: str = "") -> object:
+    """Return an error with what a command can do, instead of what its caller could in Python."""
+    if not isinstance(error, DecodeError):
+        return error
+    return error.changed(advice="" if error.row is None else advice)
+
+
+def waits(quota: QuotaSnapshot) -> str:
+    """Say what is waited for: in seconds, and from a minute on with the time of day."""
+    left = pause(quota)
+    if left < 60 or quota.unix_time is None:
+        return f"rate limit, on in {left:.1f} s"
+    now = datetime.fromtimestamp(quota.unix_time).astimezone()
+    then = now + timedelta(seconds=left)
+    day = "" if then.date() == now.date() else f"{then:%Y-%m-%d} "
+    return f"{quota.policy}, back at {day}{then:%H:%M}"
 
 
 def pause(quota: QuotaSnapshot) -> float:

@@ -32,7 +32,7 @@ from chainapi.cli.common import (
     refuse,
     with_page_size,
 )
-from chainapi.cli.display import Progress, Terminal, counted, pause, shell_words
+from chainapi.cli.display import Progress, Terminal, counted, pause, shell_words, worded
 from chainapi.cli.names import (
     RouteName,
     Value,
@@ -47,6 +47,7 @@ from chainapi.cli.names import (
 )
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import export as run
+from chainapi.pages import OnInvalid
 from chainapi.service import ServiceAPI
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ async def export(
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
     limit: Rows | None = None,
+    on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
     quiet: Flag = False,
     connection: Connection = DEFAULTS,
@@ -100,6 +102,8 @@ async def export(
         api: The service that has the path; data by default.
         items: The field of the answer that holds the list of a path; without it, the only one that holds any.
         limit: Rows of each source; all without it. A later run fetches all that is new.
+        on_invalid: What becomes of a row that is not what the route promises: raise leaves its source for a
+            later run, raw puts it into FILE.invalid, beside the file.
         concurrency: Sources that are open at once.
         quiet: Show no progress.
         connection: How the services are reached.
@@ -116,6 +120,7 @@ async def export(
         "api": api,
         "items": items,
         "limit": limit,
+        "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
         "quiet": quiet,
     }
@@ -138,6 +143,7 @@ async def export(
                         limit=limit,
                         concurrency=concurrency,
                         on_progress=view.update,
+                        on_invalid=on_invalid,
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -158,9 +164,12 @@ def _complain(terminal: Terminal, route: str, error: ChainAPIError) -> None:
     """Tell an error, or those of all sources that failed."""
     if isinstance(error, IncompleteExportError):
         for label, failure in error.failures.items():
-            terminal.complain(f"{label or route}: {failure}")
+            terminal.complain(f"{label or route}: {worded(failure, _ADVICE)}")
     else:
-        terminal.complain(error)
+        terminal.complain(worded(error))
+
+
+_ADVICE = "--on-invalid raw puts such rows into a file of their own"
 
 
 def _lines(name: str) -> list[str]:
@@ -260,7 +269,10 @@ def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
     if result.written is None:
         return f"nothing new: {result.path} has the rows of {sources}"
-    return f"{rows} of {sources} fetched, {result.written} written"
+    invalid = (
+        "" if result.written_invalid is None else f"; {result.invalid:,} invalid in {result.written_invalid}"
+    )
+    return f"{rows} of {sources} fetched, {result.written} written{invalid}"
 
 
 @define(eq=False)
@@ -320,7 +332,7 @@ class ExportView:
         progress = self.progress
         if progress is None:
             return "no page so far"
-        kept = f"{counted(progress.rows, 'new row')} kept"
+        kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
         return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
 
     def counts(self) -> str:
@@ -335,6 +347,8 @@ class ExportView:
             f"{progress.rows_per_second:,.0f} rows/s",
             requests,
         ]
+        if progress.invalid:
+            parts.append(f"{progress.invalid:,} invalid")
         if progress.failed:
             parts.append(f"{progress.failed:,} failed")
         if progress.stage == "writing":
@@ -366,6 +380,10 @@ class ExportView:
         while True:
             await asyncio.sleep(TOLD_EVERY)
             terminal.complain(self.line())
+
+
+def _beside(progress: ExportProgress) -> str:
+    return f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
 
 
 def _duration(seconds: float) -> str:

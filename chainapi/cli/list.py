@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -28,10 +28,11 @@ from chainapi.cli.common import (
     with_page_size,
     write_rows,
 )
-from chainapi.cli.display import Terminal, counted, shell_words
+from chainapi.cli.display import Terminal, counted, shell_words, worded
 from chainapi.cli.names import (
     RouteName,
     Value,
+    as_it_is,
     calling,
     is_path,
     method_of,
@@ -41,8 +42,9 @@ from chainapi.cli.names import (
     resolve,
 )
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.errors import ChainAPIError, ConfigurationError
-from chainapi.pages import Pages
+from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.models.invalid import Invalid
+from chainapi.pages import OnInvalid, Pages
 from chainapi.service import ServiceAPI
 from chainapi.session import Session
 
@@ -60,6 +62,7 @@ async def list_(
     limit: Rows = DEFAULT_LIMIT,
     all_: Annotated[Flag, Parameter(name="--all")] = False,
     resume: str | None = None,
+    on_invalid: OnInvalid = "raise",
     json: Flag = False,
     connection: Connection = DEFAULTS,
     terminal: Hidden,
@@ -80,6 +83,8 @@ async def list_(
         limit: Rows in all.
         all_: All rows, whatever --limit says.
         resume: A checkpoint to go on from, as it was printed.
+        on_invalid: What becomes of a row that is not what the route promises: raise ends the command at it,
+            raw prints it as it came.
         json: JSON lines instead of a table; always so where the output is no terminal.
         connection: How the services are reached.
         terminal: Where the command writes.
@@ -88,29 +93,37 @@ async def list_(
     table = terminal.interactive and not json
     if is_path(route):
         refuse(f"{route} has its values in it", VALUE=values)
-        opened = _by_path(route, param or [], api=api, items=items, page_size=page_size)
+        opened = _by_path(
+            route, param or [], api=api, items=items, page_size=page_size, on_invalid=on_invalid
+        )
     else:
         refuse(f"the name {route} says it", api=api, items=items)
         query = read_values(route, values, with_page_size(param, page_size))
         if resolve(route).single:
-            refuse(f"{route} gives a single resource, no list", all=all_, resume=resume)
+            invalid = {"on-invalid": on_invalid == "raw"}
+            refuse(f"{route} gives a single resource, no list", all=all_, resume=resume, **invalid)
             return await _print_resource(terminal, connection, route, query, table=table)
-        opened = _by_name(terminal, route, query)
+        opened = _by_name(terminal, route, {**query, "on_invalid": on_invalid})
     start = read_checkpoint(resume)
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
             pages = stream = opened(session, start)
-            with closing(terminal.rows(table=table)) as rows:
-                write = rows.add if is_path(route) else lambda row: rows.add(plain(row))
+            with _Invalid(terminal) as invalid_rows, closing(terminal.rows(table=table)) as rows:
+                shown = as_it_is if is_path(route) else plain
+                write = invalid_rows.noted(lambda row: rows.add(shown(row)))
                 await write_rows(pages, None if all_ else limit, write)
     except (ChainAPIError, asyncio.CancelledError) as error:
-        if stream is None or not (at := stream.checkpoint).rows:
+        invalid_row = isinstance(error, DecodeError) and error.row is not None
+        if stream is None or not ((at := stream.checkpoint).rows or invalid_row):
             raise
+        on_invalid = "raw" if invalid_row else on_invalid
         left = {"all": True} if all_ else {"limit": limit - at.rows + (start.rows if start else 0)}
         options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json, **left}
+        if on_invalid == "raw":
+            options["on_invalid"] = on_invalid
         if isinstance(error, ChainAPIError):
-            terminal.complain(error)
+            terminal.complain(worded(error, "--on-invalid raw prints such a row as it came"))
         _tell_how_to_go_on(terminal, [route, *(values)], {**options, **changed(connection)}, at)
         if isinstance(error, ChainAPIError):
             return FAILED
@@ -118,13 +131,40 @@ async def list_(
     return 0
 
 
+class _Invalid:
+    """Counts the rows that could not be made, and tells of them in the end."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._count = 0
+        self._first: DecodeError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._first is not None:
+            came = "it came" if self._count == 1 else "they came"
+            what = f"{counted(self._count, 'invalid row')} printed as {came}"
+            self._terminal.complain(f"{what}; the first: {worded(self._first)}")
+
+    def noted(self, write: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return what writes a row, the JSON of one that could not be made, and counts those."""
+
+        def written(row: Any) -> None:
+            if isinstance(row, Invalid):
+                self._count += 1
+                self._first = self._first or row.error
+            write(row)
+
+        return written
+
+
 # Opens a stream in a session, where a checkpoint says.
 _Opener: TypeAlias = Callable[[Session, Checkpoint | None], Pages[Any]]
 
 
-def _by_path(
-    path: str, param: Sequence[str], *, api: str | None, items: str | None, page_size: int | None
-) -> _Opener:
+def _by_path(path: str, param: Sequence[str], *, api: str | None, **options: Any) -> _Opener:
     query: dict[str, Any] = {}
     for name, value in read_pairs(param):
         if name in _ARGUMENTS:
@@ -133,7 +173,8 @@ def _by_path(
 
     def opened(session: Session, start: Checkpoint | None) -> Pages[Any]:
         service = session.metrics if api == "metrics" else session.data
-        return service.list(path, items=items, page_size=page_size, resume=start, **query)
+        pages: Pages[Any] = service.list(path, resume=start, **options, **query)
+        return pages
 
     return opened
 

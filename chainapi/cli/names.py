@@ -16,7 +16,7 @@ from cyclopts import Parameter as Option
 from chainapi.catalogue import ROUTES
 from chainapi.config import refuse_unknown
 from chainapi.errors import ConfigurationError
-from chainapi.models import Unknown
+from chainapi.models import Invalid, Unknown
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RouteName",
     "Value",
+    "as_it_is",
     "calling",
     "gives",
     "is_path",
@@ -197,7 +198,7 @@ _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
 def plain(row: Any) -> Any:
     """Return a row as JSON has it: fields by their names in Python, decimals as texts, all digits kept."""
     match row:
-        case Unknown():
+        case Unknown() | Invalid():
             return row.raw
         case Decimal():
             return str(row)
@@ -209,6 +210,11 @@ def plain(row: Any) -> Any:
             return {field.name: plain(getattr(row, field.name)) for field in attrs.fields(type(row))}
         case _:
             return row
+
+
+def as_it_is(row: Any) -> Any:
+    """Return a row without a model, one that could not be read too."""
+    return row.raw if isinstance(row, Invalid) else row
 
 
 @contextmanager

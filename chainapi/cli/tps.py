@@ -20,7 +20,7 @@ from chainapi.cli.common import (
     open_session,
     write_rows,
 )
-from chainapi.cli.display import Terminal, print_series
+from chainapi.cli.display import Terminal, print_series, worded
 from chainapi.cli.plot import present
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.models.metrics import MetricPoint
@@ -75,7 +75,7 @@ async def tps(
                 await write_rows(stream, most, _writer(terminal, chain, kept))
         except ChainAPIError as error:
             series[chain] = error.partial or series[chain]
-            failures.append(str(error))
+            failures.append(str(worded(error)))
 
     async with open_session(terminal, connection, table=table or plot) as session:
         streams = {chain: session.metrics.avg_tps(chain) for chain in series}

@@ -16,11 +16,12 @@ Which of them it is shows when the quota was used up and the next request is ans
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from enum import Enum
 from math import ceil, floor, inf
 
 from attrs import define, field
+
+from chainapi.core.ledger import Ledger
 
 __all__ = ["Allowance", "Kind"]
 
@@ -30,6 +31,7 @@ CUSHION = 0.005  # of the limit: a predicted drip is used when it is this much m
 LARGEST_RESERVE = 0.01  # of the limit
 UNTOLD_WINDOW = 60.0  # seconds, where nothing better is known
 SLOWEST = 64.0  # times as slow as promised
+STILL = 1.75  # seconds: a reset that moves by less is the same, told in whole seconds
 EPSILON = 1e-6
 
 
@@ -42,20 +44,18 @@ class Kind(Enum):
 
 
 @define(eq=False, repr=False)
-class _Spent:
-    """Units spent by a request; they return after `sent + window`, and surely by `back`."""
-
-    sent: float
-    back: float
-    cost: float
-
-
-@define(eq=False, repr=False)
 class Allowance:
     """`limit` units in `window` seconds, as far as it is known; None is a window that nobody told.
 
-    `told` says whether answers report what remains; a limit that only the user named is kept by
-    counting alone.
+    Attributes:
+        named: whether the service told of it; a limit that only the user knows is kept by counting alone.
+        told: whether answers report what remains.
+        proven: whether that is known since it opened last; else requests leave few at first.
+        sized: whether `limit` was told; else it is the most that was ever seen to remain.
+        reset_at: when all comes back, as an answer told; inf when none did.
+        guessed: whether nobody named the window.
+        moving: whether the told reset moved as units were spent: then it is not the end of a window.
+
     """
 
     limit: float
@@ -63,24 +63,27 @@ class Allowance:
     named: bool = False
     told: bool = False
     kind: Kind = Kind.LOG
+    sized: bool = True
+    only_on_refusal: bool = False
+    proven: bool = field(default=True, init=False)
     remaining: float = field(default=0.0, init=False)
     returned: float = field(default=0.0, init=False)
     believed_at: float = field(default=-inf, init=False)
     reset_at: float = field(default=inf, init=False)
+    moving: bool = field(default=False, init=False)
     tick: float = field(default=inf, init=False)
     reserve: float = field(default=0.0, init=False)
     asked: bool = field(default=False, init=False)
     ceiling: float = field(default=0.0, init=False)
     slowness: float = field(default=1.0, init=False)
-    only_on_refusal: bool = False
-    _spent: deque[_Spent] = field(factory=deque[_Spent], init=False)
-    _outstanding: float = field(default=0.0, init=False)
+    _spent: Ledger = field(factory=Ledger, init=False)
     _epoch: float | None = field(default=None, init=False)
-    _guessed_window: bool = field(default=False, init=False)
+    guessed: bool = field(default=False, init=False)
+    _first_reset: float = field(default=inf, init=False)
     _lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.remaining = self.limit
+        self.remaining, self.guessed = self.limit, self.window is None
 
     # --- what may be sent -----------------------------------------------------------------
 
@@ -92,16 +95,15 @@ class Allowance:
 
     def backed(self, cost: float, held: float) -> bool:
         """Tell whether `cost` units are there; a request dearer than the whole limit needs all of it."""
+        if not self.proven:
+            return False
         whole = self.limit - self.reserve if self.told else self.limit
         return self.room(held) >= min(cost, whole) - EPSILON
 
     def collect(self, now: float) -> None:
         """Count what came back by `now`."""
-        spent = self._spent
-        while spent and spent[0].back <= now:
-            units = spent.popleft().cost
-            self._outstanding -= units
-            self.returned += units
+        if self._spent and self._spent.first_back <= now:
+            self.returned += self._spent.collect(now)
 
     def opens_at(self, now: float, cost: float, held: float) -> float:
         """Return when `cost` units beside the `held` ones are predicted to be there; inf when unknown."""
@@ -114,18 +116,16 @@ class Allowance:
     def _ledger_opens_at(self, missing: float) -> float:
         if missing <= EPSILON:
             return -inf
+        if not self._spent:
+            return self.believed_at + (self.window or UNTOLD_WINDOW)
         if self.kind is Kind.WINDOW:
-            if self._spent:
-                return self._spent[0].back
-        else:
-            for one in self._spent:
-                missing -= one.cost
-                if missing <= EPSILON:
-                    return one.back
-        return self._spent[-1].back if self._spent else self.believed_at + (self.window or UNTOLD_WINDOW)
+            return self._spent.first_back
+        back = self._spent.back_at(missing)
+        return self._spent.last_back if back is None else back
 
     def _reset(self) -> float:
-        return self.reset_at if self.reset_at > self.believed_at else inf
+        """Return the reset that was told, unless it is that of units which drip."""
+        return inf if self.moving or self.reset_at <= self.believed_at else self.reset_at
 
     def _next_tick(self) -> float:
         """Return the next beginning of a window that the service's clock decides."""
@@ -139,7 +139,7 @@ class Allowance:
         if self.asked or not self.named or self.kind is Kind.DRIP or self._reset() < inf:
             return inf
         heard = max(
-            self.believed_at, self._spent[-1].back - self.window if self._spent and self.window else -inf
+            self.believed_at, self._spent.last_back - self.window if self._spent and self.window else -inf
         )
         if not self.window:
             return heard
@@ -151,6 +151,13 @@ class Allowance:
 
     # --- what the answers say ---------------------------------------------------------------
 
+    def name_window(self, limit: float, window: float | None) -> None:
+        """Take in limit and window as a list of policies names them."""
+        if not self.sized:
+            self.limit, self.sized = limit, True
+        if window is not None:
+            self.window, self.guessed = window, False
+
     def spend(self, sent: float, now: float, cost: float) -> None:
         """Note that a request was counted by the service, whose answer said nothing of this policy."""
         self.remaining -= cost
@@ -160,20 +167,34 @@ class Allowance:
         if self._epoch is None:
             self._epoch = sent
         if self.window:
-            self._spent.append(_Spent(sent, now + self.window, cost))
-            self._outstanding += cost
+            self._spent.add(sent, now, self.window, cost)
 
     def believe(self, sent: float, now: float, remaining: float, cost: float, *, judge: bool) -> None:
         """Take in what an answer says remains, after a request of `cost` units (0 when it was refused)."""
         low = self._lowest_since(sent, now, remaining)
+        if not self.sized and low + cost > self.limit:
+            self.limit = low + cost
         if judge:
             self._judge(sent, now, low + cost)
-        self.told = True
+        if low > self.remaining:
+            # A new stretch: what was told of the end of the last one is past.
+            self.reset_at, self._first_reset, self._epoch = inf, inf, None
+        self.told = self.proven = True
         self.remaining, self.returned, self.believed_at = low, 0.0, now
         self.ceiling = max(self.ceiling, low)
         if cost:
             self._note(sent, now, cost)
         self._forget(now, low)
+
+    def tell_reset(self, now: float, seconds: float) -> None:
+        """Take in that all comes back in so many seconds, as an answer says that was not refused."""
+        end = now + seconds
+        if self.guessed and max(seconds, 1.0) > (self.window or 0.0):
+            self.window = max(seconds, 1.0)
+            self._spent.postpone(now, self.window)
+        self._first_reset = min(self._first_reset, end)
+        self.moving = end - self._first_reset > STILL
+        self.reset_at = end
 
     def _lowest_since(self, sent: float, now: float, remaining: float) -> float:
         """Return the least that any answer told since `sent`: answers overtake each other."""
@@ -190,22 +211,22 @@ class Allowance:
 
     def _forget(self, now: float, low: float) -> None:
         """Drop from the ledger what the answer shows, or may show, to be back already."""
-        spent, window = self._spent, self.window or 0.0
-        while spent and spent[0].sent + window <= now:
-            self._outstanding -= spent.popleft().cost
-        excess = self._outstanding - max(0.0, self.limit - low)
-        while spent and excess > EPSILON:
-            gone = min(spent[0].cost, excess)
-            spent[0].cost -= gone
-            self._outstanding -= gone
-            excess -= gone
-            if spent[0].cost <= EPSILON:
-                spent.popleft()
+        if self._spent:
+            if self._spent.first_sent <= now - (self.window or 0.0):
+                self._spent.forget(now - (self.window or 0.0))
+            self._spent.shrink(self.limit - low)
+
+    def exhaust(self, now: float) -> None:
+        """Take all of it for spent now: what had come back by the ledger had not."""
+        self.remaining, self.returned = 0.0, 0.0
+        self._spent.clear()
+        if self.window:
+            self._spent.add(now, now, self.window, self.limit)
 
     def restart(self) -> None:
-        """Begin to count anew: what was spent is back, all at once."""
-        self.remaining, self.returned, self._outstanding = self.limit, 0.0, 0.0
-        self.asked = False
+        """Begin to count again: the wait is over, and no answer says what is back."""
+        self.remaining, self.returned, self.proven = self.limit, 0.0, False
+        self.reset_at, self._first_reset = inf, inf
         self._spent.clear()
 
     # --- how units come back ----------------------------------------------------------------
@@ -219,8 +240,8 @@ class Allowance:
         if self.kind is Kind.DRIP:
             self._measure(gain, drip, found)
             return
-        surely = self.returned + sum(one.cost for one in self._spent if one.back <= sent)
-        possibly = self.returned + sum(one.cost for one in self._spent if one.sent + self.window <= now)
+        surely = self.returned + self._spent.back_by(sent)
+        possibly = self.returned + self._spent.sent_by(now - self.window)
         if gain > possibly + 0.5:
             if gain >= 0.5 * (whole + max(possibly, min(drip, whole))):
                 self._judged_window(now)
@@ -237,7 +258,7 @@ class Allowance:
             self.slowness += 0.2 * (min(drip / (max(gain, 0.0) + 0.5), SLOWEST) - self.slowness)
 
     def _judged_window(self, now: float) -> None:
-        first = self._spent[0].back if self._spent else now
+        first = self._spent.first_back if self._spent else now
         if self.window and first - now > FAR * self.window:
             self.tick = now
         self.kind = Kind.WINDOW
@@ -246,9 +267,9 @@ class Allowance:
         """Learn from a refusal of `cost` units with a wait until `stop`; `backed` if there seemed room."""
         self.asked = True
         self.tick = inf
-        if self._epoch is not None and (self.window is None or self._guessed_window):
+        self.reset_at, self._first_reset, self.moving = stop, inf, False
+        if self._epoch is not None and self.guessed:
             self.window = max(self.window or 0.0, stop - self._epoch)
-            self._guessed_window = True
         self._epoch = None
         if self.kind is Kind.DRIP and self.window:
             # The refusal tells how long what was missing takes at most.
@@ -262,16 +283,14 @@ class Allowance:
 
     # --- forecasts --------------------------------------------------------------------------
 
-    def wait_for(self, now: float, units: float, stop: float) -> float:
-        """Return the seconds until `units` have passed, when nothing passes before `stop`."""
-        room = self.remaining + self.returned - self.reserve if stop <= now else 0.0
-        if units <= room + EPSILON:
-            return max(0.0, stop - now)
-        if not self.window:
-            return max(0.0, stop - now, self._reset() - now if self.reset_at < inf else 0.0)
-        if self.kind is Kind.DRIP:
-            seconds = (units - room) * self.window * self.slowness / self.limit
-            return max(0.0, stop - now) + seconds
-        opens = stop if stop > now else self.opens_at(now, min(1.0, units), room)
-        windows = ceil((units - room) / self.limit - EPSILON) - 1
-        return max(0.0, opens - now) + windows * self.window
+    def wait_for(self, now: float, units: float) -> float:
+        """Return the seconds until `units` beside those already spent have passed."""
+        room = self.remaining + self.returned - self.reserve if self.proven else 0.0
+        missing = units - room
+        if missing <= EPSILON:
+            return 0.0
+        if self.kind is Kind.DRIP and self.window:
+            return max(0.0, self.opens_at(now, 0.0, units) - now)
+        whole = max(0.0, ceil(missing / self.limit - EPSILON) - 1)
+        opens = self.opens_at(now, 0.0, units - whole * self.limit)
+        return max(0.0, opens - now) + whole * (self.window or UNTOLD_WINDOW)

@@ -15,6 +15,10 @@ SAMPLES = 64  # answers that are compared with each other
 MOST_VOTES = 64  # of one route; then they count half, so that a new price is learned in time
 MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
+ALONE = 2  # votes of an answer whose request flew alone
+HIDES_A_UNIT = 5.0  # units: a price from which on one that dripped in makes a difference in a burst
+SHARE = 0.02  # of the most that was seen to remain: what a request is taken to cost whose price did not show
+TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
 
 
 @define(eq=False, repr=False)
@@ -24,16 +28,25 @@ class Costs:
     Answers overtake each other, so the drop from one to the next says nothing. But among the answers of
     one stretch, each request left the `remaining` that it reports, and found the next higher one: the gap
     is its price. Answers that are missing make a gap too wide now and then, so frequent gaps count.
+
+    A price that the documentation names (`prior`) counts only where the service is known to count in
+    units: `units` says whether it is, None as long as no answer decided that.
     """
 
     learned: dict[str, float] = field(factory=dict[str, float])
     dearest: float = 0.0
     cheapest: float = 1.0
     roof: float = inf  # the least limit that the service tells
+    units: bool | None = None
+    version: int = 0  # counts up when a price changes
+    _contradictions: int = 0
+    _above: dict[str, float] = field(factory=dict[str, float])  # the least price, by refusals
+    _tries: dict[str, int] = field(factory=dict[str, int])
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
     _source: object = None
     _low_at: float = 0.0
+    _most_left: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
         """Return what a request of `route` costs: as learned, else `prior`, else as the dearest known.
@@ -41,13 +54,52 @@ class Costs:
         A `prior` above a whole limit is in other units than the limit, and says nothing.
         """
         known = self.learned.get(route)
-        if prior is not None and prior > self.roof:
+        if prior is not None and (prior > self.roof or self.units is False):
             prior = None
         if known is None:
-            return prior if prior is not None else self.dearest or 1.0
+            price = max(prior if prior is not None else self.dearest or 1.0, self._above.get(route, 0.0))
+            # Units that drip in hid the price of requests that flew alone.
+            return max(price, SHARE * self._most_left) if self._tries.get(route, 0) >= TRIES else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior
         return known
+
+    def known(self, route: str) -> bool:
+        """Tell whether several requests of `route` may fly at once: the first have flown alone."""
+        return route in self.learned or self._tries.get(route, 0) >= TRIES or len(self._tries) >= MOST_ROUTES
+
+    def likely(self, route: str, prior: float | None) -> float:
+        """Return what a request of `route` is foreseen to cost: a `prior` that nothing confirms is none."""
+        return self.price(route, prior if self.units else None)
+
+    def tried(self, route: str) -> None:
+        """Note that a request of `route` flew alone, whatever its answer says."""
+        self._tries[route] = self._tries.get(route, 0) + 1
+
+    def refused(self, route: str, left: float) -> None:
+        """Learn from a request that was refused while `left` was left: it costs more than that."""
+        if len(self._above) < MOST_ROUTES:
+            self._above[route] = left + 1.0
+
+    def alone(self, route: str, prior: float | None, before: float | None, limit: float, left: float) -> None:
+        """Learn from a request that flew alone: `before` was left when it was sent, None is unknown.
+
+        The first answer of all shows no more than that the price is at most what is gone of the limit.
+        """
+        gap = round((limit if before is None else before) - left, 6)
+        if gap <= 0 or (before is None and gap > (prior or 1.0)):
+            return
+        if prior is not None and prior >= 2 and 0 < prior - gap <= 1:
+            gap = prior  # a whole unit may have dripped in meanwhile
+        if gap >= 2:
+            self.units = True
+        elif prior is not None and prior >= 2:
+            # Units that came back may hide a part of the price once; votes mend that for this route.
+            self._contradictions += 2 if before is None else 1
+            if self._contradictions >= 2:
+                self.units = False
+        # Until others vote, a unit that may have dripped in is counted to a price of several.
+        self._vote(route, gap + 1 if gap >= HIDES_A_UNIT else gap, ALONE)
 
     def sample(
         self, source: object, route: str, remaining: float, sent: float, now: float, *, fresh: bool
@@ -56,6 +108,7 @@ class Costs:
 
         `fresh` is the first answer after a pause, in which units came back.
         """
+        self._most_left = max(self._most_left, remaining)
         if fresh or source is not self._source:
             self.tally()
             self._samples.clear()
@@ -75,17 +128,17 @@ class Costs:
         samples = self._samples
         for (low, route), (high, _) in pairwise(samples):
             if high > low:
-                self._vote(route, round(high - low, 6))
+                self._vote(route, round(high - low, 6), 1)
         # The lowest is the level that the next one found.
         del samples[1:]
 
-    def _vote(self, route: str, gap: float) -> None:
+    def _vote(self, route: str, gap: float, weight: int) -> None:
         votes = self._votes.get(route)
         if votes is None:
             if len(self._votes) >= MOST_ROUTES:
                 return
             votes = self._votes[route] = Counter()
-        votes[gap] += 1
+        votes[gap] += weight
         if votes.total() > MOST_VOTES:
             for one in list(votes):
                 votes[one] //= 2
@@ -97,5 +150,6 @@ class Costs:
         best = max(gap for gap, count in votes.items() if count == support)
         if self.learned.get(route) != best:
             self.learned[route] = best
+            self.version += 1
             self.dearest = max(self.learned.values())
             self.cheapest = min(self.learned.values())

@@ -3,11 +3,15 @@
 Pure arithmetic: times are seconds on any monotonic clock and come in as arguments, like the jitter. The
 rules, in the order in which they are asked:
 
-1. A refusal stops everybody until its wait ends; the end only ever moves later.
-2. The first request, and the first after every pause, flies alone: the canary.
-3. What an answer says remains, less what is in flight, may go at once.
-4. What is predicted to have come back since may go too, few at first and more with every success.
-5. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
+1. A refusal stops everybody until its wait ends; the end only ever moves later. One that shows quota left
+   stops its route alone (`chainapi.core.scope`).
+2. The first request, and the first after every pause, flies alone: the canary. A canary that is not answered
+   is followed by others, twice as many each time (`chainapi.core.canary`).
+3. The first request of a route whose price is unknown flies alone too.
+4. What an answer says remains, less what is in flight, may go at once.
+5. What is predicted to have come back since may go too, few at first and more with every answer that says
+   what remains.
+6. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
 """
 
 from __future__ import annotations
@@ -19,16 +23,20 @@ from math import inf
 from attrs import Attribute, define, field, frozen
 
 from chainapi.core.allowance import Allowance, Kind
+from chainapi.core.canary import Canaries
 from chainapi.core.costs import Costs
-from chainapi.core.headers import LimitNews
+from chainapi.core.headers import LimitNews, hold
 from chainapi.core.hidden import Hidden
+from chainapi.core.policies import Policies
+from chainapi.core.scope import Routes, Verdict
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot"]
+__all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
-MOST_POLICIES = 8
+LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
+CAUTIOUS = 3  # guesses at once that answers without fields allow
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
@@ -37,9 +45,14 @@ def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
         raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
 
 
+def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
+    if type(value) is not bool:
+        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be True or False")
+
+
 @frozen
 class Limit:
-    """`amount` units (requests, where a service does not weigh them) in any `per` seconds, 60 by default.
+    """`amount` requests in any `per` seconds, 60 by default; with `units`, that many quota units.
 
     Raises:
         ConfigurationError: one of them is no finite number above 0.
@@ -48,6 +61,10 @@ class Limit:
 
     amount: float = field(validator=_above_zero)
     per: float = field(default=60.0, validator=_above_zero)
+    units: bool = field(default=False, validator=_is_bool, kw_only=True)
+
+
+_POLICIES = {1.0: "quota a second", 60.0: "quota a minute", 3600.0: "hourly quota", 86_400.0: "daily quota"}
 
 
 @frozen
@@ -63,6 +80,7 @@ class QuotaSnapshot:
     costs: Mapping[str, float] = field(factory=dict[str, float])
     waiting: int = 0
     in_flight: int = 0
+    unix_time: float | None = None
 
     @property
     def stopped_for(self) -> float:
@@ -74,10 +92,33 @@ class QuotaSnapshot:
         """Seconds until quota is predicted to come back; None when that is not known."""
         return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
 
+    @property
+    def policy(self) -> str:
+        """The policy in words, such as "daily quota"; just "quota" where its window is not known."""
+        if self.window is None:
+            return "quota"
+        named = {
+            1.0: "quota a second",
+            60.0: "quota a minute",
+            3600.0: "hourly quota",
+            86_400.0: "daily quota",
+        }
+        return named.get(self.window, f"quota of {self.window:g} s")
+
+    @property
+    def back_at(self) -> float | None:
+        """Unix time from which quota is predicted to be back; None when that, or the time, is not known."""
+        if self.unix_time is None or self.reset_in is None:
+            return None
+        return self.unix_time + self.reset_in
+
 
 @define(eq=False, repr=False)
 class Flight:
-    """One request that was granted: `sent` at this time, for `cost` units."""
+    """One request that was granted: `sent` at this time, for `cost` units.
+
+    `alone` is set when no other was in flight, so that its answer shows its price.
+    """
 
     route: str
     cost: float
@@ -85,21 +126,34 @@ class Flight:
     stops: int
     canary: bool
     guess: bool
+    prior: float | None
+    alone: bool
 
 
 @define(eq=False, repr=False)
 class Quota:
-    """Ask `opens_at`; when it says now, `send`; then say how the flight ended."""
+    """Ask `opens_at`; when it says now, `send`; then say how the flight ended.
+
+    Args:
+        max_in_flight: how many requests may be without an answer at once.
+        limits: what the user knows of limits, kept by counting.
+        ask: whether one request may be risked to learn when the quota comes back.
+        max_stop: seconds after which a wait that an answer told is tried nevertheless.
+
+    """
 
     max_in_flight: int = 100
     limits: Sequence[Limit] = ()
     ask: bool = True
+    max_stop: float = inf
     in_flight: int = 0
     stopped_until: float = -inf
     costs: Costs = field(factory=Costs, init=False)
+    routes: Routes = field(factory=Routes, init=False)
+    canaries: Canaries = field(factory=Canaries, init=False)
+    policies: Policies = field(factory=Policies, init=False)
+    _given: list[Allowance] = field(factory=list[Allowance], init=False)
     _allowances: list[Allowance] = field(factory=list[Allowance], init=False)
-    _told: Allowance | None = field(default=None, init=False)
-    _said: object = field(default=None, init=False)  # limit and policies that the last answer named
     _hidden: Hidden | None = field(factory=Hidden, init=False)
     _held: float = field(default=0.0, init=False)
     _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
@@ -107,38 +161,55 @@ class Quota:
     _lost_units: float = field(default=0.0, init=False)
     _stops: int = field(default=0, init=False)
     _refusals: int = field(default=0, init=False)
-    _canary_due: bool = field(default=True, init=False)
-    _canary: Flight | None = field(default=None, init=False)
+    _passed_any: bool = field(default=False, init=False)
+    _refused_route: str | None = field(default=None, init=False)
     _guesses: int = field(default=0, init=False)
     _most_guesses: int = field(default=1, init=False)
     _guessing: bool = field(default=False, init=False)
     _asking: Allowance | None = field(default=None, init=False)
-    _trip: float = field(default=0.0, init=False)
+    _heard_at: float = field(default=-inf, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._allowances = [Allowance(one.amount, one.per) for one in self.limits]
+        self._given = self._allowances = [Allowance(one.amount, one.per) for one in self.limits]
         if self.limits and self._hidden is not None:
             self._hidden.most = inf
+        if any(one.units for one in self.limits):
+            self.costs.units = True
 
     # --- what may be sent -----------------------------------------------------------------
 
-    def opens_at(self, now: float, cost: float) -> float:
+    def opens_at(self, now: float, cost: float, route: str = "") -> float:
         """Return from when a request may leave: `now`, a later time, or inf when an answer decides."""
-        if self.in_flight >= self.max_in_flight or self._canary is not None:
+        if self.in_flight >= self.max_in_flight:
             return inf
         if now < self.stopped_until:
             return self.stopped_until
+        hedge = self.canaries.opens_at(now)
+        if hedge is not None and hedge > now:
+            return hedge
+        if self.in_flight and hedge is None and self._alone(route):
+            return inf
         self._guessing, self._asking = False, None
         opens = now
-        if self._hidden is not None and not self._canary_due:
+        if self._hidden is not None and not self.canaries.due and hedge is None:
             opens = self._hidden.opens_at(now, self.in_flight)
+        return self._opens_at(now, cost, opens)
+
+    def _alone(self, route: str) -> bool:
+        """Tell whether a request has to fly alone, because nobody knows what it costs."""
+        told = self.policies.told
+        return told is not None and told.told and not self.costs.known(route)
+
+    def _opens_at(self, now: float, cost: float, opens: float) -> float:
+        """Return from when a request may leave as far as the limits are concerned."""
         scarce: Allowance | None = None
         for one in self._allowances:
-            if one.named and self._canary_due:
-                continue
             one.collect(now)
             held = self._held + self._lost_units if one.named else self._held
-            if one.backed(cost, held):
+            if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
+                # What may have been counted is held back, but not for ever: the next answer includes it.
+                continue
+            if one.named and self.canaries.due and one.reset_at <= now:
                 continue
             at = one.opens_at(now, cost, held)
             if at <= now and not one.named:
@@ -162,7 +233,8 @@ class Quota:
             if asks > now:
                 return min(opens, asks)
             self._asking = scarce
-        if self.in_flight and (self._guesses >= self._most_guesses or not self.ask):
+        careful = not self.ask and scarce.proven
+        if self.in_flight and (self._guesses >= self._most_guesses or careful):
             return inf
         self._guessing = True
         return now
@@ -172,26 +244,33 @@ class Quota:
 
         None in a pause; and none where units drip, for there they are not lost but only delay it.
         """
-        if self.opens_at(now, 0.0) > now or self._canary_due or self._guessing:
+        if self.opens_at(now, 0.0) > now or self.canaries.due or self._guessing:
             return 0.0
         if any(one.kind is Kind.DRIP for one in self._allowances):
             return 0.0
         held = self._held + self._lost_units
         return min((one.room(held) for one in self._allowances), default=inf)
 
-    def send(self, now: float, route: str, cost: float) -> Flight:
+    def send(self, now: float, route: str, cost: float, prior: float | None = None) -> Flight:
         """Count one request out, for which `opens_at` or `room` has just said that it may go."""
         guess = self._guessing
-        canary = self._canary_due or (guess and not self.in_flight and self._most_guesses == 1)
-        flight = Flight(route, cost, now, self._stops, canary, guess)
-        if canary:
-            self._canary, self._canary_due = flight, False
+        alone = not self.in_flight
+        canary = (
+            self.canaries.due
+            or self.canaries.opens_at(now) is not None
+            or (guess and alone and self._most_guesses == 1)
+        )
+        flight = Flight(route, cost, now, self._stops, canary, guess, prior, alone)
+        if canary or (alone and self._alone(route)):
+            self.canaries.send(flight, now)
         if guess:
             self._guesses += 1
             if self._asking is not None:
                 self._asking.asked = True
         if self._hidden is not None:
             self._hidden.send(now, cost)
+        if self.routes:
+            self.routes.send(route)
         self.in_flight += 1
         self._held += cost
         self._flights[flight] = None
@@ -206,56 +285,109 @@ class Quota:
     def unsent(self, flight: Flight) -> None:
         """Take back a grant that was not used."""
         self._land(flight)
-        self._canary_due = self._canary_due or flight.canary
+        self.canaries.unsent(flight, due=flight.canary and not flight.guess)
 
     def lost(self, flight: Flight, now: float) -> None:
         """Note that no answer will come: the service may have counted the request."""
         self._land(flight)
-        self._canary_due = self._canary_due or flight.canary
+        self.canaries.lost(flight, due=flight.canary and not flight.guess)
+        self._unclear(flight, now)
+
+    def _unclear(self, flight: Flight, now: float) -> None:
+        """Hold back what may have been counted, until a later answer includes it."""
         for one in self._allowances:
             if not one.told:
                 one.spend(flight.sent, now, flight.cost)
         self._lost.append((now, flight.cost))
         self._lost_units += flight.cost
 
-    def answered(self, flight: Flight, now: float, status: int, news: LimitNews, jitter: float) -> None:
-        """Take in an answer; `jitter` is a random number from 0 to 1."""
+    def answered(self, flight: Flight, now: float, status: int, news: LimitNews, jitter: float) -> Verdict:
+        """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
         self._land(flight)
-        tells = news.limit is not None or news.remaining is not None or news.retry_after is not None
-        if status >= 500 and not tells:
-            # It never met the limiter, or the limiter would have added its fields.
-            self._canary_due = self._canary_due or flight.canary
-            return
+        self._heard_at = now
+        if status >= 500 and news.remaining is None:
+            # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
+            self.canaries.faulty(flight, due=flight.canary and not flight.guess)
+            self._unclear(flight, now)
+            return Verdict.PASSED
+        self.canaries.answered(flight)
         trip = now - flight.sent
-        self._trip += 0.1 * (trip - self._trip) if self._trip else trip
+        self.canaries.trip += 0.1 * (trip - self.canaries.trip) if self.canaries.trip else trip
         refused = status == 429
-        told = self._read(news, refused=refused)
+        before = self.policies.told.remaining if self.policies.told and self.policies.told.told else None
+        told = self._read(flight, now, news, refused=refused)
+        verdict = Verdict.PASSED
         if refused:
-            self._refused(flight, now, news, told, jitter)
+            verdict = self._refused(flight, now, news, told, jitter)
         else:
-            self._refusals = 0
-            if flight.guess:
-                self._most_guesses += 1
-        self._account(flight, now, news, told, refused=refused)
+            self._passed(flight, now, status, news, told, before)
+        self._account(flight, now, news, told, verdict)
+        if verdict in (Verdict.QUOTA, Verdict.HIDDEN) and told is not None:
+            backed = not flight.guess and not flight.canary
+            told.refused(now, self.stopped_until, flight.cost, backed=backed)
+        return verdict
+
+    def _read(self, flight: Flight, now: float, news: LimitNews, *, refused: bool) -> Allowance | None:
+        """Return the policy that the numbers of an answer are about."""
+        policies = self.policies
+        known, cost = policies.known, 0.0 if refused else flight.cost
+        told = policies.read(news, now, cost, refused=refused)
+        if policies.known is not known:
+            if policies.known:
+                self._hidden = None
+                self.costs.roof = policies.roof()
+            self._allowances = [*self._given, *policies.known]
+        return told
+
+    def _passed(
+        self,
+        flight: Flight,
+        now: float,
+        status: int,
+        news: LimitNews,
+        told: Allowance | None,
+        before: float | None,
+    ) -> None:
+        """Note what a request shows that was not refused."""
+        tells = news.remaining is not None or not any(one.told for one in self._allowances)
+        if tells:
+            # Else it may not have met a limiter at all, and refusals go on behind it.
+            self._refusals, self._refused_route, self._passed_any = 0, None, True
+        if self.routes:
+            self.routes.passed(flight.route, flight.sent)
+        if flight.guess and (tells or self._most_guesses < CAUTIOUS):
+            self._most_guesses += 1
+        if flight.alone and not self.costs.known(flight.route):
+            self.costs.tried(flight.route)
+            if told is not None and news.remaining is not None and told.sized:
+                fresh = flight.canary and before is not None
+                if not fresh:
+                    self.costs.alone(flight.route, flight.prior, before, told.limit, news.remaining)
+        if self._hidden is not None:
+            self._hidden.passed(flight.sent, now, flight.cost, answered=status < 400)
+            learned = self._hidden.learned
+            if (self._allowances[-1:] != [learned]) if learned else len(self._allowances) > len(self._given):
+                self._allowances = [*self._given, *([learned] if learned else [])]
 
     def _account(
-        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, *, refused: bool
+        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, verdict: Verdict
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
+        refused = verdict is not Verdict.PASSED
+        claims = {one: (remaining, reset) for one, remaining, reset in self.policies.claims(news)}
+        if told is not None and news.remaining is not None:
+            claims[told] = (news.remaining, news.reset)
         for one in self._allowances:
-            if one is told and news.remaining is not None and not (refused and one.only_on_refusal):
-                self._believe(one, flight, now, news, news.remaining, refused=refused)
+            claim = claims.get(one)
+            if claim is not None and not (refused and one.only_on_refusal):
+                self._believe(one, flight, now, *claim, verdict=verdict)
             elif not refused:
-                if flight.canary and one.named and not one.backed(flight.cost, 0.0):
-                    # Counting said that nothing was left, and yet it passed: a new window has begun.
+                if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
+                    # The wait is over, and a request passed; how much is back no answer said.
                     one.restart()
                 one.spend(flight.sent, now, flight.cost)
             elif one is told and one.only_on_refusal:
                 one.restart()
-        if self._hidden is not None and not refused:
-            learned = self._hidden.passed(flight.sent, now, flight.cost)
-            if learned is not None:
-                self._learn(learned)
         while self._lost and self._lost[0][0] <= flight.sent:
             self._lost_units -= self._lost.popleft()[1]
 
@@ -264,14 +396,16 @@ class Quota:
         one: Allowance,
         flight: Flight,
         now: float,
-        news: LimitNews,
         remaining: float,
+        reset: float | None,
         *,
-        refused: bool,
+        verdict: Verdict,
     ) -> None:
+        refused = verdict is not Verdict.PASSED
         cost = 0.0 if refused else flight.cost
         one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
-        one.reset_at = now + news.reset if news.reset is not None and not refused else inf
+        if reset is not None and not refused:
+            one.tell_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._flights)).sent if self._flights else now)
         if not refused:
             self.costs.sample(one, flight.route, remaining, flight.sent, now, fresh=flight.canary)
@@ -283,124 +417,106 @@ class Quota:
         self._held = self._held - flight.cost if self.in_flight else 0.0
         if flight.guess:
             self._guesses -= 1
-        if self._canary is flight:
-            self._canary = None
+        if self.routes:
+            self.routes.landed(flight.route)
+
+    # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
         self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, jitter: float
-    ) -> None:
-        wait = news.retry_after if news.retry_after is not None else news.reset
-        if self._hidden is not None:
-            self._hidden.refused(now)
+    ) -> Verdict:
+        left = None
+        if told is not None and news.remaining is not None:
+            needed = max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0)
+            left = news.remaining - self._held >= needed
+        wait = min(hold(429, news), self.max_stop) if news.retry_after is not None or news.reset else None
+        if self.routes.judge(flight.route, now, left=left):
+            whole = told is not None and news.remaining == told.limit
+            return self._refuse_route(flight, now, wait, jitter, whole=whole)
+        if flight.alone and told is not None and news.remaining is not None:
+            self.costs.refused(flight.route, news.remaining)
         if flight.canary:
             self._refusals += 1
-        backoff = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(self._refusals - 1, 0), 16))
+        self._stop(flight, now, wait, told, jitter)
+        if left is None and flight.canary:
+            if flight.route == self._refused_route:
+                self.routes.step_back(flight.route, now, self.stopped_until)
+            self._refused_route = flight.route
+        return Verdict.HIDDEN if wait is None and self._passed_any else Verdict.QUOTA
+
+    def _refuse_route(
+        self, flight: Flight, now: float, wait: float | None, jitter: float, *, whole: bool
+    ) -> Verdict:
+        """Stop the requests of one route."""
+        self.canaries.due = self.canaries.due or (flight.canary and not flight.guess)
+        refusals = self.routes.refused(flight.route, now)
+        backoff = self._backoff(refusals, jitter)
+        if wait is None or refusals > 1:
+            wait = max(wait or 0.0, backoff)
+        self.routes.close(flight.route, now + wait)
+        return Verdict.TOO_DEAR if whole and refusals > 1 else Verdict.ROUTE
+
+    def _backoff(self, refusals: int, jitter: float) -> float:
+        return (0.5 + 0.5 * jitter) * min(
+            LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16)
+        )
+
+    def _stop(
+        self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
+    ) -> None:
+        """Stop everybody."""
+        if self._hidden is not None:
+            self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
+        backoff = self._backoff(self._refusals, jitter)
         if wait is not None:
-            stop = now + (wait if self._refusals < 2 else max(wait, jitter * backoff))
+            stop = now + (wait if self._refusals < 2 else max(wait, backoff))
         elif self._hidden is not None:
-            at = self._hidden.tries_at(now, self._known_opening(now, flight.cost))
-            stop = at + 0.05 * jitter * (at - now)
+            stop = self._hidden.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
         else:
-            stop = now + jitter * backoff
+            known = told.opens_at(now, flight.cost, 0.0) if told is not None and self._refusals < 2 else inf
+            stop = known if now + backoff < known < inf else now + backoff
         self.stopped_until = max(self.stopped_until, stop)
         self._stops += 1
-        self._canary_due = True
+        self.canaries.due = True
         self._most_guesses = 1
-        if told is not None:
-            backed = not flight.guess and not flight.canary
-            told.refused(now, self.stopped_until, flight.cost, backed=backed)
-
-    def _known_opening(self, now: float, cost: float) -> float:
-        """Return when the limits that count alone would admit `cost` units; inf when there are none."""
-        if not self._allowances:
-            return inf
-        return max(one.opens_at(now, cost, 0.0) for one in self._allowances)
-
-    # --- policies ---------------------------------------------------------------------------
-
-    def _read(self, news: LimitNews, *, refused: bool) -> Allowance | None:
-        """Follow the policies that an answer names; return the one that its numbers are about."""
-        if news.limit is None and not news.policies and news.remaining is None:
-            return self._told if refused else None
-        said = (news.limit, news.policies)
-        if said == self._said and not refused:
-            return self._told
-        self._said = None if refused else said
-        named: list[tuple[float, float | None]] = [
-            (policy.quota, policy.window or None) for policy in news.policies if policy.quota > 0
-        ]
-        if not named and news.limit:
-            named = [(news.limit, None)]
-        if self._told is not None and len(named) == 1 == len(self._allowances):
-            quota, window = named[0]
-            if self._told.limit == quota and window in (None, self._told.window):
-                return self._told
-        return self._follow(named, news, refused=refused)
-
-    def _follow(
-        self, named: list[tuple[float, float | None]], news: LimitNews, *, refused: bool
-    ) -> Allowance | None:
-        keep = [one for one in self._allowances if not one.named or one.only_on_refusal]
-        current = []
-        for quota, window in named:
-            one = self._known(quota, window)
-            if one is None:
-                one = Allowance(quota, window, named=True, only_on_refusal=refused and bool(self._allowances))
-            elif not refused:
-                one.only_on_refusal = False
-            current.append(one)
-        if refused:
-            keep = [one for one in self._allowances if all(one.window != new.window for new in current)]
-        self._allowances = [*current, *(one for one in keep if one not in current)][:MOST_POLICIES]
-        if current:
-            self._hidden = None
-            self.costs.roof = min(one.limit for one in current)
-        matching = [one for one in current if one.limit == news.limit]
-        self._told = matching[0] if matching else current[0] if current else None
-        return self._told
-
-    def _learn(self, learned: Allowance) -> None:
-        """Keep a limit that was found out, in place of others of about its window."""
-        near = (learned.window or 0.0) / 2.0
-        given = len(self.limits)
-        keep = [one for one in self._allowances[given:] if (one.window or 0.0) < near]
-        self._allowances = [*self._allowances[:given], *keep, learned]
-
-    def _known(self, quota: float, window: float | None) -> Allowance | None:
-        for one in self._allowances:
-            if one.named and one.limit == quota and (window is None or one.window == window):
-                return one
-        return None
 
     # --- for people -------------------------------------------------------------------------
 
-    def forecast(self, now: float, cost: float, units_ahead: float, ahead: int) -> float:
-        """Return the seconds until a request of `cost` leaves that has `ahead` others before it."""
+    def forecast(self, now: float, units: float) -> float:
+        """Return the seconds until a request leaves that needs `units` with all those before it.
+
+        Those in flight are no part of `units`. How long answers take is no part of the forecast.
+        """
         stop = max(now, self.stopped_until)
-        units = units_ahead + cost + self._held + self._lost_units
-        wait = stop - now
+        wait, units = stop - now, units + self._held + self._lost_units
         for one in self._allowances:
             one.collect(now)
-            wait = max(wait, one.wait_for(now, units, stop))
-        turns = (ahead + self.in_flight) // self.max_in_flight
-        return max(wait, turns * self._trip)
+            wait = max(wait, one.wait_for(now, units))
+        if self._hidden is not None:
+            wait = max(wait, self._hidden.wait_for(stop, units) + stop - now)
+        return wait
 
-    def snapshot(self, now: float, waiting: int) -> QuotaSnapshot:
+    def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""
-        told = self._told
+        told = self.policies.told
+        if told is None and self._hidden is not None:
+            told = self._hidden.learned
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
-        if told is not None and stopped is None and not told.backed(1.0, self._held):
-            opens = told.opens_at(now, 1.0, self._held)
+        if stopped is None:
+            used_up = [one for one in self._allowances if not one.backed(1.0, self._held)]
+            told = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=told)
+            opens = told.opens_at(now, 1.0, self._held) if used_up and told is not None else inf
             reset = opens if opens < inf else None
         return QuotaSnapshot(
             time=now,
             limit=told.limit if told else None,
-            remaining=told.remaining if told else None,
+            remaining=max(0.0, told.remaining + (0.0 if told.told else told.returned)) if told else None,
             window=told.window if told else None,
             stopped_until=stopped,
             reset_at=reset,
             costs=dict(self.costs.learned),
             waiting=waiting,
             in_flight=self.in_flight,
+            unix_time=unix_time,
         )

@@ -54,10 +54,18 @@ class Tries:
         self.faults += 1
         return self.faults < policy.max_attempts
 
-    def refused(self, policy: RetryPolicy) -> bool:
-        """Count a 429; tell whether another attempt is left."""
+    def refused(self, policy: RetryPolicy, *, patient: bool = False) -> bool:
+        """Count a 429; tell whether another attempt is left.
+
+        A `patient` call does not give up: the gate tries on behalf of all, ever more slowly.
+        """
         self.refusals += 1
-        return self.refusals <= policy.max_refusals
+        return patient or self.refusals <= policy.max_refusals
+
+    def turned_back(self, policy: RetryPolicy) -> bool:
+        """Count a 429 that was about the call's own route; tell whether another attempt is left."""
+        self.refusals += 1
+        return self.refusals < policy.max_attempts
 
 
 @define(eq=False, repr=False)

@@ -54,7 +54,9 @@ async def export(
             later run fetches all that is new.
         concurrency: how many sources are open at once; their pages are what is held in memory.
         on_progress: called after each commit, and at each stage.
-        query: further arguments of `walk`, the same for all sources.
+        query: further arguments of `walk`, the same for all sources. With ``on_invalid="raw"`` rows that
+            cannot be made go to JSON lines beside the final file (``blocks.parquet.invalid``): the source,
+            the JSON path, the error and the row as it came.
 
     Raises:
         ConfigurationError: an argument cannot be used, or a package is missing.

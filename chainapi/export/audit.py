@@ -82,7 +82,7 @@ def _faults_in_records(database: sqlite3.Connection, totals: dict[object, object
 _RECORDS = {
     "about": "name, value",
     "sources": "number, label, query, checkpoint, taken, newest, floor, edge, done, kept",
-    "parts": "number, name, rows, size, digest, whole",
+    "parts": "number, name, rows, size, digest, invalid, whole",
 }
 
 

@@ -25,17 +25,30 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError
 from chainapi.models.convert import DIGITS, NULL
+from chainapi.models.invalid import Invalid
 from chainapi.models.moments import MaybeMoment, Moment
 from chainapi.models.plain import written
 from chainapi.models.unions import Unknown, tags_of, wire_name
 
-__all__ = ["EXTRA", "SOURCE", "Codec", "Column", "Kind", "columns_of", "is_amount", "json_text", "unpacker"]
+__all__ = [
+    "EXTRA",
+    "INVALID",
+    "SOURCE",
+    "Codec",
+    "Column",
+    "Kind",
+    "columns_of",
+    "is_amount",
+    "json_text",
+    "unpacker",
+]
 
 Kind: TypeAlias = Literal[
     "integer", "big", "float", "decimal", "truth", "text", "time", "json", "struct", "list"
 ]
 
 SOURCE = "source"  # the first column of every file: the label of the series that a row is of
+INVALID = b"!"  # before the JSON of a row that could not be made, which goes to a file of its own
 EXTRA = "extra"  # in the rows of a union: what a row of an unknown kind has beyond the known columns
 
 
@@ -267,12 +280,14 @@ class Codec:
         self._check: Callable[[bytes], object] = unpacker(self.columns, nested=True)
 
     def encode(self, row: Any) -> bytes:
-        """Return a row as a JSON object.
+        """Return a row as a JSON object; an invalid one with its JSON path and error, behind `INVALID`.
 
         Raises:
             ConfigurationError: a value is not what its column is for.
 
         """
+        if isinstance(row, Invalid):
+            return INVALID + written({"path": row.error.path, "error": row.error.reason, "row": row.raw})
         if not self.columns:
             return written(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
         mirror = self._mirrors.get(type(row))

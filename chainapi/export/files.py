@@ -67,6 +67,11 @@ class Target:
         """Return the path of the final file of this number, from 1."""
         return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
+    def invalid_part(self, number: int) -> Path:
+        """Return the path of the JSON lines with the rows that could not be made, beside the final file."""
+        name = f"part-{number:05}" if self.folder else self.path.name
+        return self.part(number).with_name(f"{name}.invalid")
+
     def prepare(self) -> None:
         """Make the folders, and refuse what was not written by an export.
 

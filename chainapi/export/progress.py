@@ -26,6 +26,7 @@ class ExportProgress:
         failed: how many cannot be fetched.
         pages: pages committed in this run.
         rows: rows committed in this run.
+        invalid: rows committed besides that could not be made (``on_invalid="raw"``).
         clock: gives the time in seconds.
 
     """
@@ -38,6 +39,7 @@ class ExportProgress:
     failed: int = 0
     pages: int = 0
     rows: int = 0
+    invalid: int = 0
     _of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # pages, by source
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)

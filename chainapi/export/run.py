@@ -15,7 +15,13 @@ from attrs import define, field, frozen
 
 from chainapi.batch import Failure, merge
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import (
+    ChainAPIError,
+    ConfigurationError,
+    DecodeError,
+    ExportError,
+    IncompleteExportError,
+)
 from chainapi.export.columns import Codec, Column
 from chainapi.export.commits import Commits
 from chainapi.export.files import Target
@@ -31,6 +37,8 @@ __all__ = ["ExportResult", "Exporter"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_ADVICE = 'started again with on_invalid="raw", the export puts such rows into a file of their own'
+
 Sources = Iterable[Any] | AsyncIterable[Any]
 
 
@@ -43,6 +51,9 @@ class ExportResult:
         rows: how many rows were fetched that the target did not have.
         sources: how many sources were asked for.
         written: the file that was written; None where there was nothing new.
+        invalid: how many rows were fetched besides that could not be made (``on_invalid="raw"``); they are
+            in the file `written_invalid`.
+        written_invalid: JSON lines with the rows that could not be made; None where there was none.
 
     """
 
@@ -50,6 +61,8 @@ class ExportResult:
     rows: int
     sources: int
     written: Path | None
+    invalid: int = 0
+    written_invalid: Path | None = None
 
 
 @define(eq=False)
@@ -110,12 +123,10 @@ class Exporter:
         self._tell("done")
         if self._failures:
             raise self._incomplete()
-        return ExportResult(
-            self.target.path,
-            self.progress.rows,
-            self.progress.met,
-            None if part is None else self.target.part(part.number),
-        )
+        written = None if part is None else self.target.part(part.number)
+        invalid = None if part is None or not self.progress.invalid else self.target.invalid_part(part.number)
+        progress = self.progress
+        return ExportResult(self.target.path, progress.rows, progress.met, written, progress.invalid, invalid)
 
     def _open(self) -> None:
         self.target.prepare()
@@ -152,7 +163,8 @@ class Exporter:
         """Say what the export is of, for whoever starts it again."""
         declared = getattr(self.walk, "declared", None)
         route = declared.route.path if declared is not None else getattr(self.walk, "__qualname__", "")
-        query = {name: ascii(value) for name, value in self.query.items()}
+        # A row that stopped an export is why it is started again with another value.
+        query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
         about = {
             "route": route,
             "format": self.target.format.name,
@@ -191,12 +203,16 @@ class Exporter:
             await commits.flush()
 
     def _failed(self, label: str, error: ChainAPIError) -> None:
+        if isinstance(error, DecodeError) and error.row is not None:
+            error = error.changed(advice=_ADVICE)
         self._failures[label] = error
         self.progress.failed += 1
         self._tell()
 
     def _committed(self, batches: Sequence[Batch], rows: int) -> None:
-        self.progress.rows += rows
+        invalid = self._state.invalid - self.progress.invalid
+        self.progress.rows += rows - invalid
+        self.progress.invalid += invalid
         for batch in batches:
             self.progress.committed(batch.source.label, done=batch.done)
         self._tell()

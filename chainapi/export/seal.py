@@ -3,16 +3,22 @@
 A file is written aside; its digest is noted; it gets its name; its rows are dropped from the state. Who finds
 a digest noted and rows still there looks at the file: either it has the digest, and only the last step is
 left, or it never got its name, and its rows are written again.
+
+Rows that could not be made go to a file of their own, which gets its name just before the final file does.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from chainapi.errors import ExportError
-from chainapi.export.columns import Column
+from chainapi.export.columns import INVALID, SOURCE, Column
 from chainapi.export.files import Target, digest_of, put_in_place, refuse_link, told, write_aside
 from chainapi.export.state import Part, State
 
@@ -52,27 +58,56 @@ def seal(state: State, target: Target, columns: Sequence[Column], stop: threadin
         Stopped: `stop` was set meanwhile.
 
     """
-    last, waiting = state.last_part(), state.waiting()
+    last, (waiting, invalid) = state.last_part(), state.waiting()
     # A first file is written for sources without rows as well, not where no source came to its end.
-    if not waiting and (last is not None or not state.finished()):
+    if not waiting and not invalid and (last is not None or not state.finished()):
         return None
     number = 1 if last is None else last.number + 1
     path = target.part(number)
     previous = None if last is None or target.folder else path
 
-    def rows() -> Iterator[tuple[str, bytes]]:
-        for row in state.finished_rows():
+    def rows(*, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
+        for row in state.finished_rows(invalid=invalid):
             if stop.is_set():
                 raise Stopped
             yield row
 
     aside, size, digest = write_aside(path, lambda new: target.format.write(new, columns, rows, previous))
     before = last.rows if last is not None and previous else 0
-    part = Part(number, path.name, before + waiting, size, digest, whole=False)
+    kept = last.invalid if last is not None and previous else 0
+    invalid_path = target.invalid_part(number)
+    invalid_aside, invalid_size = (
+        _write_invalid(invalid_path, rows(invalid=True), kept) if invalid else (None, kept)
+    )
+    part = Part(number, path.name, before + waiting, size, digest, invalid_size, whole=False)
     state.part_written(part)
+    if invalid_aside is not None:
+        put_in_place(invalid_aside, invalid_path)  # before the file whose name says that both are there
     put_in_place(aside, path)
     state.part_in_place(part)
     return part
+
+
+def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
+    """Write the rows that could not be made, behind `kept` bytes of the file that is there.
+
+    What that has behind them belongs to a final file that never got its name.
+    """
+    refuse_link(path)
+
+    def write(new: Path) -> None:
+        with new.open("wb") as file:
+            if kept and path.is_file():
+                with path.open("rb") as old:
+                    shutil.copyfileobj(old, file)
+                file.truncate(min(kept, file.tell()))
+                file.seek(0, os.SEEK_END)
+            for source, row in rows:
+                label = msgspec.json.encode(source)
+                file.write(b'{"%b":%b,%b\n' % (SOURCE.encode(), label, row[len(INVALID) + 1 :]))
+
+    aside, size, _ = write_aside(path, write)
+    return aside, size
 
 
 def _is(path: Path, part: Part) -> bool:

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.errors import ExportError
 from chainapi.export.audit import audit, checksum, row_checksum
+from chainapi.export.columns import INVALID
 
 __all__ = ["Batch", "Part", "SourceState", "State"]
 
@@ -43,7 +44,7 @@ CREATE TABLE rows (
 CREATE INDEX digests ON rows (source, digest);
 CREATE TABLE parts (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
-    digest TEXT NOT NULL, whole INTEGER NOT NULL, checksum INTEGER NOT NULL
+    digest TEXT NOT NULL, invalid INTEGER NOT NULL, whole INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 """
 
@@ -108,21 +109,37 @@ class Batch:
 
 @frozen
 class Part:
-    """A final file: its number from 1, its name, its rows, and what it was when it was written last."""
+    """A final file: its number from 1, its name, its rows, and what it was when it was written last.
+
+    `invalid` is how many bytes the file of the rows that could not be made has of it and of those before it.
+    """
 
     number: int
     name: str
     rows: int
     size: int
     digest: str
+    invalid: int
     whole: bool
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """Its record."""
+        return self.number, self.name, self.rows, self.size, self.digest, self.invalid, int(self.whole)
 
 
 class State:
-    """The database of one export."""
+    """The database of one export.
+
+    Attributes:
+        path: where it is.
+        invalid: how many of the rows kept since it was opened could not be made.
+
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
+        self.invalid = 0
         self._db = connection
 
     @classmethod
@@ -232,8 +249,13 @@ class State:
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Keep the rows of some pages, together with where their walks stand; return how many were new."""
-        with self._transaction():
-            return sum(self._keep(batch) for batch in batches)
+        invalid = self.invalid
+        try:
+            with self._transaction():
+                return sum(self._keep(batch) for batch in batches)
+        except BaseException:
+            self.invalid = invalid
+            raise
 
     def _keep(self, batch: Batch) -> int:
         source, db = batch.source, self._db
@@ -242,6 +264,7 @@ class State:
             "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
         ).fetchone()
         encoded = [(digest, batch.encode(row)) for digest, row in rows]
+        self.invalid += sum(row.startswith(INVALID) for _, row in encoded)
         db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", _records(batch, place, encoded))
         _bring_up_to_date(source, batch)
         number, _, _, *changed = fields = _fields(source)
@@ -274,13 +297,15 @@ class State:
 
     # Final files
 
-    def waiting(self) -> int:
-        """Return how many rows of finished sources wait for their file."""
+    def waiting(self) -> tuple[int, int]:
+        """Return how many rows of finished sources wait for their file, and how many could not be made."""
         with _readable(self.path):
-            (count,) = self._db.execute(
-                "SELECT count(*) FROM rows JOIN sources ON number = source WHERE done"
+            made, invalid = self._db.execute(
+                "SELECT coalesce(sum(substr(row, 1, 1) != ?1), 0), coalesce(sum(substr(row, 1, 1) = ?1), 0)"
+                " FROM rows JOIN sources ON number = source WHERE done",
+                (INVALID,),
             ).fetchone()
-        return int(count)
+        return int(made), int(invalid)
 
     def finished(self) -> int:
         """Return how many sources are at their end."""
@@ -288,12 +313,16 @@ class State:
             (count,) = self._db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
         return int(count)
 
-    def finished_rows(self) -> Iterator[tuple[str, bytes]]:
-        """Give the rows of finished sources, each with the label of its source, source by source."""
+    def finished_rows(self, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
+        """Give the rows of finished sources, each with the label of its source, source by source.
+
+        Those that could not be made are left out; with `invalid`, all others are.
+        """
         with _explained(self.path):
             cursor = self._db.execute(
-                "SELECT label, row FROM sources CROSS JOIN rows ON source = number WHERE done "
-                "ORDER BY number, place"
+                "SELECT label, row FROM sources CROSS JOIN rows ON source = number"
+                " WHERE done AND (substr(row, 1, 1) = ?) = ? ORDER BY number, place",
+                (INVALID, invalid),
             )
             cursor.arraysize = FETCHED_AT_ONCE
             while rows := cursor.fetchmany():
@@ -303,23 +332,26 @@ class State:
         """Return the final file that was written, or begun, last."""
         with _readable(self.path):
             found = self._db.execute(
-                "SELECT number, name, rows, size, digest, whole FROM parts ORDER BY number DESC LIMIT 1"
+                "SELECT number, name, rows, size, digest, invalid, whole FROM parts"
+                " ORDER BY number DESC LIMIT 1"
             ).fetchone()
         if found is None:
             return None
-        number, name, rows, size, digest, whole = found
-        return Part(number, name, rows, size, digest, bool(whole))
+        number, name, rows, size, digest, invalid, whole = found
+        return Part(number, name, rows, size, digest, invalid, bool(whole))
 
     def part_written(self, part: Part) -> None:
         """Note, before it gets its name, which file will have the rows that wait."""
-        fields = part.number, part.name, part.rows, part.size, part.digest, 0
+        fields = part.fields
         with self._transaction():
             self._count("parts", 1)
-            self._db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+            self._db.execute(
+                "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields))
+            )
 
     def part_in_place(self, part: Part) -> None:
         """Note that the file has its name: the rows in it wait no longer."""
-        fields = part.number, part.name, part.rows, part.size, part.digest, 1
+        fields = evolve(part, whole=True).fields
         with self._transaction():
             self._db.execute(
                 "UPDATE parts SET whole = 1, checksum = ? WHERE number = ?", (checksum(*fields), part.number)

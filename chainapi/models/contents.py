@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["LARGE", "canonical_rows", "scan", "split_rows"]
+__all__ = ["LARGE", "canonical_rows", "first_bytes", "scan", "split_rows"]
 
 # A body of more bytes is decoded in steps: a decoder lets no other thread run, so that a thread is no help.
 LARGE = 262_144
@@ -91,6 +91,23 @@ def scan(body: bytes, items: str) -> tuple[list[bytes], bytes]:
         if token in b"]}":
             depth -= 1
     return rows, body[: rest[0]] + body[rest[1] :]
+
+
+def first_bytes(body: bytes) -> dict[str, bytes]:
+    """Return the fields of an object, each with the first byte of its value, by the signs alone as well."""
+    fields: dict[str, bytes] = {}
+    depth, text = 0, b""
+    for match in _TOKEN.finditer(body):
+        token = match[0]
+        if token[0] == 0x22:
+            text = token
+        elif token == b":" and depth == 1 and (value := _VALUE.match(body, match.end())):
+            fields[_text(text)] = value[1]
+        depth += (token in b"[{") - (token in b"]}")
+    return fields
+
+
+_VALUE = re.compile(rb"\s*(\S)")
 
 
 def _text(token: bytes) -> str:

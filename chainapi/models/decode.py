@@ -12,10 +12,10 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.contents import LARGE, canonical_rows, scan
+from chainapi.models.contents import LARGE, canonical_rows, first_bytes, scan
 from chainapi.models.convert import Maker, RowType
 from chainapi.models.invalid import Invalid
-from chainapi.models.plain import is_json, read_odd
+from chainapi.models.plain import is_json, read_loosely
 from chainapi.models.records import NULL
 from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, refusal
 from chainapi.models.unions import wire_name
@@ -246,7 +246,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return _envelope(items, self._maker.strict, tuple(name for name, _ in self._others))
 
     def _find_envelope(self, body: bytes) -> _Envelope:
-        items = _find_list(body)
+        items = _find_list(body, loosely=self._shown is not None)
         try:
             self._envelope = self._envelope_of(items)
         except ValueError:  # with a control character or a quotation mark in its name
@@ -255,7 +255,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return self._envelope
 
     def _whole(self, envelope: _Envelope, body: bytes) -> Any:
-        """Decode all rows at once; None where a field without a name, or an odd row, is in the way."""
+        """Decode all rows at once; None where a field without a name, or an invalid row, is in the way."""
         try:
             return envelope.read(body)
         except DecodeError as fault:
@@ -269,7 +269,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
     def _in_parts(self, envelope: _Envelope, body: bytes) -> Generator[None, None, Any]:
-        """Decode some rows at a time, and each by itself where one of them is odd."""
+        """Decode some rows at a time, and each by itself where one of them is invalid."""
         page = self._split(envelope, body)
         _refuse_many("rows", len(page.rows), body)
         rows: list[Any] = []
@@ -283,7 +283,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         try:
             return envelope.split(body)
         except DecodeError as fault:
-            # What is JSON and cannot be decoded (half of a character, too deep a nesting) is some odd row's.
+            # What is JSON and cannot be decoded (half of a character, too deep a nesting) is a row's fault.
             if self._shown is None or not is_json(body):
                 raise fault from None
         rows, rest = scan(body, self.items or "")
@@ -304,7 +304,7 @@ class PageDecoder(Stepwise[DecodedPage]):
             path = f"$.{self.items}[{number}]{error.path[1:]}"
             if self._shown is None:
                 raise error.changed(path=path, row=number, advice=self._advice) from None
-            return Invalid(read_odd(bytes(raw)), self._shown(error.changed(path=path, row=number)))
+            return Invalid(read_loosely(bytes(raw)), self._shown(error.changed(path=path, row=number)))
 
     @staticmethod
     def _other(name: str, maker: Maker, raw: msgspec.Raw) -> Any:
@@ -417,20 +417,27 @@ _TOP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[s
 _KINDS = {"{": "dict", "[": "list", '"': "str", "n": "NoneType", "t": "bool", "f": "bool"}
 
 
-def _find_list(body: bytes) -> str:
-    """Return the name of the only field that holds a list (or, on an empty page, null)."""
+def _first_bytes(body: bytes, *, loosely: bool) -> dict[str, bytes]:
+    """Return the fields of an object, each with the first byte of its value."""
     try:
-        fields = _TOP.decode(body)
+        return {name: bytes(value)[:1] for name, value in _TOP.decode(body).items()}
     except msgspec.ValidationError:
         kind = _KINDS.get(body.lstrip()[:1].decode(), "int")
         raise DecodeError(f"expected an object, got {kind}") from None
     except REFUSED as error:
+        if loosely and body.lstrip()[:1] == b"{" and is_json(body):
+            return first_bytes(body)
         raise refusal(error) from None
+
+
+def _find_list(body: bytes, *, loosely: bool) -> str:
+    """Return the name of the only field that holds a list (or, on an empty page, null)."""
+    fields = _first_bytes(body, loosely=loosely)
     if "statusCode" in fields and ("message" in fields or "error" in fields):
         raise DecodeError("an error body (specification, section 2) in a successful answer")
     fields.pop("nextPageToken", None)
     for first in (b"[", b"n"):
-        candidates = [name for name, value in fields.items() if bytes(value)[:1] == first]
+        candidates = [name for name, value in fields.items() if value == first]
         if len(candidates) == 1:
             return candidates[0]
         if candidates:

@@ -12,7 +12,7 @@ import msgspec
 
 from chainapi.models.refusals import REFUSED
 
-__all__ = ["PLAIN", "exact", "is_json", "read_odd", "shown", "written"]
+__all__ = ["PLAIN", "exact", "is_json", "read_loosely", "shown", "written"]
 
 
 def exact(digits: str) -> float | Decimal:
@@ -36,7 +36,7 @@ def exact(digits: str) -> float | Decimal:
 PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact)
 
 
-def read_odd(raw: bytes) -> Any:
+def read_loosely(raw: bytes) -> Any:
     """Return the value of JSON that a decoder may have refused, or its text where nothing can read it.
 
     Halves of characters stay halves, bytes that are no UTF-8 become U+FFFD, NaN and Infinity texts.

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from chainapi.models.plain import PLAIN, read_odd
+from chainapi.models.plain import PLAIN, read_loosely
 from chainapi.models.refusals import REFUSED, refusal
 from chainapi.models.unions import wire_name
 
@@ -119,4 +119,4 @@ def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:
         fields = _OBJECT.decode(raw)
     except REFUSED as error:
         raise refusal(error) from None
-    return {name: read_odd(bytes(value)) for name, value in fields.items() if name not in names}
+    return {name: read_loosely(bytes(value)) for name, value in fields.items() if name not in names}

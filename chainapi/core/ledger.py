@@ -1,0 +1,135 @@
+"""What was spent, and when it comes back: units in the order of their return, summed up as they come in."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from attrs import define, field
+
+__all__ = ["Ledger"]
+
+GRAINS = 1024  # entries that a window is told apart by; memory is bounded by them, not by requests
+EPSILON = 1e-6
+
+
+@define(eq=False, repr=False)
+class _Entry:
+    """Units spent from `sent` on that return by `back`; `total` counts all units up to these."""
+
+    sent: float
+    back: float
+    total: float
+
+
+def _total(entry: _Entry) -> float:
+    return entry.total
+
+
+@define(eq=False, repr=False)
+class Ledger:
+    """Spent units. Adding and asking when some are back takes logarithmic time, whatever was spent.
+
+    What was sent within a thousandth of a window is one entry, which returns with its last request.
+    """
+
+    _entries: list[_Entry] = field(factory=list[_Entry])
+    _first: int = 0
+    _total: float = 0.0
+    _gone: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self._first < len(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries) - self._first
+
+    @property
+    def outstanding(self) -> float:
+        """Return the units that are not back."""
+        return self._total - self._gone
+
+    @property
+    def first_sent(self) -> float:
+        """Return when the oldest units were sent."""
+        return self._entries[self._first].sent
+
+    @property
+    def first_back(self) -> float:
+        """Return when the oldest units are back."""
+        return self._entries[self._first].back
+
+    @property
+    def last_back(self) -> float:
+        """Return when all units are back."""
+        return self._entries[-1].back
+
+    def add(self, sent: float, now: float, window: float, cost: float) -> None:
+        """Note `cost` units whose answer arrived at `now`."""
+        self._total += cost
+        last = self._entries[-1] if self else None
+        if last is not None and now + window - last.sent < window * (1 + 1 / GRAINS):
+            last.back, last.total = now + window, self._total
+        else:
+            self._entries.append(_Entry(sent, now + window, self._total))
+
+    def collect(self, now: float) -> float:
+        """Take out what is back by `now`, and return how many units that are."""
+        return self._drop_while(lambda one: one.back <= now)
+
+    def forget(self, before: float) -> None:
+        """Take out what was sent by `before`."""
+        self._drop_while(lambda one: one.sent <= before)
+
+    def shrink(self, units: float) -> None:
+        """Take out the oldest units until no more than `units` are left."""
+        excess = self.outstanding - max(0.0, units)
+        if excess > EPSILON:
+            self._gone += excess
+            while self and self._entries[self._first].total <= self._gone + EPSILON:
+                self._first += 1
+            self._tidy()
+
+    def postpone(self, now: float, window: float) -> None:
+        """Let all that is not back return a window from now: the window was longer than it was taken for."""
+        outstanding = self.outstanding
+        self.clear()
+        if outstanding > EPSILON:
+            self.add(now, now, window, outstanding)
+
+    def back_at(self, units: float) -> float | None:
+        """Return when the oldest `units` are back; None when fewer are noted."""
+        at = bisect_left(self._entries, self._gone + units - EPSILON, lo=self._first, key=_total)
+        return self._entries[at].back if at < len(self._entries) else None
+
+    def back_by(self, moment: float) -> float:
+        """Return the units that are surely back at a moment."""
+        return self._sum([one for one in self._entries[self._first :] if one.back <= moment])
+
+    def sent_by(self, moment: float) -> float:
+        """Return the units that were sent up to a moment."""
+        return self._sum([one for one in self._entries[self._first :] if one.sent <= moment])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._first, self._total, self._gone = 0, 0.0, 0.0
+
+    def _sum(self, entries: list[_Entry]) -> float:
+        return max((one.total for one in entries), default=self._gone) - self._gone
+
+    def _drop_while(self, gone_by: Callable[[_Entry], bool]) -> float:
+        gone = self._gone
+        while self and gone_by(self._entries[self._first]):
+            self._gone = max(self._gone, self._entries[self._first].total)
+            self._first += 1
+        dropped = self._gone - gone
+        self._tidy()
+        return dropped
+
+    def _tidy(self) -> None:
+        if not self:
+            self.clear()
+        elif self._first > GRAINS:
+            del self._entries[: self._first]
+            self._first = 0

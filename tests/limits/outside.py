@@ -1,0 +1,318 @@
+"""Targets for services as they are met outside: faults, missing fields, unknown prices, closed routes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from chainapi.core.quota import Limit
+from tests.limits.rows import Row, spread
+from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog, Stacked
+from tests.limits.wild import Errand, Front, Outcome, Scene, ideal, many, run
+
+__all__ = ["OUTSIDE", "random_scene"]
+
+KINDS: tuple[Callable[[float, float], Server], ...] = (FromFirst, Clocked, SlidingLog, Bucket)
+FORMS = ("d6", "d7", "d8", "x")
+
+
+def _build(kind: Callable[[float, float], Server], limit: float, window: float) -> Callable[[], Server]:
+    return lambda: kind(limit, window)
+
+
+def _bad(outcomes: Sequence[Outcome]) -> str:
+    """Return requests sent in stops, and hangs."""
+    return f"{sum(one.in_stops for one in outcomes)}, {sum(one.hung for one in outcomes)}"
+
+
+def _is_good(outcomes: Sequence[Outcome]) -> bool:
+    return not any(one.in_stops or one.hung for one in outcomes)
+
+
+def _partial(quick: bool) -> list[Row]:
+    """Measure answers without fields, with a part of them, and faults of servers among them."""
+    fronts = [
+        Front(form=form, **kind)  # type: ignore[arg-type]
+        for form in (FORMS[:2] if quick else FORMS)
+        for kind in (
+            {"silent": 0.05},
+            {"silent": 0.5},
+            {"faults": 0.2},
+            {"faults": 0.2, "told": True},
+            {"faults": 0.5, "counted": False},
+            {"torn": 0.15},
+            {"torn": 0.5},
+        )
+    ]
+    found = [
+        run(Scene(_build(kind, 100.0, 60.0), many(300 if quick else 600), front, seed=seed), 20_000.0)
+        for kind in KINDS
+        for front in fronts
+        for seed in range(1 if quick else 5)
+    ]
+    storm = max(one.storm for one in found)
+    return [
+        Row(
+            "fields missing or partial, 5xx among them: most 429s at an instant",
+            "<= 3",
+            str(storm),
+            storm <= 3,
+        ),
+        Row("... sent in stops, hangs", "0, 0", _bad(found), _is_good(found)),
+    ]
+
+
+def _used(quick: bool) -> list[Row]:
+    """Measure windows that were used before the session began, from the third window on."""
+    good, found = [], []
+    for kind in KINDS:
+        for share in (0.0, 0.5, 1.0) if quick else (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
+            for form in ("d6", "d7"):
+                scene = Scene(_build(kind, 100.0, 60.0), many(700), Front(form=form), used=100.0 * share)
+                outcome, known = run(scene), ideal(scene)
+                found.append(outcome)
+                late = sum(when >= 120.0 for when in outcome.finished.values())
+                due = 700 - 100.0 * (3 - share)
+                good.append(100.0 * min(1.0, max(known - 120.0, 1.0) / max(outcome.seconds - 120.0, 1.0)))
+                assert late >= due - 300
+    return [
+        Row(
+            "0 to 100 % used before: goodput from the third window on",
+            ">= 97 %",
+            spread(good),
+            min(good) >= 97 and _is_good(found),
+        )
+    ]
+
+
+def _short(quick: bool) -> list[Row]:
+    """Measure hidden windows of seconds, small limits, and hidden windows that were used before."""
+    good, used = [], []
+    for window in (1.0, 2.0, 5.0):
+        for limit in (20.0, 100.0):
+            for kind in (FromFirst, SlidingLog):
+                errands = many(int(limit * (12 if quick else 24)))
+                scene = Scene(_build(kind, limit, window), errands, Front("none"), callers=16)
+                good.append(100.0 * ideal(scene) / run(scene).seconds)
+    for share in (0.5, 0.9, 1.0):
+        scene = Scene(
+            _build(FromFirst, 100.0, 10.0), many(900), Front("none"), callers=16, used=100.0 * share
+        )
+        used.append(100.0 * ideal(scene) / run(scene).seconds)
+    return [
+        Row("hidden windows of 1 to 5 s: goodput", ">= 80 %", spread(good), min(good) >= 80),
+        Row("hidden, 50 to 100 % used before: goodput", ">= 80 %", spread(used), min(used) >= 80),
+    ]
+
+
+def _tiny(quick: bool) -> list[Row]:
+    """Measure limits of 1 to 20 in windows of 1 to 10 s, with headers."""
+    found, over = [], []
+    for limit in (1.0, 3.0, 20.0) if quick else (1.0, 2.0, 3.0, 5.0, 10.0, 20.0):
+        for window in (1.0, 2.0, 5.0, 10.0):
+            for kind in KINDS:
+                scene = Scene(_build(kind, limit, window), many(int(6 * limit)))
+                outcome = run(scene)
+                found.append(outcome)
+                over.append((outcome.seconds - ideal(scene)) / window)
+    worst = max(one.refusals for one in found)
+    return [
+        Row("limits of 1 to 20 in 1 to 10 s: 429s a job", "<= 3", str(worst), worst <= 3),
+        Row("... windows longer than the all-knowing", "<= 1", f"{max(over):.2f}", max(over) <= 1),
+    ]
+
+
+def _prices(quick: bool) -> list[Row]:
+    """Measure prices that nobody tells, or that the documentation tells wrongly."""
+    found, good = [], []
+    for seed in range(6 if quick else 40):
+        rng = random.Random(seed)
+        routes = {f"/{name}": rng.choice([1.0, 5.0, 20.0, 50.0]) for name in range(rng.choice([1, 3, 8]))}
+        prior = rng.choice([None, 1.0, 10.0])
+        errands = [Errand(route, routes[route], prior) for route in rng.choices(list(routes), k=500)]
+        kind = rng.choice([FromFirst, SlidingLog, Bucket])
+        scene = Scene(_build(kind, 1000.0, 60.0), errands, callers=256, in_flight=256, seed=seed)
+        outcome = run(scene)
+        found.append(outcome)
+        if ideal(scene) >= 60.0:
+            good.append(100.0 * ideal(scene) / outcome.seconds)
+    refusals = max(one.refusals for one in found)
+    storm = max(one.storm for one in found)
+    return [
+        Row(
+            "unknown and wrong weights: 429s a job, most at an instant",
+            "<= 5, <= 3",
+            f"{refusals}, {storm}",
+            refusals <= 5 and storm <= 3 and _is_good(found),
+        ),
+        Row("... goodput, median / worst", ">= 97 / 90 %", spread(good), min(good) >= 90),
+    ]
+
+
+def _closed(_quick: bool) -> list[Row]:
+    """Measure a route that is always refused, for seconds and for an hour, among others."""
+    errands = [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)]
+    found, waits = [], []
+    for form in ("d6", "d7", "none"):
+        for seconds in (20.0, 3600.0):
+            front = Front(form, closed=frozenset(["/bad"]), closed_for=seconds)
+            outcome = run(Scene(_build(FromFirst, 1000.0, 60.0), errands, front), 1e6)
+            found.append(outcome)
+            waits.append(outcome.seconds)
+    lost = 270 - min(one.done for one in found)
+    return [
+        Row(
+            "a route that is always refused: others lost, seconds for them",
+            "0, <= 10",
+            f"{lost}, {max(waits):.1f}",
+            not lost and max(waits) <= 10 and _is_good(found),
+        )
+    ]
+
+
+def _series(quick: bool) -> list[Row]:
+    """Measure two limiters in series, of which the inner one is named only when it refuses."""
+    found = []
+    for inner in (Limit(10, 1.0), Limit(50, 5.0)):
+        for concurrency in (4, 100) if quick else (1, 4, 16, 100):
+
+            def build(inner: Limit = inner) -> Server:
+                return Stacked(
+                    500.0,
+                    60.0,
+                    first=FromFirst(500.0, 60.0),
+                    second=FromFirst(inner.amount, inner.per),
+                    in_turn=True,
+                )
+
+            found.append(run(Scene(build, many(554), callers=concurrency), 20_000.0))
+    # Nothing says that there is an inner limit until it refuses what is in flight at that time.
+    worst = max(one.refusals - one.first_burst for one in found)
+    return [
+        Row(
+            "two limiters in series: 429s a job after the first refused burst",
+            "<= 3",
+            str(worst),
+            worst <= 3 and _is_good(found),
+        )
+    ]
+
+
+def _waits(quick: bool) -> list[Row]:
+    """Measure refusals without a wait, and forms of headers that tell a reset on every answer."""
+    silent = [
+        run(Scene(_build(kind, 100.0, 60.0), many(400), Front(waitless=True)))
+        for kind in (FromFirst, SlidingLog)
+    ]
+    good = []
+    for form in ("d7", "d8", "x"):
+        for kind in (FromFirst, SlidingLog, Bucket, Gcra, Counters):
+            scene = Scene(_build(kind, 1000.0, 60.0), many(2200 if quick else 3000), Front(form))
+            good.append(100.0 * ideal(scene) / run(scene).seconds)
+    worst = max(one.refusals for one in silent)
+    return [
+        Row("429s without a wait: 429s a job", "<= 1", str(worst), worst <= 1),
+        Row(
+            "a reset on every answer (d7, d8, X-): goodput",
+            ">= 97 / 60 %",
+            spread(good),
+            median(good) >= 97 and min(good) >= 60,
+        ),
+    ]
+
+
+def random_scene(seed: int) -> Scene:
+    """Return a job against a service of random kind, size, form and faults."""
+    rng = random.Random(seed)
+    limit, window = float(rng.choice([5, 20, 100, 1000])), rng.choice([2.0, 10.0, 60.0, 3600.0])
+    kind = rng.choice(KINDS)
+    routes = {f"/{name}": float(rng.choice([1, 1, 1, max(1, limit // 50)])) for name in range(3)}
+    priors: dict[str, float | None] = {
+        name: rng.choice([None, 1.0, 10.0, cost]) for name, cost in routes.items()
+    }
+    front = Front(
+        form=rng.choice(FORMS),
+        faults=rng.choice([0.0, 0.0, 0.1]),
+        counted=rng.random() < 0.5,
+        told=rng.random() < 0.5,
+        torn=rng.choice([0.0, 0.0, 0.2]),
+        silent=rng.choice([0.0, 0.0, 0.2]),
+        closed=frozenset(rng.choice([(), (), ("/bad",)])),
+        waitless=rng.random() < 0.1,
+    )
+    names = [*routes, *front.closed]
+    errands = [
+        Errand(name, routes.get(name, 1.0), priors.get(name))
+        for name in rng.choices(names, k=int(min(600.0, 4.0 * limit)))
+    ]
+    return Scene(
+        _build(kind, limit, window),
+        errands,
+        front,
+        callers=rng.choice([1, 8, 100, 256]),
+        used=float(rng.choice([0, 0, 0.3, 1.0]) * limit),
+        seed=seed,
+    )
+
+
+def _any(quick: bool) -> list[Row]:
+    """Measure random services of all these kinds."""
+    found = [run(random_scene(seed), 1e7) for seed in range(60 if quick else 2000)]
+    storms = sorted(one.storm for one in found)
+    refusals = sorted(one.refusals for one in found)
+    high = refusals[int(0.99 * len(refusals))]
+    return [
+        Row(
+            f"{len(found)} random services with faults: 429s p99 / max, most at an instant",
+            "<= 5 / 20, <= 3",
+            f"{high} / {refusals[-1]}, {storms[-1]}",
+            high <= 5 and refusals[-1] <= 20 and storms[-1] <= 3,
+        ),
+        Row("... sent in stops, hangs", "0, 0", _bad(found), _is_good(found)),
+    ]
+
+
+def _forecasts(quick: bool) -> list[Row]:
+    """Check every refusal of `max_wait`: whether its time is over that, and whether it came in time."""
+    wrong = refused = late = 0
+    for seed in range(10 if quick else 60):
+        rng = random.Random(seed)
+        limit, window = float(rng.choice([20, 100])), rng.choice([10.0, 60.0])
+        scene = Scene(
+            _build(rng.choice([FromFirst, SlidingLog, Bucket]), limit, window),
+            many(int(limit * rng.choice([1, 2, 3]))),
+            Front(rng.choice(["d6", "d7"])),
+            callers=400,
+            spread=rng.choice([0.0, 5.0, 30.0]),
+            seed=seed,
+            max_wait=rng.choice([1.0, 5.0, 30.0, 100.0]),
+        )
+        outcome = run(scene)
+        refused += len(outcome.turned_away)
+        for number, (when, after) in outcome.turned_away.items():
+            waited, allowed = when - outcome.begun[number], scene.max_wait or 0.0
+            wrong += waited + after <= allowed
+            late += waited > allowed + 0.1
+    return [
+        Row(
+            f"{refused} refusals of `max_wait`: of a wait that was short enough, later than `max_wait`",
+            "0, 0",
+            f"{wrong}, {late}",
+            refused > 0 and not wrong and not late,
+        )
+    ]
+
+
+OUTSIDE: dict[str, Callable[[bool], list[Row]]] = {
+    "partial fields": _partial,
+    "used before": _used,
+    "short hidden windows": _short,
+    "tiny limits": _tiny,
+    "prices": _prices,
+    "closed routes": _closed,
+    "in series": _series,
+    "waits": _waits,
+    "random services": _any,
+    "forecasts": _forecasts,
+}

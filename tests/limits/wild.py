@@ -1,0 +1,324 @@
+"""Services as they are met outside: other forms of headers, some of them missing, faults, refused routes.
+
+A `Front` stands before a server of `tests.limits.servers`. It writes real header fields, which the client
+reads with its own reader; nothing of the client's arithmetic is shared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from math import ceil, inf
+
+from attrs import define, field, frozen
+
+from chainapi.core.headers import read_limits
+from chainapi.core.quota import Limit
+from chainapi.core.scope import Verdict
+from chainapi.errors import QuotaWaitError
+from chainapi.limiter import Gate
+from tests.limits.servers import EPSILON, Server, Stacked
+from tests.virtual_time import VirtualLoop
+
+__all__ = ["Errand", "Front", "Outcome", "Scene", "ideal", "run"]
+
+BEGAN = 1_700_000_000.0  # Unix time at time 0 of the loop
+
+
+@frozen
+class Errand:
+    """One request of a job: its route, what it really costs, and what the documentation says it costs."""
+
+    route: str = "/a"
+    cost: float = 1.0
+    prior: float | None = None
+
+
+@frozen
+class Front:
+    """What stands before the counting server.
+
+    Attributes:
+        form: of the fields: d6 (separate, the reset only on a refusal), d7 (combined, with a reset on every
+            answer), d8 (named policies), x (X- fields, the reset as Unix time), bare (a retry-after only),
+            date (a retry-after as a date only), none.
+        faults: share of the requests that are answered with 503; a counted one has met the limiter.
+        counted: whether a request that fails was counted.
+        told: whether a 503 has a retry-after of one second.
+        torn: share of the answers of which a field is missing, or a limit of 0.
+        silent: share of the requests that nobody counts and that are answered 404 without fields.
+        closed: routes that are always refused, with the quota that is left.
+        closed_for: seconds of the retry-after of such a refusal.
+        waitless: whether refusals keep the wait to themselves.
+
+    """
+
+    form: str = "d6"
+    faults: float = 0.0
+    counted: bool = True
+    told: bool = False
+    torn: float = 0.0
+    silent: float = 0.0
+    closed: frozenset[str] = frozenset()
+    closed_for: float = 20.0
+    waitless: bool = False
+
+
+@frozen
+class Scene:
+    """A job, the service it meets, and how many callers there are; `used` units are gone before it begins."""
+
+    server: Callable[[], Server]
+    errands: Sequence[Errand]
+    front: Front = Front()
+    callers: int = 100
+    used: float = 0.0
+    used_at: float = 0.0
+    in_flight: int = 100
+    trip: float = 0.05
+    seed: int = 0
+    limits: tuple[Limit, ...] = ()
+    max_wait: float | None = None
+    ask: bool = True
+    spread: float = 0.0  # seconds over which the callers begin
+
+
+@define
+class Outcome:
+    """What came of a job."""
+
+    seconds: float = 0.0
+    done: int = 0
+    refusals: int = 0
+    storm: int = 0  # most refusals at one instant, closed routes apart
+    in_stops: int = 0
+    hung: bool = False
+    first_burst: int = 0  # refusals within a second of the first one
+    begun: dict[int, float] = field(factory=dict[int, float])
+    finished: dict[int, float] = field(factory=dict[int, float])
+    turned_away: dict[int, tuple[float, float]] = field(factory=dict[int, tuple[float, float]])
+    given_up: int = 0
+    instants: Counter[float] = field(factory=Counter[float])
+    gate: Gate | None = None
+
+
+class _GaveUpError(Exception):
+    """A session gives up on a request whose route refuses it again and again."""
+
+
+class _Service:
+    """Answers the requests of one scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.front, self.rng = scene, scene.front, random.Random(scene.seed)
+        self.server = scene.server()
+        self.begun = False
+
+    def answer(self, now: float, errand: Errand) -> tuple[int, dict[str, str]]:
+        """Return status and headers."""
+        front, rng = self.front, self.rng
+        if not self.begun:
+            self.begun = True
+            for _ in range(round(self.scene.used)):
+                self.server.take(now - self.scene.used_at, 1.0)
+        if errand.route in front.closed:
+            wait = None if front.waitless else front.closed_for
+            return 429, self.fields(now, wait)
+        if rng.random() < front.silent:
+            return 404, {}
+        if rng.random() < front.faults:
+            if front.counted and self.server.earliest(now, errand.cost) <= now + EPSILON:
+                self.server.take(now, errand.cost)
+            return 503, {"retry-after": "1"} if front.told else {}
+        at = self.server.earliest(now, errand.cost)
+        if at > now + EPSILON:
+            return 429, self.fields(now, None if front.waitless else at - now, errand.cost)
+        self.server.take(now, errand.cost)
+        fields = self.fields(now, None)
+        if rng.random() < front.torn:
+            self.tear(fields)
+        return 200, fields
+
+    def tear(self, fields: dict[str, str]) -> None:
+        """Take a field away, or say nonsense in it."""
+        names = sorted(fields)
+        if not names:
+            return
+        name = self.rng.choice(names)
+        if name.endswith("-limit") and self.rng.random() < 0.5:
+            fields[name] = "0"
+        elif self.rng.random() < 0.3:
+            fields.clear()
+        else:
+            del fields[name]
+
+    def shown(self, now: float, wait: float | None) -> Server:
+        """Return the limiter that writes the fields: of two in turn the second, where that one refuses."""
+        server = self.server
+        if not isinstance(server, Stacked) or not server.in_turn:
+            return server
+        inner = wait is not None and server.second.earliest(now, 1.0) > now + EPSILON
+        return server.second if inner else server.first
+
+    def fields(self, now: float, wait: float | None, cost: float = 1.0) -> dict[str, str]:
+        """Return the fields of an answer in the form of this service."""
+        server, form = self.shown(now, wait), self.front.form
+        limit, left = f"{server.limit:.0f}", f"{server.remaining(now):.0f}"
+        whole = server.earliest(now, min(server.limit, getattr(server, "size", server.limit)))
+        exact = max(0.5, wait if wait is not None else whole - now)
+        reset = ceil(exact - EPSILON)
+        window = f"{server.window:g}"
+        seconds = None if wait is None else str(max(1, ceil(wait - EPSILON)))
+        found: dict[str, str] = {}
+        if form == "d6":
+            found = {
+                "ratelimit-policy": f"{limit};w={window}",
+                "ratelimit-limit": limit,
+                "ratelimit-remaining": left,
+            }
+            if seconds is not None:
+                found["ratelimit-reset"] = seconds
+        elif form == "d7":
+            found = {
+                "ratelimit-policy": f"{limit};w={window}",
+                "ratelimit": f"limit={limit}, remaining={left}, reset={reset}",
+            }
+        elif form == "d8":
+            found = {
+                "ratelimit-policy": f'"default";q={limit};w={window}',
+                "ratelimit": f'"default";r={left};t={reset}',
+            }
+        elif form == "x":
+            found = {
+                "x-ratelimit-limit": limit,
+                "x-ratelimit-remaining": left,
+                "x-ratelimit-reset": str(ceil(BEGAN + now + exact - EPSILON)),
+            }
+        if seconds is not None and form == "date":
+            moment = datetime.fromtimestamp(ceil(BEGAN + now + (wait or 0.0) - EPSILON), UTC)
+            found["retry-after"] = moment.strftime("%a, %d %b %Y %H:%M:%S GMT")
+        elif seconds is not None and form != "none":
+            found["retry-after"] = seconds
+        return found
+
+
+def ideal(scene: Scene) -> float:
+    """Return the seconds that an all-knowing client needs for the requests that can pass."""
+    service = _Service(scene)
+    server = service.server
+    for _ in range(round(scene.used)):
+        server.take(-scene.used_at, 1.0)
+    at, slots, half = 0.0, [0.0] * min(scene.callers, scene.in_flight), scene.trip / 2
+    for number, errand in enumerate(one for one in scene.errands if one.route not in scene.front.closed):
+        place = number % len(slots)
+        at = server.earliest(max(at, slots[place] + half), errand.cost)
+        server.take(at, errand.cost)
+        slots[place] = at + half
+    return at + half
+
+
+def run(scene: Scene, limit: float = 1e6) -> Outcome:
+    """Run the job through a gate, with retries as a session makes them."""
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(_job(scene, limit))
+    finally:
+        loop.close()
+
+
+class _Client:
+    """Sends the requests of a scene through a gate, with retries as a session makes them."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.service, self.outcome = scene, _Service(scene), Outcome()
+        self.rng = random.Random(scene.seed + 1)
+        self.loop = asyncio.get_running_loop()
+        self.stops = {"": -inf}
+        self.gate = self.outcome.gate = Gate(
+            max_in_flight=scene.in_flight,
+            limits=scene.limits,
+            ask=scene.ask,
+            random=self.rng.random,
+            now=lambda: BEGAN + self.loop.time(),
+        )
+
+    def closed(self, errand: Errand) -> str:
+        """Return the name of the route if it is always refused."""
+        return errand.route if errand.route in self.scene.front.closed else ""
+
+    async def send(self, errand: Errand, tries: int) -> int:
+        """Make one attempt; return the status."""
+        scene, outcome = self.scene, self.outcome
+        permit = await self.gate.acquire(
+            errand.route, cost=errand.prior, again=tries > 0, max_wait=scene.max_wait
+        )
+        outcome.in_stops += self.loop.time() < self.stops.get(self.closed(errand), -inf) - EPSILON
+        await asyncio.sleep(scene.trip / 2)
+        status, headers = self.service.answer(self.loop.time(), errand)
+        await asyncio.sleep(scene.trip / 2)
+        news = read_limits(headers, BEGAN + self.loop.time())
+        if status == 429:
+            self.refused(errand, news.retry_after or news.reset or 0.0)
+        if permit.answered(status, news) in (Verdict.ROUTE, Verdict.TOO_DEAR) and tries >= 4:
+            raise _GaveUpError
+        if status == 503:
+            backoff = self.rng.random() * 0.5 * 2.0 ** min(tries, 5)
+            await asyncio.sleep(max(news.retry_after or 0.0, backoff))
+        return status
+
+    def refused(self, errand: Errand, wait: float) -> None:
+        """Note a refusal and its wait."""
+        now, key = self.loop.time(), self.closed(errand)
+        self.stops[key] = max(self.stops.get(key, -inf), now + wait)
+        if not key:
+            self.outcome.refusals += 1
+            self.outcome.instants[round(now, 6)] += 1
+
+    async def run(self, number: int, errand: Errand) -> None:
+        """Do one errand."""
+        outcome, tries = self.outcome, 0
+        outcome.begun[number] = self.loop.time()
+        try:
+            while await self.send(errand, tries) not in (200, 404):
+                tries += 1
+        except _GaveUpError:
+            outcome.given_up += 1
+        except QuotaWaitError as error:
+            outcome.turned_away[number] = (self.loop.time(), error.retry_after)
+        else:
+            outcome.done += 1
+            outcome.finished[number] = self.loop.time()
+            if not self.closed(errand):
+                outcome.seconds = self.loop.time()
+
+
+async def _job(scene: Scene, limit: float) -> Outcome:
+    client, loop = _Client(scene), asyncio.get_running_loop()
+    todo = iter(enumerate(scene.errands))
+
+    async def work(place: int) -> None:
+        await asyncio.sleep(scene.spread * place / scene.callers)
+        for number, errand in todo:
+            await client.run(number, errand)
+
+    workers = [loop.create_task(work(place)) for place in range(min(scene.callers, len(scene.errands)))]
+    _, late = await asyncio.wait(workers, timeout=limit)
+    for task in late:
+        task.cancel()
+    for result in await asyncio.gather(*workers, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result
+    outcome = client.outcome
+    outcome.hung, outcome.seconds = bool(late), limit if late else outcome.seconds
+    outcome.storm = max(outcome.instants.values(), default=0)
+    first = min(outcome.instants, default=0.0)
+    outcome.first_burst = sum(number for when, number in outcome.instants.items() if when <= first + 1.0)
+    return outcome
+
+
+def many(count: int, cost: float = 1.0, prior: float | None = None) -> list[Errand]:
+    """Return `count` errands alike."""
+    return [Errand("/a", cost, prior)] * count
