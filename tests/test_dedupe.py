@@ -499,6 +499,18 @@ def test_a_row_of_the_page_that_breaks_the_order_is_met() -> None:
     assert taken.stale == {0, 1, 2, 4}
 
 
+def test_a_begun_page_that_breaks_the_order() -> None:
+    """Behind a break, marks find the rows given of a begun page but those that the order found."""
+    seen = counting(ORDERED)
+    seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0), (6, "", 0)))
+    watermark, head = seen.watermark(3), seen.marks_given(3, ())
+    seen = counting(ORDERED, watermark=watermark, resumed=True)
+    seen.expect(head)
+    taken = seen.take(sent((9, "", 0), (7, "", 0), (8, "", 0), (9, "", 0), (6, "", 0), (8, "", 0)))
+    assert taken.stale == {0, 1, 2}
+    assert seen.head == ()
+
+
 def test_numbers_of_no_pattern_drop_no_row_in_a_later_pass() -> None:
     """Where the numbers given took too much memory, rows behind a break come again, and none is lost."""
     seen = counting(ORDERED)
@@ -626,11 +638,31 @@ def test_neighbours_are_bounded() -> None:
     seen = counting(KEYED)
     for page in range(300):
         seen.take(sent(*((0, f"{page}-{index}", 0) for index in range(page % 4))))
-        assert sum(page.size for page in seen._neighbours) < NEIGHBOURS + 4
-        assert all(page.size for page in seen._neighbours)
+        assert sum(len(page.keys) for page in seen._neighbours) < NEIGHBOURS + 4
+        assert all(page.keys for page in seen._neighbours)
+        assert sum(page.page is not None for page in seen._neighbours) <= 1, "of the others, the keys"
     seen.take(sent(*((0, f"x{index}", 0) for index in range(1_000))))
     assert len(seen._neighbours) == 1
     assert seen.take(sent((0, "x872", 0), (0, "x871", 0))).repeated == {0}
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_rows_that_a_reader_takes_out_of_a_page(frozen: bool) -> None:
+    """What a reader does to the list of a page changes nothing, and counting begins once."""
+    seen = counting(evolve(KEYED, frozen=frozen))
+    first = sent((0, "a", 0), (0, "b", 0))
+    seen.take(first)
+    first.rows.clear()
+    seen.count()
+    assert [len(mark) for mark in seen.marks_given(2, ())] == [32, 32]
+    assert seen.take(sent((0, "b", 1), (0, "c", 0))).repeated == {0}
+    seen.restart()
+    assert seen.take(sent((0, "a", 1), (0, "d", 0))).stale == {0}
+
+
+def test_before_the_first_page() -> None:
+    """Before the first page there are no rows, and so no contents."""
+    assert list(counting(PLAIN)._page.contents) == []
 
 
 def test_a_walk_without_rows_has_no_watermark() -> None:

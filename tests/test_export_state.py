@@ -33,6 +33,9 @@ class BusyState:
         return len(batches)
 
 
+ONE, OTHER, OLD = ("1" * 16, "2" * 16, "3" * 16)  # marks of rows
+
+
 def batch_of(
     source: SourceState,
     rows: Sequence[bytes] = (),

@@ -565,6 +565,24 @@ def test_a_pass_that_ends_earlier_fails(depth: int) -> None:
         walk.refused(refusal(400))
 
 
+def test_a_restart_behind_the_rows_given_is_progress() -> None:
+    """A pass that begins where the one before ended need not get as many pages far."""
+    walk = deep(5)
+    for pages in (5, 1, 1):
+        walk.moved()
+        assert walk.refused(refusal(400))
+        if walk.state is State.CHECK:
+            assert walk.refused(refusal(400))
+        walk.moved()
+        for number in range(pages):
+            page(walk, f"behind {number}", number)
+    assert walk.restarts == 3
+    for number in range(MAX_IDLE_PAGES):
+        page(walk, f"idle {number}", 7, fresh=False)
+    with pytest.raises(PaginationLoopError):
+        page(walk, "one more", 7, fresh=False)
+
+
 @pytest.mark.parametrize("walk", [with_token("raise"), resumed(READ_BACK, "raise")])
 def test_raise_means_raise(walk: Walk) -> None:
     """With on_expired="raise" a refused token ends the walk; nothing is begun again."""

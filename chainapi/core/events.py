@@ -115,9 +115,10 @@ class TokenRenewed:
 
 @frozen
 class KeyNotUnique:
-    """Two rows of the `page`-th page share the key that is to identify a row of this list.
+    """Two rows of the `page`-th page, or of it and its neighbours, share the key that is to identify a row.
 
-    The key is given up: no row is dropped for it any more, and rows are counted by their content.
+    The key is given up: no row is dropped for it any more, and rows are counted by their content. Rows that
+    were given under the key come again after a restart.
     """
 
     service: str

@@ -301,8 +301,9 @@ def rising(numbers: Sequence[int | None], last: int | None) -> int | None:
     follows = last is None or not known or known[0] <= last
     if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # at the speed of C
         return None
-    for place, number in enumerate(numbers):
-        if number is None or (last is not None and number > last):
-            return place
-        last = number
-    return None
+    before = [last, *numbers]
+    return next(
+        place
+        for place, number in enumerate(numbers)
+        if number is None or ((above := before[place]) is not None and number > above)
+    )
