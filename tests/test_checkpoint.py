@@ -115,6 +115,12 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
     assert refusal.isprintable()
 
 
+NO_SPANS: list[object] = [
+    None, 9, {}, [], [1], [1, 2], [3, 2, 1], [9, 5, 6, 1], [2, "1"], [2, True], [2, 1.0]
+]  # fmt: skip
+NO_TIES: list[object] = [None, 5, [5], [[]], [["9"]], [[9, 5]], [[9, "x"]], [[True]], [[9, MARK, None]]]
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -148,29 +154,14 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
         ({"watermark": [9, 1]}, "watermark is a list"),
         ({"watermark": {}}, "watermark is a dict"),
         ({"watermark": {"spans": [9, 1]}}, "watermark is a dict"),
-        *(
-            ({"watermark": {"spans": spans, "at": None}}, "watermark is a dict")
-            for spans in (
-                None,
-                9,
-                {},
-                [],
-                [1],
-                [1, 2],
-                [3, 2, 1],
-                [9, 5, 6, 1],
-                [2, "1"],
-                [2, True],
-                [2, 1.0],
-            )
-        ),
+        *(({"watermark": {"spans": spans, "at": None}}, "watermark is a dict") for spans in NO_SPANS),
         *(
             ({"watermark": {"spans": [9, 1], "at": at}}, "watermark is a dict")
             for at in ("5", True, 5.0, [5])
         ),
         *(
             ({"watermark": {"spans": [9, 1], "at": 1, "ties": ties}}, "watermark is a dict")
-            for ties in (None, 5, [5], [[]], [["9"]], [[9, 5]], [[9, "x"]], [[True]], [[9, MARK, None]])
+            for ties in NO_TIES
         ),
         *(
             (

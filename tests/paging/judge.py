@@ -77,7 +77,9 @@ class Walked:
             surplus = self.given[label] - service.held[label]
         else:
             surplus = self.names[name] - service.named[name]
-        assert surplus <= 0 or self.may_repeat(name, number, service), f"row {label} was given {surplus} times too often"
+        assert surplus <= 0 or self.may_repeat(name, number, service), (
+            f"row {label} was given {surplus} times too often"
+        )
 
     def _changes_are_rows(self, number: int, service: Service) -> bool:
         """Check whether a row that changed is another one: without a key, content is all that counts.
