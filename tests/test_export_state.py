@@ -178,7 +178,7 @@ def test_rows_of_sources_that_go_on_are_not_given(tmp_path: Path) -> None:
         one, other = state.source("a", "q"), state.source("b", "q")
         state.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])
         assert list(state.finished_rows()) == [("b", b"2")]
-        assert (state.waiting(), state.finished()) == (1, 1)
+        assert (state.waiting(), state.finished()) == ((1, 0), 1)
 
 
 def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
