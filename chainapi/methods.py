@@ -85,7 +85,7 @@ def group(place: str) -> Any:
 
 
 class _Signature:
-    """What the signature of a declaration says; records that it names are loaded when they are needed."""
+    """The signature of a declaration; its records are loaded when they are needed."""
 
     def __init__(self, function: Callable[..., Any], path: str, *, single: bool) -> None:
         self._function = function
@@ -173,7 +173,7 @@ class Declared:
         return "rows" in vars(self._signature)
 
     async def load(self) -> None:
-        """Load the records that the route names, and make what decodes them: in a thread, and once."""
+        """Load the records of the route and make its decoder, once and in a thread."""
         signature, loop = self._signature, asyncio.get_running_loop()
         if signature.loading is None or signature.loading.get_loop() is not loop:
             signature.loading = in_thread(self.decoder)

@@ -104,7 +104,7 @@ def _meets(value: Any, wanted: str | None) -> bool:
 
 
 def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what reads a key: None where an attribute is None, or none that a raw row could have."""
+    """Return a reader of keys; None where an attribute is None or missing."""
 
     def key(row: Any) -> Any:
         try:

@@ -33,7 +33,7 @@ MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
 
 @frozen
 class Options:
-    """How a list is walked, as its caller wants it: the arguments that are not sent (`NOT_SENT`)."""
+    """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
 
     resume: Checkpoint | None
     on_invalid: OnInvalid
@@ -277,7 +277,7 @@ class ServiceAPI:
 
 
 class _Rows:
-    """What makes the rows of a stream: at once, or when the records of its route are loaded."""
+    """The decoder of a stream, made at once or when the records are loaded."""
 
     def __init__(
         self, route: Route, declared: Declared | None, shown: Callable[[DecodeError], DecodeError] | None

@@ -386,7 +386,6 @@ async def test_memory_is_flat() -> None:
     assert await peak(2_000, done) < few + 1024 * 1024
 
 
-@pytest.mark.untraced
 async def test_failed_sources_hold_no_pages() -> None:
     """Of a source that failed, its error is kept, and no page: 8 KiB for each, where a page takes 25."""
     refused = Response(400, {}, b"{}")

@@ -883,7 +883,7 @@ def invalid_page() -> Fixed:
 
 
 def test_list_prints_invalid_rows_as_they_came() -> None:
-    """With --on-invalid raw they stand among the others, and the last line says how many they are."""
+    """With --on-invalid raw they stand among the others and are counted."""
     told = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
     assert told.code == 0
     assert told.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']
@@ -892,7 +892,7 @@ def test_list_prints_invalid_rows_as_they_came() -> None:
 
 
 def test_list_says_how_an_invalid_row_can_be_printed() -> None:
-    """The error has the option instead of what Python would take, and the command to go on has it too."""
+    """The error names the option, and the command to go on has it."""
     blocks = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
     blocks["blocks"][1]["gasUsed"] = ""
     first = chainapi("list", "data.evm.blocks", "43114", transport=Fixed(200, blocks))
@@ -911,7 +911,7 @@ def test_list_says_how_an_invalid_row_can_be_printed() -> None:
 
 
 def test_tps_names_no_argument_of_python() -> None:
-    """A point that is none ends the walk of its chain; what Python could do about it is left out."""
+    """A wrong point ends the walk of its chain, without advice for Python."""
     told = chainapi("tps", "7", transport=Fixed(200, {"results": [{"timestamp": 1}]}))
     assert told.code == 1
     assert told.err == "chainapi: $.results[0].value: missing in the answer for GET /v1/avg_tps/7\n"

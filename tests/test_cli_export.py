@@ -476,7 +476,7 @@ async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
 
 
 def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
-    """Without the option the error names it; with it the summary says how many rows are where."""
+    """Without the option the error names it; with it the summary counts the rows."""
     blocks: dict[str, Any] = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
     blocks["blocks"][1]["gasUsed"] = ""
     out = str(tmp_path / "b.jsonl")

@@ -1,4 +1,4 @@
-"""Rows as the service sent them: split from the body, canonical, and never an error for a decoded page."""
+"""Rows as the service sent them, canonical; never an error for a decoded page."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_odd_row_is_returned_as_it_came(odd: bytes) -> None:
 
 
 def test_what_only_the_signs_tell_apart_is_split_as_well() -> None:
-    """Lone surrogates and any depth of nesting raise nothing; the list is found by its name, at the top."""
+    """Lone surrogates and any depth of nesting raise nothing."""
     deep = b"[" * 5_000 + b"]" * 5_000
     rows = [b'"\\ud800"', b'{"rows":["no"],"x":"],[\\""}', deep, b"1"]
     body = b'{"other":{"rows":["no"]},"list":[["no"]], "r\\u006fws" : [ %b ],"z":[1]}' % b" ,".join(rows)
@@ -85,7 +85,7 @@ def test_of_two_lists_of_one_name_the_last_counts_everywhere() -> None:
 
 
 def test_the_digest_is_of_the_lists_alone() -> None:
-    """Another page token or another time of the last update does not change it; another row does."""
+    """Another row changes it, another page token or `lastRun` does not."""
     bodies = [
         b'{"results":[{"timestamp":1,"value":2}],"lastRun":1,"nextPageToken":"a"}',
         b'{"lastRun":22,"nextPageToken":"bb","results":[{"timestamp":1,"value":2}]}',
@@ -108,7 +108,7 @@ values = st.recursive(
 
 @given(st.lists(values), st.sampled_from([None, 1]), st.booleans())
 def test_contents_are_canonical_json(rows: list[Any], indent: int | None, escaped: bool) -> None:
-    """However the rows were written, their contents are those of the standard library, sorted and dense."""
+    """However rows were written, their contents are sorted and dense."""
     body = json.dumps({"list": [["x"]], "rows": rows}, indent=indent, ensure_ascii=escaped).encode()
     dense = [
         json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() for row in rows

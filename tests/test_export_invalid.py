@@ -1,4 +1,4 @@
-"""Exports of rows that could not be made: each once, in a file of their own, whatever ends a run."""
+"""Exports of invalid rows: each once, in a file of its own, whatever ends a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def odd(number: int) -> bytes:
 
 
 class Chains(Served):
-    """Chains of 20 blocks, of which every seventh is odd; `more` blocks are added at their heads."""
+    """Chains of 20 blocks, every seventh invalid; `more` are added at their heads."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -83,7 +83,7 @@ def numbers(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet", "sqlite"])
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_odd_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp_path: Path) -> None:
-    """The rows that could be made are in the final file, the others beside it, each once, in two runs."""
+    """Valid rows are in the final file, invalid ones beside it, each once."""
     out = tmp_path if shape == "folder" else tmp_path / f"b.{format_}"
     chains = Chains()
     progress: list[tuple[int, int]] = []
@@ -110,7 +110,7 @@ async def test_odd_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp
 
 
 async def test_an_export_goes_on_where_an_odd_row_stopped_it(tmp_path: Path) -> None:
-    """Started again with on_invalid="raw", it has all rows once; the error says so in its own terms."""
+    """Started again with on_invalid="raw", as the error advises, it has all rows once."""
     chains = Chains()
     async with session_of(chains) as session:
         with pytest.raises(IncompleteExportError) as caught:
@@ -127,7 +127,7 @@ async def test_an_export_goes_on_where_an_odd_row_stopped_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_odd_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None:
-    """A run that finds new rows adds the odd ones: behind the old ones, or in a file of its own."""
+    """A run that finds new rows adds the invalid ones to theirs, or to a new file."""
     chains = Chains()
     out = tmp_path if shape == "folder" else tmp_path / "b.jsonl"
     async with session_of(chains) as session:
@@ -144,7 +144,7 @@ async def test_odd_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None:
-    """Wherever the power fails while the files are written, no row is lost or doubled in either of them."""
+    """Wherever the power fails, no row is lost or doubled in either file."""
     folder = tmp_path / "run"
     folder.mkdir()
     chains = Chains()
@@ -170,7 +170,7 @@ async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None
 
 
 async def test_a_run_that_is_cancelled_keeps_odd_rows(tmp_path: Path) -> None:
-    """However often it is cancelled, the rows that could not be made are there once in the end."""
+    """However often it is cancelled, invalid rows are there once in the end."""
     chains = Chains()
     async with session_of(chains) as session:
         for pages in range(1, 8):
@@ -185,7 +185,7 @@ async def test_a_run_that_is_cancelled_keeps_odd_rows(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None:
-    """Who has dealt with the odd rows may take their file away: only new ones are in the next."""
+    """After the file of invalid rows was removed, the next has only new ones."""
     chains = Chains()
     path = tmp_path / "b.jsonl"
     async with session_of(chains) as session:
@@ -197,7 +197,7 @@ async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None
 
 
 async def test_an_export_of_odd_rows_alone(tmp_path: Path) -> None:
-    """Where no row could be made, the final file is empty and the other one has them all."""
+    """Where all rows are invalid, the final file is empty, the other has them all."""
     served = Served([odd(number) for number in range(10)])
     async with session_of(served) as session:
         result = await export(
@@ -209,7 +209,7 @@ async def test_an_export_of_odd_rows_alone(tmp_path: Path) -> None:
 
 
 async def test_rows_without_a_model_may_be_odd(tmp_path: Path) -> None:
-    """A row that nothing can read is kept as its text; the others are as the service sent them."""
+    """A row that nothing can read is kept as its text."""
     served = Served([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * 1_500 + b"]" * 1_500, b'{"n":2}'])
     async with session_of(served) as session:
         await export(session.data.list, ["/v1/rows"], tmp_path / "b.jsonl", items="blocks", on_invalid="raw")

@@ -142,13 +142,16 @@ def test_rows_that_the_stream_knows_count_as_met(tmp_path: Path) -> None:
         assert rows_of(state) == [b"1", b"2", b"3", b"1"]
 
 
+A, B, OLD = (mark * 16 for mark in "abc")  # marks of rows
+
+
 @pytest.mark.parametrize(
     ("watermark", "edge"),
     [
         (Watermark(9, 1, at=1), None),  # each number is of one row
-        (Watermark(9, 1, at=1, ties=((9, (ONE, ONE)), (1, (OTHER,)))), (ONE, ONE)),
+        (Watermark(9, 1, at=1, ties=((9, (A, A)), (1, (B,)))), (A, A)),
         (Watermark(9, 1, at=1, ties=((9, ()), (1, ()))), ()),  # nobody knows what the target has
-        (Watermark(8, 1, at=1, ties=((8, (ONE,)), (1, (OTHER,)))), (OLD,)),  # the list has none of them now
+        (Watermark(8, 1, at=1, ties=((8, (A,)), (1, (B,)))), (OLD,)),  # the list has none of them now
         (None, (OLD,)),  # the list is empty now
     ],
 )

@@ -1,4 +1,4 @@
-"""Fields that no record names: each can be read where it was sent, and nothing else changes by them."""
+"""Fields that no record names: readable where they were sent, and no burden."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEWS = {"brand new": [1, {"x": None}], "ratio": Decimal("0.1234567890123456789")
 
 
 class Newsmaker(Maker):
-    """Makes the values that a Maker makes, with fields in each record that the record does not name."""
+    """Makes the values of a Maker, with unnamed fields in each record."""
 
     def __init__(self, seed: int, *, whole: bool) -> None:
         super().__init__(seed, whole=whole)
@@ -76,7 +76,7 @@ RECORDED = [name for name, declared in ROUTES.items() if declared.rows is not st
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("whole", [True, False])
 def test_every_route_keeps_fields_without_a_name(name: str, whole: bool) -> None:
-    """In rows, in resources, in records within records: what is sent and has no name is in `extra`."""
+    """Unnamed fields of rows, resources and nested records are in `extra`."""
     declared = ROUTES[name]
     plain = decoded(declared, sent(declared, Maker(seed=5, whole=whole)))
     maker = Newsmaker(seed=5, whole=whole)
@@ -107,7 +107,7 @@ def block(**more: Any) -> EvmBlock:
 
 @pytest.mark.parametrize("read_before", [True, False])
 def test_records_with_further_fields_are_like_others(read_before: bool) -> None:
-    """They are equal, hashed and shown by the fields with names alone; pickles and copies keep the rest."""
+    """Only named fields are compared and shown; pickles and copies keep the rest."""
     bare, rich = block(), block(news=[1], burned="5")
     if read_before:
         assert rich.extra is rich.extra
@@ -158,7 +158,7 @@ def test_a_colon_in_a_text_is_no_field() -> None:
     ids=["bytes", "digits", "exponent"],
 )
 def test_odd_values_of_further_fields(odd: bytes, value: Any) -> None:
-    """A field that no record names refuses no row, whatever is in it; it is read as far as it goes."""
+    """An unnamed field refuses no row, whatever is in it."""
     body = b'{"results":[{"timestamp":1,"value":2,"odd":%b}]}' % odd
     (row,) = PageDecoder(MetricPoint, "results").decode(body).rows
     assert row.extra == {"odd": value}

@@ -1,4 +1,4 @@
-"""Mutated answers of every route: whatever the bytes are, they are decoded or a DecodeError is raised."""
+"""Mutated answers of every route: decoded, or a DecodeError, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answer(declared: Declared, seed: int) -> bytes:
 
 
 def place(body: bytes, pattern: bytes, draw: random.Random) -> tuple[int, int]:
-    """Return where one match of a pattern begins and ends; anywhere where there is none."""
+    """Return the span of one match of a pattern; any place where there is none."""
     found = [match.span() for match in re.finditer(pattern, body)]
     at = draw.randrange(len(body))
     return draw.choice(found) if found else (at, at)
@@ -84,7 +84,7 @@ def mutated(name: str) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_mutated_answers_are_decoded_or_refused(name: str) -> None:
-    """Bytes flipped, removed, put in, cut off; other numbers, texts, kinds; any depth: only DecodeError."""
+    """Flipped, removed, inserted bytes, other values, any depth: only DecodeError."""
     declared = ROUTES[name]
     decode = resource_of(declared) if declared.single else page_of(declared)
     refused = 0
@@ -109,7 +109,7 @@ def resource_of(declared: Declared) -> Callable[[bytes], Any]:
 
 
 def page_of(declared: Declared) -> Callable[[bytes], Any]:
-    """Return what decodes a page, with odd rows and without, and reads all that can be read of it."""
+    """Return what decodes a page in both modes, and reads all of it."""
     route = declared.route
     tolerant = PageDecoder(route.model, route.items, route.others, shown=lambda fault: fault)
     strict = PageDecoder(route.model, route.items, route.others)

@@ -1,10 +1,10 @@
-"""Rows that are not what their route promises: an error that says how to go on, or `Invalid` records."""
+"""Rows that cannot be made: an error that says how to go on, or `Invalid`."""
 
 from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -26,7 +26,7 @@ BLOCKS = "/v1/chains/43114/blocks"
 
 
 class Served:
-    """A service with one list of rows, given as bytes; `pageSize` of them a page, 4 by default."""
+    """A service with one list of rows, given as bytes; by default 4 a page."""
 
     def __init__(self, rows: Sequence[bytes], items: str = "blocks") -> None:
         self.rows, self.items = list(rows), items
@@ -83,7 +83,7 @@ def numbers(rows: Sequence[Any]) -> list[int]:
 
 
 async def test_the_error_names_the_row_and_the_ways_on() -> None:
-    """It has the number of the row in its page, the JSON path, and what the next call may be."""
+    """It has the number of the row, the JSON path, and what the next call may be."""
     async with session_of(blocks(block(95, gasUsed=""))) as session:
         with pytest.raises(DecodeError) as caught:
             await session.data.evm.blocks(43114, page_size=4).collect()
@@ -119,7 +119,7 @@ TYPED_ORDER = {"newest_first": "block_timestamp", "key": "block_hash"}
 async def test_a_checkpoint_resumes_with_or_without_a_model(
     ordered: bool, named: bool, typed_first: bool, steps: int
 ) -> None:
-    """A typed walk goes on untyped at the exact row, and an untyped one typed, by name or by path."""
+    """A typed walk continues untyped at the exact row, and an untyped one typed."""
     served = blocks(block(95, gasUsed=""))
 
     def walk(session: Session, *, typed: bool, resume: Checkpoint | None = None) -> Any:
@@ -137,7 +137,7 @@ async def test_a_checkpoint_resumes_with_or_without_a_model(
     assert numbers([*first, *rest]) == list(range(100, 90, -1))
 
 
-async def zip_rows(pages: Any, count: int) -> Any:
+async def zip_rows(pages: Any, count: int) -> AsyncIterator[tuple[Any, int]]:
     """Yield at most so many rows of a stream."""
     given = 0
     async for row in pages.items():
@@ -149,7 +149,7 @@ async def zip_rows(pages: Any, count: int) -> Any:
 
 @pytest.mark.parametrize("order", [SAME_ORDER, {}], ids=["same order", "no order"])
 async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
-    """The checkpoint of the error gives all that is left, as plain JSON; so does on_invalid="raw"."""
+    """The checkpoint of the error gives all that is left, untyped or with Invalid."""
     async with session_of(blocks(block(95, gasUsed=""))) as session:
         with pytest.raises(DecodeError) as caught:
             await session.data.evm.blocks(43114, page_size=4).collect()
@@ -187,7 +187,7 @@ async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
     ids=range(12),
 )
 async def test_an_odd_row_stands_among_the_others(odd: bytes, raw: Any, path: str) -> None:
-    """Whatever is wrong with it, its raw JSON and its error are given; all others are made."""
+    """Its raw JSON and its error are given, whatever is wrong; all others are made."""
     served = blocks(odd)
     async with session_of(served) as session:
         rows: list[Any] = await session.data.evm.blocks(43114, page_size=10, on_invalid="raw").collect()
@@ -221,7 +221,7 @@ async def test_plain_rows_may_be_odd_as_well(odd: bytes) -> None:
 
 
 def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
-    """Where the first page names the list field, a row that nothing can decode is no hindrance."""
+    """A row that nothing can decode does not hide the list field."""
     body = b'{"more":{"list":[]},"rows" : [{"n":1},"\\ud800",[{"x":[]}]],"nextPageToken":"t"}'
     page = PageDecoder(shown=lambda fault: fault).decode(body)
     assert [type(row) for row in page.rows] == [dict, Invalid, list]
@@ -243,7 +243,7 @@ def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
     ],
 )
 def test_a_damaged_body_is_an_error_all_the_same(body: bytes) -> None:
-    """What is no JSON was damaged on its way and is asked for again: no row of it is given."""
+    """What is no JSON was damaged on its way: no row of it is given."""
     decoder = PageDecoder(EvmBlock, "blocks", shown=lambda fault: fault)
     with pytest.raises(DecodeError) as caught:
         decoder.decode(body)
@@ -256,7 +256,7 @@ LISTS = [name for name, declared in ROUTES.items() if not declared.single and de
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", LISTS)
 async def test_every_list_gives_odd_rows(name: str) -> None:
-    """Each list takes `on_invalid`, and gives an odd row in its place, whatever its key and its order are."""
+    """Each list gives an invalid row in its place, whatever its key and order are."""
     declared = ROUTES[name]
     maker = Maker(seed=3, whole=True)
     items = declared.route.items or "chains"
@@ -308,7 +308,7 @@ def method(session: Session, name: str) -> Callable[..., Any]:
 @pytest.mark.parametrize("odd", [b'{"value":1}', b'{"timestamp":null,"value":1}', b"null"])
 @pytest.mark.parametrize("stop", range(1, 11))
 async def test_points_without_a_time(odd: bytes, stop: int) -> None:
-    """A walk in the order of time gives a point without a time once, also across a resume and a restart."""
+    """A point without a time is given once, also across a resume and a restart."""
     rows = [b'{"timestamp":%d,"value":1}' % (100 - place) for place in range(10)]
     rows[5] = odd
     served = Served(rows, "results")
@@ -324,7 +324,7 @@ async def test_points_without_a_time(odd: bytes, stop: int) -> None:
 
 
 async def test_rows_of_several_kinds() -> None:
-    """A row of an unknown kind is no odd one; one of a known kind with a wrong field is."""
+    """A row of an unknown kind is valid; a known kind with a wrong field is not."""
     row = Maker(seed=1, whole=True).record(models.Erc20Transfer)
     rows = [row, {"news": 1}, {**row, "logIndex": "first"}, row]
     body = json.dumps({"transfers": rows}).encode()
@@ -383,7 +383,7 @@ async def test_other_values_are_refused(value: Any) -> None:
 
 
 def test_invalid_records() -> None:
-    """They are compared by their raw JSON, can be pickled, and are where users look for them."""
+    """They are compared by their raw JSON, and can be pickled."""
     error = DecodeError("missing", path="$.blocks[1].x", row=1)
     record = Invalid({"a": 1}, error)
     assert record == Invalid({"a": 1}, DecodeError("other"))

@@ -1,4 +1,4 @@
-"""Large bodies: decoded step by step while other tasks go on, in memory that is a multiple of the body."""
+"""Large bodies: decoded step by step, in memory that is bounded."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def blocks(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("model", [None, EvmBlock, ChainInfo, models.Transfer, MetricPoint])
 async def test_a_large_page_is_what_its_parts_are(model: Any) -> None:
-    """Rows of a large page are those that small pages have, with fields that no record names and without."""
+    """Rows of a large page are those that small pages have."""
     maker = Maker(seed=4)
     kind = EvmBlock if model is None else model
     rows = [maker.value(kind) for _ in range(900 if model is not MetricPoint else 7_000)]
@@ -108,7 +108,7 @@ async def test_a_large_page_is_what_its_parts_are(model: Any) -> None:
 
 
 async def test_other_tasks_go_on_while_a_large_page_is_decoded() -> None:
-    """Between two steps another task has its turn; an ordinary page is decoded in none."""
+    """Between two steps another task runs; an ordinary page takes no step."""
     rows = blocks(3_000)
     assert list(PageDecoder(EvmBlock, "blocks").steps(page_of(rows[:500]))) == []
     async with session_of(page_of(rows)) as session:
@@ -162,7 +162,7 @@ async def test_decoding_ends_when_it_is_cancelled() -> None:
 @pytest.mark.parametrize("items", [True, False])
 @pytest.mark.parametrize("cancelled_after", [None, 1, 3])
 async def test_rows_of_a_huge_page_are_counted_in_a_thread(items: bool, cancelled_after: int | None) -> None:
-    """Whoever cancels the reader meanwhile loses no row: the page is there for the next one."""
+    """A reader that is cancelled meanwhile loses no row."""
     rows = [{"number": place, "text": "x" * 300} for place in range(4_000)]
     body = page_of(rows, "rows")
     assert len(body) > HUGE
@@ -208,7 +208,7 @@ SIZE = LARGE + 50_000
 
 
 def bomb(row: bytes, shape: str) -> bytes:
-    """Return a body of little else than small values: as rows of a page, or within one of them."""
+    """Return a body of small values: as rows of a page, or within one row."""
     inner = b",".join([row] * (SIZE // (len(row) + 1)))
     return {"rows": b'{"rows":[%b]}', "row": b'{"rows":[[%b]]}', "field": b'{"rows":[{"x":[%b]}]}'}[
         shape
@@ -216,7 +216,7 @@ def bomb(row: bytes, shape: str) -> bytes:
 
 
 def peak(work: Any, *arguments: Any) -> int:
-    """Return the bytes that a piece of work takes at its peak, what it returns among them."""
+    """Return the peak of bytes that a piece of work takes, its result included."""
     tracemalloc.start()
     try:
         result = work(*arguments)
@@ -233,7 +233,7 @@ def peak(work: Any, *arguments: Any) -> int:
 @pytest.mark.parametrize("shape", ["rows", "row", "field"])
 @pytest.mark.parametrize("name", BOMBS)
 def test_memory_is_a_multiple_of_the_body(name: str, shape: str) -> None:
-    """However a body is made, decoding takes at most 32 times its size: pages, resources, errors."""
+    """Decoding takes at most 32 times the size of any body."""
     body = bomb(BOMBS[name], shape)
     for model in (None, ChainInfo):
         assert peak(PageDecoder(model, "rows").decode, body) <= MOST * len(body)
@@ -246,7 +246,7 @@ def test_memory_is_a_multiple_of_the_body(name: str, shape: str) -> None:
 
 @pytest.mark.parametrize("row", [b"[]", b'{"a":1}', b'"a"'])
 async def test_the_refusal_says_what_to_do(row: bytes) -> None:
-    """A body of very many small values is refused at once, without another try, and says how to go on."""
+    """A body of very many small values is refused without another attempt."""
     transport = Fixed(bomb(row, "rows"))
     async with Session(data_base_url="https://data.invalid", api_key="key", transport=transport) as session:
         with pytest.raises(DecodeError, match=r"would take too much memory: .* ask for smaller pages"):

@@ -212,7 +212,7 @@ def test_moments_of_a_class() -> None:
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_every_route_takes_values_that_are_not_listed(name: str) -> None:
-    """A field with known values keeps any other text, in nested records and in kinds of a union too."""
+    """A field with known values keeps any other text, nested and in unions too."""
     declared = ROUTES[name]
     for seed in range(4):
         maker = Maker(seed, whole=True, novel=True)
@@ -229,7 +229,7 @@ def test_every_route_takes_values_that_are_not_listed(name: str) -> None:
 
 
 def novel_texts(value: Any) -> Iterator[str]:
-    """Yield the unlisted values of fields with known values, in the order of the fields."""
+    """Yield the unlisted values in rows, in the order of their fields."""
     if isinstance(value, str) and value.startswith("novel"):
         yield value
     elif attrs.has(type(value)):
@@ -243,7 +243,7 @@ def novel_texts(value: Any) -> Iterator[str]:
     "name", [name for name in UNIONS if all(tag.value for tag in tags_of(getattr(models, name)))]
 )
 def test_an_unknown_tag_gives_an_unknown_row(name: str) -> None:
-    """A union that is told by the value of a field keeps a row with another value as it is."""
+    """A union keeps a row whose tag has an unknown value as it is."""
     union = getattr(models, name)
     tag = tags_of(union)[0]
     row = {**Maker(seed=1, whole=True).of_kind(tag), tag.path[0]: "brand new"}
@@ -253,7 +253,7 @@ def test_an_unknown_tag_gives_an_unknown_row(name: str) -> None:
 
 @pytest.mark.parametrize("nested", ["networkToken", "utilityAddresses"])
 def test_a_chain_has_no_required_field(nested: str) -> None:
-    """The specification shows no field of a chain, so neither a chain nor a record in it has to have one."""
+    """No field of a chain, or of a record in it, is required."""
     made = decoded(models.ChainInfo, {nested: {}})
     assert all(value is None for value in attrs.astuple(getattr(made, snake(nested))))
 

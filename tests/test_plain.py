@@ -88,7 +88,7 @@ def test_no_number_changes(number: Any) -> None:
     ids=["surrogate", "constants", "bytes", "depth", "digits"],
 )
 def test_odd_values_are_read_as_far_as_they_can(raw: bytes, value: Any) -> None:
-    """What a decoder refuses is read all the same, or kept as text; none of it is no JSON."""
+    """What a decoder refuses is read all the same, or kept as text."""
     with pytest.raises((msgspec.MsgspecError, UnicodeError, RecursionError)):
         msgspec.json.decode(raw)
     assert read_loosely(raw) == value
@@ -102,7 +102,7 @@ def test_what_is_no_json_is_none(raw: bytes) -> None:
 
 
 def test_halves_of_characters_are_written_as_escapes() -> None:
-    """A text that UTF-8 has no bytes for is written as it came; numbers beside it keep their digits."""
+    """A lone surrogate is written as an escape; numbers beside it keep their digits."""
     value = {"\ud800": ["\udfff", Decimal("0.1234567890123456789"), {"a": None}]}
     text = written(value)
     assert text == b'{"\\ud800":["\\udfff",0.1234567890123456789,{"a":null}]}'

@@ -551,7 +551,7 @@ asyncio.run(main())
 
 
 def test_records_are_loaded_off_the_loop() -> None:
-    """A first call neither loads a module of records nor makes decoders on the thread of the event loop."""
+    """A first call loads records and makes decoders off the event loop's thread."""
     done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == [
         "enums True",  # small: parameters are checked by it

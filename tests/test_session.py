@@ -861,7 +861,7 @@ def test_bad_limit(value: Any) -> None:
     ],
 )
 async def test_an_answer_without_a_body(status: int, body: bytes, said: str, requests: int) -> None:
-    """Where there is nothing to send nothing was cut off; where a body is missing it is asked for again."""
+    """A missing body is named as such; only one that should be there is retried."""
     transport = scripted(lambda _: reply(body, status))
     async with session_of(transport, max_attempts=3) as session:
         for call in (session.data.get("/v1/x"), anext(session.data.list("/v1/x"))):

@@ -129,7 +129,7 @@ class Progress:
 
 
 def worded(error: object, advice: str = "") -> object:
-    """Return an error with what a command can do, instead of what its caller could in Python."""
+    """Return an error with the advice for a command in place of that for Python."""
     if not isinstance(error, DecodeError):
         return error
     return error.changed(advice="" if error.row is None else advice)

@@ -149,7 +149,7 @@ class _Invalid:
             self._terminal.complain(f"{what}; the first: {worded(self._first)}")
 
     def noted(self, write: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return what writes a row, the JSON of one that could not be made, and counts those."""
+        """Return a writer of rows that counts the invalid ones."""
 
         def written(row: Any) -> None:
             if isinstance(row, Invalid):

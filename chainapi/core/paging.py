@@ -245,6 +245,7 @@ class Walk:
         if self.token is None:
             return False
         if self._renewed:
+            self._renewed = False  # whoever asks again has it checked again: the new token may die as well
             words = error.status, error.error, error.messages
             raise PageRefusedError(*words, where=error.where) from error
         if self._opener is None or self._opener.value == self.token.value:  # the first page is before it

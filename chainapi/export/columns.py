@@ -280,7 +280,7 @@ class Codec:
         self._check: Callable[[bytes], object] = unpacker(self.columns, nested=True)
 
     def encode(self, row: Any) -> bytes:
-        """Return a row as a JSON object; an invalid one with its JSON path and error, behind `INVALID`.
+        """Return a row as a JSON object; behind `INVALID` for an invalid row.
 
         Raises:
             ConfigurationError: a value is not what its column is for.

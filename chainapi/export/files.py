@@ -68,7 +68,7 @@ class Target:
         return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
     def invalid_part(self, number: int) -> Path:
-        """Return the path of the JSON lines with the rows that could not be made, beside the final file."""
+        """Return the path of the JSON lines with the invalid rows of a final file."""
         name = f"part-{number:05}" if self.folder else self.path.name
         return self.part(number).with_name(f"{name}.invalid")
 

@@ -89,7 +89,7 @@ def seal(state: State, target: Target, columns: Sequence[Column], stop: threadin
 
 
 def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
-    """Write the rows that could not be made, behind `kept` bytes of the file that is there.
+    """Write the invalid rows, behind the first `kept` bytes of the file that exists.
 
     What that has behind them belongs to a final file that never got its name.
     """

@@ -109,7 +109,7 @@ class Batch:
 
 @frozen
 class Part:
-    """A final file: its number from 1, its name, its rows, and what it was when it was written last.
+    """A final file: its number from 1, its name, and its state when last written.
 
     `invalid` is how many bytes the file of the rows that could not be made has of it and of those before it.
     """
@@ -298,7 +298,7 @@ class State:
     # Final files
 
     def waiting(self) -> tuple[int, int]:
-        """Return how many rows of finished sources wait for their file, and how many could not be made."""
+        """Return how many valid and how many invalid rows wait for their file."""
         with _readable(self.path):
             made, invalid = self._db.execute(
                 "SELECT coalesce(sum(substr(row, 1, 1) != ?1), 0), coalesce(sum(substr(row, 1, 1) = ?1), 0)"
@@ -314,7 +314,7 @@ class State:
         return int(count)
 
     def finished_rows(self, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
-        """Give the rows of finished sources, each with the label of its source, source by source.
+        """Give the rows of finished sources with their labels, source by source.
 
         Those that could not be made are left out; with `invalid`, all others are.
         """

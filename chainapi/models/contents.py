@@ -1,4 +1,4 @@
-"""Rows of a page as the service sent them: split from the body, and written as canonical JSON."""
+"""Rows of a page as the service sent them: split, and as canonical JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 @lru_cache(maxsize=256)
 def _lists(items: str) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]:
-    """Return the decoders of one list field: to plain values, and to the bytes of each row."""
+    """Return the decoders of a list field: to plain values, and to bytes of rows."""
     plain, raw = (
         msgspec.defstruct("Lists", [("rows", rows, msgspec.field(name=items, default=None))])
         for rows in (list[Any] | None, list[msgspec.Raw] | None)
@@ -55,7 +55,7 @@ def _canonical(row: bytes) -> bytes:
 
 
 def split_rows(body: bytes, items: str) -> list[bytes]:
-    """Return the bytes of each row of the list field `items`; no row for what is no list."""
+    """Return the bytes of each row of the list field `items`."""
     _, raw = _lists(items)
     try:
         return [bytes(row) for row in raw.decode(body).rows or ()]
@@ -68,7 +68,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
 
 
 def scan(body: bytes, items: str) -> tuple[list[bytes], bytes]:
-    """Return the bytes of each row of the list field `items`, and the body without them.
+    """Return the bytes of each row of the field `items`, and the body without them.
 
     It goes by the signs of the structure alone: at any depth, and without a look at the values.
     """
@@ -94,7 +94,10 @@ def scan(body: bytes, items: str) -> tuple[list[bytes], bytes]:
 
 
 def first_bytes(body: bytes) -> dict[str, bytes]:
-    """Return the fields of an object, each with the first byte of its value, by the signs alone as well."""
+    """Return the fields of an object, each with the first byte of its value.
+
+    It goes by the signs of the structure alone, as `scan` does.
+    """
     fields: dict[str, bytes] = {}
     depth, text = 0, b""
     for match in _TOKEN.finditer(body):

@@ -27,7 +27,7 @@ from chainapi.models.metrics import MetricPoint
 from chainapi.models.plain import exact
 from chainapi.models.records import NULL, Record, keep
 from chainapi.models.refusals import DIGITS as DIGITS
-from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, refusal
+from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, names_unknown_field, refusal
 from chainapi.models.structs import quick_struct, quick_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of
 from chainapi.models.unions import wire_name as wire_name
@@ -60,15 +60,9 @@ class RowType:
         """Return what decodes `wire`, in which there are rows."""
         return msgspec.json.Decoder(wire, float_hook=exact if self.plain else None)
 
-    def check(self, raw: bytes | msgspec.Raw, count: int) -> None:
-        """Refuse JSON of `count` rows that has more fields than they do: each is followed by a colon.
-
-        Raises:
-            DecodeError: there is one more, or a colon in a text.
-
-        """
-        if self.fields is not None and bytes(raw).count(b":") != self.fields * count:
-            raise DecodeError(UNKNOWN_FIELD)
+    def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
+        """Check that JSON of `count` rows has no further fields: a colon follows each of them."""
+        return self.fields is None or bytes(raw).count(b":") == self.fields * count
 
 
 def row_type(model: Any, *, strict: bool = False) -> RowType:
@@ -172,7 +166,7 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
 
 
 class _Way:
-    """Makes rows of JSON: the quick way where that goes for all of them, else the other."""
+    """Makes rows of JSON: the quick way where that works for all, else the other."""
 
     def __init__(self, rows: RowType) -> None:
         several: Any = types.GenericAlias(list, (rows.wire,))
@@ -189,13 +183,15 @@ class _Way:
             decoder, _, finish = self._quick
             try:
                 return finish([decoder.decode(raw)])[0]
-            except REFUSED:
-                pass
+            except REFUSED as error:
+                if names_unknown_field(error):
+                    raise refusal(error) from None
         try:
             row = self._one.decode(raw)
         except REFUSED as error:
             raise refusal(error) from None
-        self._rows.check(raw, 1)
+        if not self._rows.names_all(raw, 1):
+            raise DecodeError(UNKNOWN_FIELD)
         return row if self._rows.finish is None else _alone(self._rows.finish, row)
 
     def several(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
@@ -204,11 +200,13 @@ class _Way:
             _, decoder, finish = self._quick
             try:
                 return finish(decoder.decode(joined))
-            except REFUSED:
-                pass
+            except REFUSED as error:
+                if names_unknown_field(error):
+                    raise refusal(error) from None
         try:
             rows: list[Any] = self._several.decode(joined)
-            self._rows.check(joined, len(rows))
+            if not self._rows.names_all(joined, len(rows)):
+                raise DecodeError(UNKNOWN_FIELD)
             return rows if self._rows.finish is None else self._rows.finish(rows)
         except REFUSED as error:
             raise refusal(error) from None
@@ -221,7 +219,9 @@ def _way(rows: RowType) -> _Way:
 
 
 class Maker:
-    """Makes rows of a model, or plain values, of JSON; our records keep the fields that they do not name.
+    """Makes rows of a model, or plain values, of JSON.
+
+    Our records keep the fields that they do not name.
 
     Raises:
         ConfigurationError: nothing can make rows of the model; the reason says what is missing.
@@ -245,30 +245,31 @@ class Maker:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
         row = _way(row_type(self._model)).one(raw)
-        _keep([row], [raw])
+        _kept([row], [raw])
         return row
 
-    def several(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
-        """Make rows.
+    def several(self, raws: Sequence[bytes | msgspec.Raw], *, unnamed: bool = False) -> list[Any]:
+        """Make rows; `unnamed` says that some have fields that no record names.
 
         Raises:
             DecodeError: one of them is not of its model's shape; the path begins with its number.
 
         """
         try:
-            return _way(self.strict).several(raws)
+            if not unnamed:
+                return _way(self.strict).several(raws)
         except DecodeError as fault:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
         rows = _way(row_type(self._model)).several(raws)
-        _keep(rows, raws)
+        _kept(rows, raws)
         return rows
 
 
-def _keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
+def _kept(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
+    """Let rows keep their JSON."""
     try:
-        for row, raw in zip(rows, raws, strict=True):
-            keep(row, raw)
+        keep(rows, raws)
     except REFUSED as error:  # deeper than the stack goes from here
         raise refusal(error) from None
 

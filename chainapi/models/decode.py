@@ -16,8 +16,8 @@ from chainapi.models.contents import LARGE, canonical_rows, first_bytes, scan
 from chainapi.models.convert import Maker, RowType
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import is_json, read_loosely
-from chainapi.models.records import NULL
-from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, refusal
+from chainapi.models.records import NULL, keep
+from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, names_unknown_field, refusal
 from chainapi.models.unions import wire_name
 from chainapi.text import masked, printable
 
@@ -70,11 +70,11 @@ class DecodedPage:
         return hash(_lists_of(self.body))
 
     def contents(self) -> list[bytes]:
-        """Return canonical JSON of each row, in order, as the service sent it; made at each call.
+        """Return canonical JSON of each row, in order, as the service sent it.
 
-        Keys are sorted, white space is left out, numbers keep their digits; fields that no model names are
-        in it. A row that has no canonical form (with a lone surrogate, or nested too deeply) is returned
-        as its bytes in the body. It raises nothing for a page that was decoded.
+        It is made at each call. Keys are sorted, white space is left out, numbers keep their digits; fields
+        that no model names are in it. A row that has no canonical form (with a lone surrogate, or nested too
+        deeply) is returned as its bytes in the body. It raises nothing for a page that was decoded.
         """
         return canonical_rows(self.body, self.items)
 
@@ -84,7 +84,7 @@ def _lists_of(body: bytes) -> bytes:
 
 
 class _Envelope:
-    """Decodes the bodies of a route: their rows by one of two ways, or the JSON of each row."""
+    """Decodes the bodies of a route into rows, or into the JSON of each row."""
 
     def __init__(self, items: str, rows: RowType, others: tuple[str, ...]) -> None:
         def body(kind: Any) -> Any:
@@ -119,7 +119,7 @@ class _Envelope:
                 page = decoder.decode(content)
                 page.rows = finish(page.rows)
             except REFUSED as error:
-                if _names_unknown_field(error):
+                if names_unknown_field(error):
                     raise refusal(error) from None
             else:
                 return page
@@ -131,8 +131,8 @@ class _Envelope:
         return page
 
     def _made(self, rows: list[Any], content: bytes) -> list[Any]:
-        if self._rows.fields is not None:
-            self._rows.check(_lists_of(content), len(rows))
+        if self._rows.fields is not None and not self._rows.names_all(_lists_of(content), len(rows)):
+            keep(rows, self.split(content).rows)
         if self._rows.finish is None or not rows:
             return rows
         try:
@@ -233,9 +233,9 @@ class PageDecoder(Stepwise[DecodedPage]):
         """
         _refuse_dense(body)
         envelope = self._envelope or self._find_envelope(body)
-        page = None if len(body) > LARGE else self._whole(envelope, body)
+        page, unnamed = (None, False) if len(body) > LARGE else self._whole(envelope, body)
         if page is None:
-            page = yield from self._in_parts(envelope, body)
+            page = yield from self._in_parts(envelope, body, unnamed=unnamed)
         token = page.next_page_token
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
@@ -254,28 +254,32 @@ class PageDecoder(Stepwise[DecodedPage]):
         self.items = items
         return self._envelope
 
-    def _whole(self, envelope: _Envelope, body: bytes) -> Any:
-        """Decode all rows at once; None where a field without a name, or an invalid row, is in the way."""
+    def _whole(self, envelope: _Envelope, body: bytes) -> tuple[Any, bool]:
+        """Decode all rows at once; None where they have to be decoded in parts.
+
+        The second value says whether a field that no record names is the reason.
+        """
         try:
-            return envelope.read(body)
+            return envelope.read(body), False
         except DecodeError as fault:
-            if self._shown is None and not fault.reason.startswith(UNKNOWN_FIELD):
+            unnamed = fault.reason.startswith(UNKNOWN_FIELD)
+            if self._shown is None and not unnamed:
                 raise self._of_row(fault) from None
-        return None
+            return None, unnamed
 
     def _of_row(self, fault: DecodeError) -> DecodeError:
         """Return the same fault with the number of the row that it is in, if it is in one."""
         found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
         return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
-    def _in_parts(self, envelope: _Envelope, body: bytes) -> Generator[None, None, Any]:
+    def _in_parts(self, envelope: _Envelope, body: bytes, *, unnamed: bool) -> Generator[None, None, Any]:
         """Decode some rows at a time, and each by itself where one of them is invalid."""
         page = self._split(envelope, body)
         _refuse_many("rows", len(page.rows), body)
         rows: list[Any] = []
         for start in range(0, len(page.rows), PART):
             yield
-            rows += self._part(page.rows[start : start + PART], start)
+            rows += self._part(page.rows[start : start + PART], start, unnamed=unnamed)
         page.rows = rows
         return page
 
@@ -291,9 +295,9 @@ class PageDecoder(Stepwise[DecodedPage]):
         page.rows = rows
         return page
 
-    def _part(self, raws: list[bytes | msgspec.Raw], start: int) -> list[Any]:
+    def _part(self, raws: list[bytes | msgspec.Raw], start: int, *, unnamed: bool) -> list[Any]:
         try:
-            return self._maker.several(raws)
+            return self._maker.several(raws, unnamed=unnamed)
         except DecodeError:
             return [self._row(raw, number) for number, raw in enumerate(raws, start)]
 
@@ -372,10 +376,6 @@ def _refuse_many(what: str, count: int, body: bytes) -> None:
         )
 
 
-def _names_unknown_field(error: BaseException) -> bool:
-    return isinstance(error, msgspec.ValidationError) and str(error).startswith(UNKNOWN_FIELD)
-
-
 def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
     """Read an error body (specification, section 2): its error type and its messages.
 
@@ -431,7 +431,7 @@ def _first_bytes(body: bytes, *, loosely: bool) -> dict[str, bytes]:
 
 
 def _find_list(body: bytes, *, loosely: bool) -> str:
-    """Return the name of the only field that holds a list (or, on an empty page, null)."""
+    """Return the name of the only field with a list (or, on an empty page, null)."""
     fields = _first_bytes(body, loosely=loosely)
     if "statusCode" in fields and ("message" in fields or "error" in fields):
         raise DecodeError("an error body (specification, section 2) in a successful answer")

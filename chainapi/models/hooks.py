@@ -1,4 +1,4 @@
-"""cattrs, for what msgspec cannot do: converters, aliases, foreign types, recursion, hooks of users."""
+"""cattrs for what msgspec cannot do: converters, aliases, foreign types, hooks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _own_hooks: set[Any] = set()
 
 @cache
 def converter() -> cattrs.Converter:
-    """Return the one cattrs converter: register structure hooks on it, before a model is first used.
+    """Return the one cattrs converter, for structure hooks of your own.
 
-    It is stricter than a plain one: null is no text, 3.5 is no whole number, true is no number.
+    Register them before a model is first used. It is stricter than a plain one: null is no text, 3.5 is no
+    whole number, true is no number.
     """
     import cattrs.gen
 
@@ -60,7 +61,7 @@ def _own(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def is_hooked(kind: Any) -> bool:
-    """Tell whether a user has registered a hook for a class; without a converter nobody has."""
+    """Check whether a user has registered a hook for a class."""
     if not converter.cache_info().currsize or not isinstance(kind, type):
         return False
     import cattrs
@@ -75,13 +76,13 @@ def is_hooked(kind: Any) -> bool:
 
 
 def _name_on_wire(attribute: attrs.Attribute[Any]) -> str:
-    """Return the name on the wire: an alias as it is, else as Python's name says (`_block_number` too)."""
+    """Return the name on the wire: an alias as it is, else by Python's name."""
     plain = attribute.name.lstrip("_")
     return wire_name(plain) if attribute.alias in (plain, attribute.name) else str(attribute.alias)
 
 
 def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
-    """Make what neither cattrs nor a user has a hook for: dates, decimals, UUIDs, Structs."""
+    """Make types without a hook: dates, decimals, UUIDs, Structs."""
     import cattrs
 
     try:

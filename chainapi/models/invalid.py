@@ -14,9 +14,10 @@ __all__ = ["Invalid"]
 
 @frozen
 class Invalid:
-    """A row that could not be made: `on_invalid="raw"` gives it in its place among the others.
+    """A row that could not be made, in its place among the others.
 
-    Each field of it can also be read as an attribute, named as Python names it.
+    Lists give it where they are called with ``on_invalid="raw"``. Each field of it can also be read as an
+    attribute, named as Python names it.
 
     Attributes:
         raw: the row as plain JSON, usually a dict; its text where it cannot be read.

@@ -16,7 +16,7 @@ __all__ = ["PLAIN", "exact", "is_json", "read_loosely", "shown", "written"]
 
 
 def exact(digits: str) -> float | Decimal:
-    """Return a number with a point or an exponent: a Decimal where a float would lose digits.
+    """Return a number with a point or exponent, a Decimal where a float loses digits.
 
     Raises:
         ValueError: its exponent has more than 18 digits.
@@ -37,7 +37,7 @@ PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact)
 
 
 def read_loosely(raw: bytes) -> Any:
-    """Return the value of JSON that a decoder may have refused, or its text where nothing can read it.
+    """Return the value of JSON that a decoder refused, or its text.
 
     Halves of characters stay halves, bytes that are no UTF-8 become U+FFFD, NaN and Infinity texts.
     """
@@ -52,7 +52,7 @@ def read_loosely(raw: bytes) -> Any:
 
 
 def is_json(body: bytes) -> bool:
-    """Tell whether a body is JSON, even if decoders refuse it: half of a character, too deep a nesting."""
+    """Check whether a body is JSON by its grammar, even if decoders refuse it."""
     try:
         json.loads(body.decode("utf-8", "replace"), parse_int=len, parse_float=len)
     except RecursionError:
@@ -71,7 +71,7 @@ def written(value: Any) -> bytes:
 
 
 def shown(value: Any, indent: int | None = None) -> str:
-    """Return a plain value as JSON in ASCII, laid out as `json.dumps` does, numbers with all their digits."""
+    """Return a plain value as ASCII JSON, numbers with all digits, as `json.dumps`."""
     try:
         return json.dumps(value, indent=indent)
     except TypeError:  # a Decimal

@@ -8,7 +8,7 @@ import msgspec
 
 from chainapi.errors import DecodeError
 
-__all__ = ["DIGITS", "REFUSED", "UNKNOWN_FIELD", "below", "refusal"]
+__all__ = ["DIGITS", "REFUSED", "UNKNOWN_FIELD", "below", "names_unknown_field", "refusal"]
 
 # How a whole number looks where it comes as a string; Python reads no longer ones.
 DIGITS = r"^-?(?:0|[1-9][0-9]{0,4299})\Z"
@@ -35,6 +35,11 @@ def refusal(error: BaseException) -> DecodeError:
             return DecodeError("no valid JSON: not UTF-8", malformed=True)
         case _:
             return DecodeError(f"no valid JSON: {error}", malformed=True)
+
+
+def names_unknown_field(error: BaseException) -> bool:
+    """Check whether what is refused is a field that no record names."""
+    return isinstance(error, msgspec.ValidationError) and str(error).startswith(UNKNOWN_FIELD)
 
 
 def below(place: str, path: str, fault: DecodeError) -> DecodeError:

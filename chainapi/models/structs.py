@@ -1,4 +1,4 @@
-"""Private Structs, derived from attrs classes, with the names of the wire: msgspec decodes into them.
+"""Private Structs, derived from attrs classes, into which msgspec decodes.
 
 There are two kinds. A `wire_type` is read strictly, and a whole number may come as a string of digits. A
 `quick_type` is read by a lax decoder, which makes whole numbers of strings without looking at each with a
@@ -55,7 +55,7 @@ def quick_type(hint: Any, *, strict: bool) -> Any:
 
 
 def quick_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
-    """Derive the private Struct of the quick way; msgspec itself reads the field of a `tag`."""
+    """Derive the private Struct of the quick way; msgspec reads the field of a `tag`."""
     hints = typing.get_type_hints(model, include_extras=True)
     fields: list[Any] = []
     constants: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def _struct(model: type, fields: list[Any], strict: bool, **more: Any) -> Any:
 
 
 def _struct_of(model: type, within: tuple[type, ...], strict: bool) -> Any:
-    """Derive the private Struct of an attrs class; TypeError where cattrs has to do it."""
+    """Derive the private Struct of an attrs class; TypeError where cattrs must do it."""
     if model in within or is_hooked(model):
         raise TypeError(f"{model.__name__} needs cattrs")
     hints = typing.get_type_hints(model, include_extras=True)
@@ -119,7 +119,7 @@ def _wire_field(attribute: attrs.Attribute[Any], hint: Any) -> Any:
 
 
 def wire_type(hint: Any, within: tuple[type, ...] = (), *, strict: bool = False) -> Any:
-    """Return what msgspec decodes for a field of type `hint`; TypeError where cattrs has to do it."""
+    """Return the type that msgspec decodes for a field; TypeError where cattrs must."""
     origin: Any = typing.get_origin(hint)
     arguments = typing.get_args(hint)
     if hint is int and not is_hooked(int):
@@ -146,7 +146,7 @@ def wire_type(hint: Any, within: tuple[type, ...] = (), *, strict: bool = False)
 
 
 def _wire_union(arguments: tuple[Any, ...], within: tuple[type, ...], strict: bool) -> Any:
-    """Let whole numbers of a union come as strings, unless strings mean something else in it."""
+    """Accept whole numbers of a union as strings, unless it has strings."""
     wires = tuple(
         argument if argument is int else wire_type(argument, within, strict=strict) for argument in arguments
     )
@@ -162,7 +162,7 @@ def _wire_union(arguments: tuple[Any, ...], within: tuple[type, ...], strict: bo
 
 
 def _is_foreign(info: object) -> bool:
-    """Tell whether msgspec's description of a type has one in it that it cannot make by itself.
+    """Check whether a type has one in it that msgspec cannot make by itself.
 
     Those are foreign types, and attrs classes, of which it does not know the names on the wire.
     """

@@ -36,7 +36,7 @@ class Unknown:
 
 
 def raw_field(row: Any, name: str) -> Any:
-    """Return the field of a raw row that an attribute of it stands for; AttributeError where it has none."""
+    """Return the field of a raw row by the name of its attribute."""
     if name != "raw" and not name.startswith("__") and isinstance(row.raw, dict):
         wire = wire_name(name.removesuffix("_"))
         if wire in row.raw:

@@ -2,27 +2,32 @@
 
 The machine draws the manners of a service, then reads pages and rows, leaves, resumes from any checkpoint
 it has seen, through text and in a new session, waits for seconds or days, is cancelled, moves the wall
-clock, and lets the service change its rows, forget tokens and fail. In the end it reads whatever is left,
-and compares.
+clock, and lets the service change its rows, forget tokens, shut pages and fail. In the end it reads whatever
+is left, and compares.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Literal
+from unittest.mock import patch
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from chainapi import Checkpoint, Session
-from chainapi.core.events import Event, LoopFound, PageReceived, Restarted
+from chainapi.core import dedupe, paging
+from chainapi.core.events import Event, KeyNotUnique, LoopFound, OrderBroken, PageReceived, Restarted, TokenRenewed
+from chainapi.core.order import Runs
 from chainapi.errors import (
     APIConnectionError,
     ChainAPIError,
     DecodeError,
+    PageRefusedError,
     PageTokenExpiredError,
     PaginationLoopError,
     PagingError,
@@ -31,39 +36,14 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.pages import Pages
-from tests.paging.service import LIFETIME, Fault, Manners, NastyTransport, Service, rank
+from tests.paging.judge import Walked
+from tests.paging.service import LIFETIME, SHUT, Fault, Label, Manners, NastyTransport, Service
 from tests.virtual_time import VirtualLoop
 
 __all__ = ["PagingMachine"]
 
 EPOCH = 1_700_000_000.0  # what the wall clock shows when the loop's shows 0
 READS = 60  # attempts at reading the rest; every fault and every death of a token takes one
-
-
-@define
-class Walked:
-    """What a reader has by now: the rows given, and what they are judged by.
-
-    Attributes:
-        whole: the rows that were there when it began; those still there when it ends have to be given.
-        given: the rows given, each once.
-        last: the row given last in this pass.
-        loose: rows may come again: an event said so, or no client could tell.
-        grown: it was resumed inside a first page, which may have grown; pages tell nothing of that.
-        restarts: how often the walk began again.
-
-    """
-
-    whole: frozenset[int]
-    given: dict[int, None] = field(factory=dict[int, None])
-    last: int | None = None
-    loose: bool = False
-    grown: bool = False
-    restarts: int = 0
-
-    def copy(self) -> Walked:
-        """Return a copy that goes its own way."""
-        return evolve(self, given=dict(self.given))
 
 
 @frozen
@@ -74,19 +54,27 @@ class Saved:
     walked: Walked
 
 
+# What is ordinary comes first, and more often than what is odd: two oddities at a time hide each other.
 manners = st.builds(
     Manners,
-    kind=st.sampled_from(["points", "rows", "ranged", "rows"]),
+    kind=st.sampled_from(["points", "plain", "keyed", "ordered", "both", "bykey"]),
+    until=st.sampled_from([False, False, True]),
+    names=st.sampled_from(["own"] * 6 + ["pairs", "threes", "far", "one"]),
+    ties=st.sampled_from([1, 1, 1, 2, 3, 50]),
+    clash=st.sampled_from([1, 1, 1, 1, 2, 3]),
+    order=st.sampled_from(["descending"] * 5 + ["swapped", "shuffled", "ascending"]),
     tokens=st.sampled_from(["anchored", "anchored", "anchored", "position", "overlap", "scroll"]),
-    page_size=st.integers(1, 4),
+    page_size=st.sampled_from([1, 2, 3, 4, 5, 9]),
     latency=st.sampled_from([0.0, 2.0]),
     ending=st.sampled_from(["absent", "null", "empty"]),
     late_end=st.booleans(),
     empties=st.sampled_from([0, 0, 0, 1, 2]),
     nulls=st.booleans(),
     cycle=st.sampled_from([None] * 7 + [(1, 0), (2, 0), (3, 1), (4, 2)]),
+    repeat=st.sampled_from([None] * 10 + ["last", "all"]),
     dead_status=st.sampled_from([400, 404, 410, 422]),
     stillborn=st.sampled_from([False] * 9 + [True]),
+    small=st.sampled_from([False, False, True]),
 )
 faults = st.sampled_from(
     [
@@ -110,11 +98,30 @@ readers: st.SearchStrategy[How] = st.sampled_from(["pages", "rows", "collect"])
 
 def _sound(drawn: Manners) -> Manners:
     """Return the manners without what cannot go together."""
-    if drawn.tokens == "scroll":  # the same token and twice no row would be a loop
-        drawn = evolve(drawn, empties=0)
+    if drawn.tokens == "scroll":  # the same token with equal pages would be a loop
+        drawn = evolve(drawn, empties=0, repeat=None, names="own", ties=1, clash=1)
     if drawn.tokens == "overlap":
-        drawn = evolve(drawn, page_size=max(2, drawn.page_size))
-    return evolve(drawn, cycle=None) if drawn.tokens != "anchored" else drawn
+        drawn = evolve(drawn, page_size=max(2, drawn.page_size), repeat=None)
+    if drawn.tokens != "anchored":
+        drawn = evolve(drawn, cycle=None)
+    if drawn.cycle is not None:
+        drawn = evolve(drawn, repeat=None)
+    if drawn.stillborn:  # no page behind the first one, so no end to repeat
+        drawn = evolve(drawn, repeat=None)
+    if drawn.repeat is not None:  # with the real limits the walk would end after 1,000 pages
+        drawn = evolve(drawn, small=True)
+    return evolve(drawn, until=drawn.until and drawn.kind in ("ordered", "both", "bykey"))
+
+
+def _scaled_down(manners: Manners) -> ExitStack:
+    """Scale the limits of the client down, so that lists of a few rows reach them."""
+    stack = ExitStack()
+    stack.enter_context(patch.object(dedupe, "NEIGHBOURS", 6))
+    stack.enter_context(patch.object(dedupe, "MAX_TIES", 4))
+    if manners.repeat is not None:  # else many equal rows are no loop
+        stack.enter_context(patch.object(paging, "MAX_IDLE_PAGES", 40))
+    stack.enter_context(patch.object(Runs, "LIMIT", 4))
+    return stack
 
 
 class PagingMachine(RuleBasedStateMachine):
@@ -129,7 +136,10 @@ class PagingMachine(RuleBasedStateMachine):
         self.sessions: list[Session] = []
         self.saved: list[Saved] = []
         self.hopeless = False
-        self.failed = False
+        self.collecting = False
+        self.renewed = False  # a token was, and none died since
+        self.depth = 0  # pages since a stream or a pass began
+        self.limits = ExitStack()
 
     # The beginning
 
@@ -137,11 +147,18 @@ class PagingMachine(RuleBasedStateMachine):
     def begin(self, drawn: Manners, rows: int, prefetch: int, patience: bool) -> None:
         """Make the service, and a stream over it."""
         self.manners = _sound(drawn)
+        if self.manners.small:
+            self.limits = _scaled_down(self.manners)
         self.service = Service(self.manners)
         self.service.insert(rows)
         self.transport = NastyTransport(self.service)
         self.max_attempts = 4 if patience else 1
-        self.walked = Walked(frozenset(self.service.rows))
+        self._start_over(prefetch)
+
+    def _start_over(self, prefetch: int = 0) -> None:
+        """Begin with another walk: the rows to be given are those of now."""
+        self.hopeless = False
+        self.walked = Walked(frozenset(row.serial for row in self.service.rows))
         self._open(None, prefetch, "restart")
 
     @property
@@ -166,38 +183,88 @@ class PagingMachine(RuleBasedStateMachine):
         self.sessions.append(session)
         self.pages: Pages[Any]
         options: dict[str, Any] = {"resume": resume, "prefetch": prefetch}
-        match self.manners.kind:
-            case "points":
-                self.pages = session.metrics.avg_tps(7, **options)
-            case "ranged":
-                self.pages = session.metrics.list(
-                    "/v2/series", items="rows", newest_first="timestamp", until="end", **options
-                )
-            case "rows":
-                self.pages = session.data.list("/v1/rows", items="rows", **options)
+        manners = self.manners
+        if manners.kind == "points":
+            self.pages = session.metrics.avg_tps(7, **options)
+        else:
+            if manners.keyed:
+                options["key"] = "timestamp" if manners.numbered else "key"
+            if manners.ordered:
+                options["newest_first"] = "timestamp"
+            if manners.until:
+                options["until"] = "end"
+            walk = session.metrics.list if manners.until else session.data.list
+            self.pages = walk("/v1/rows", items="rows", **options)
         self.closed = False
-        self.serial = 0
+        self.serial = self.depth = 0
+
+    # What the reader is told
 
     def _hear(self, event: Event) -> None:
+        walked, service, manners = self.walked, self.service, self.manners
         match event:
-            case Restarted(exact=exact):
-                self.walked.loose |= not exact
-                assert exact or self.manners.kind == "rows"
-                if "resumed" not in event.reason:
-                    self.walked.restarts += 1
-                    self.walked.last = None
-                    self._check_reason(event)
-                assert event.restarts == self.walked.restarts, "a restart was not told"
+            case Restarted():
+                self._hear_restart(event)
             case LoopFound():
+                assert manners.circles, "a loop where there is none"
                 self.hopeless = True
             case PageReceived():
-                assert event.rows <= self.manners.page_size
+                assert event.rows <= manners.page_size
+                self.depth = event.page
+            case TokenRenewed():
+                assert service.refused, "a new token without a refusal"
+                self.renewed = True
+            case KeyNotUnique():
+                assert manners.keyed, "a key where none is declared"
+                assert any(count > 1 for count in service.shared.values()) or (
+                    manners.numbered and (manners.shifts or manners.circles) and service.changed
+                ), "a key is refuted that is unique"
+                walked.refute_key(self._names_before())
+            case OrderBroken():
+                assert manners.ordered, "an order where none is declared"
+                assert self._may_break(event), f"an order is refuted that holds: {event}"
+                walked.refute_order()
+
+    def _names_before(self) -> set[int]:
+        """Return the names of the rows on pages before the one in hand."""
+        page = self.pages._page
+        assert page is not None
+        serial = page.raw["lastRun"]
+        return {name for at, labels in self.service.pages.items() if at < serial for name, _ in labels}
+
+    def _may_break(self, event: OrderBroken) -> bool:
+        """Check whether a page may show rows that rise, or too many with one number."""
+        walked, service, manners = self.walked, self.service, self.manners
+        if "number" in event.reason:
+            return manners.small
+        if service.disordered or manners.tokens == "position":  # which lets new rows in below older ones
+            return True
+        known = manners.keyed and not (walked.resumed or walked.keyless or manners.small)
+        return (manners.shifts or manners.circles) and not known
+
+    def _hear_restart(self, event: Restarted) -> None:
+        walked, manners = self.walked, self.manners
+        if not event.exact:
+            walked.inexact = True
+            assert not manners.ordered or walked.broken or walked.keyless, "the order tells which rows were given"
+            lost = walked.paged or walked.resumed or walked.keyless or manners.small
+            assert lost, "each row was counted"
+        if "resumed" not in event.reason:
+            walked.restarts += 1
+            walked.begin_again(known=not self.collecting)
+            walked.last = None
+            self._check_reason(event)
+            self.depth = 0
+        assert event.restarts == walked.restarts, "a restart was not told"
 
     def _check_reason(self, event: Restarted) -> None:
         """Only a token that died is a reason to begin again."""
         service, now = self.service, self.loop.time()
         if "refused" in event.reason:
             assert service.refused, "a restart without a refusal"
+            proof = service.forgot or service.altered or self.manners.stillborn or self.depth <= 1
+            same = self.fragile or self.manners.circles  # pages that one and the same token opens
+            assert proof or same, "a restart although no token died"
         elif not service.wall_went_back and self.wall == EPOCH:
             assert service.oldest is not None
             assert now - service.oldest >= LIFETIME - 1e-3, "a restart although no token is old"
@@ -258,25 +325,29 @@ class PagingMachine(RuleBasedStateMachine):
         if close:
             self._run(self.pages.aclose)
         self.service.insert(grown)
-        for row in [row for row in reversed(self.walked.given) if row in self.service.rows][:shrunk]:
-            self.service.delete(self.service.rows.index(row))
+        given = [at for at, row in enumerate(self.service.rows) if self.walked.given[row.label]]
+        for at in reversed(given[-shrunk:] if shrunk else []):
+            self.service.delete(at)
         self._resume(self.saved[-1 - back % len(self.saved)], prefetch, on_expired)
 
     @precondition(lambda self: not self.fragile)
-    @rule(count=st.integers(1, 6), grown=st.sampled_from([0, 0, 1, 6]), shrunk=st.sampled_from([0, 1, 1, 2]))
+    @rule(count=st.integers(1, 6), grown=st.sampled_from([0, 0, 1, 6]), shrunk=st.sampled_from([0, 0, 1, 2]))
     def interrupted(self, count: int, grown: int, shrunk: int) -> None:
         """Read some rows, and go on with the next one on another day, when the list has changed."""
         self._run(lambda: self._rows(count))
         self.resume(back=0, prefetch=0, on_expired="restart", close=True, grown=grown, shrunk=shrunk)
 
     def _resume(self, saved: Saved, prefetch: int, on_expired: Literal["restart", "raise"]) -> None:
+        if self.hopeless and self.manners.repeat is not None:
+            self._start_over()  # resumed behind a loop, a walk goes round for twice as many pages
+            return
         checkpoint = Checkpoint.loads(saved.checkpoint.dumps())
-        self.walked = saved.walked.copy()
-        if self.manners.kind == "rows" and self.manners.shifts:
-            self.walked.loose = True  # the digests stay behind, and a shifted page does not tell
+        self.walked = walked = saved.walked.copy()
+        walked.resumed = True
+        walked.inside |= checkpoint.offset > 0
+        walked.begin_again()
         if checkpoint.token is None or checkpoint.offset:
-            self.walked.last = None  # rows that were inserted above are given now
-            self.walked.grown |= checkpoint.token is None and checkpoint.offset > 0
+            walked.last = None  # rows that were inserted above are given now
         self._open(checkpoint, prefetch, on_expired)
         assert self.pages.checkpoint == checkpoint
         assert self.pages.exhausted == checkpoint.done
@@ -311,16 +382,45 @@ class PagingMachine(RuleBasedStateMachine):
         """Delete a row."""
         self.service.delete(index)
 
+    @precondition(lambda self: not self.fragile)
+    @rule(index=st.integers(0, 20))
+    def copy(self, index: int) -> None:
+        """Add a row equal to another one, beside it."""
+        self.service.copy(index)
+
+    @rule(index=st.integers(0, 20))
+    def change(self, index: int) -> None:
+        """Change a row."""
+        self.service.change(index)
+
+    @precondition(lambda self: not self.fragile)
+    @rule(index=st.integers(0, 20))
+    def move(self, index: int) -> None:
+        """Move a row, as one that was written again."""
+        self.service.move(index)
+
+    @precondition(lambda self: not self.fragile)
+    @rule()
+    def shut(self) -> None:
+        """Refuse the page to come, whatever its token."""
+        self.service.shut_page(self.pages.checkpoint.token)
+
+    @rule()
+    def reopen(self) -> None:
+        """Refuse no page any more."""
+        self.service.shut_page(None)
+
     @rule(fault=faults, count=st.integers(1, 3))
     def fail(self, fault: Fault, count: int) -> None:
         """Let the next requests fail."""
         if not (self.fragile and fault.broken):
             self.service.faults.extend([fault] * count)
 
-    @rule()
-    def forget_tokens(self) -> None:
-        """Let all tokens die early."""
-        self.service.forget()
+    @rule(newest=st.sampled_from([None, None, 1, 2]))
+    def forget_tokens(self, newest: int | None) -> None:
+        """Let tokens die early: all, or the newest."""
+        self.service.forget(newest)
+        self.renewed = False
 
     # The end
 
@@ -331,22 +431,23 @@ class PagingMachine(RuleBasedStateMachine):
                 self._finish()
                 self._check_left()
         finally:
+            self.limits.close()
             self.loop.close()
 
     def _finish(self) -> None:
+        self.service.shut_page(None)
         for _ in range(READS):
             if self.hopeless or self.pages.exhausted:
                 break
             self._run(lambda: self._collect(None))
         assert self.hopeless or self.pages.exhausted, "the walk never ends"
+        if self.hopeless and self.manners.repeat is not None:
+            self._check_whole()  # all pages were there before the service began to repeat them
 
     def _check_whole(self) -> None:
         """All rows that were there all the time have been given."""
-        missing = (self.walked.whole & set(self.service.rows)) - self.walked.given.keys()
-        assert not missing, f"rows are lost: {sorted(missing)}"
-        assert self.pages.checkpoint.done
-        if self.manners.ordered:
-            assert self.pages.checkpoint.rows == len(self.walked.given)
+        missing = self.walked.missing(self.service)
+        assert not missing, f"rows are lost: {missing}"
 
     def _check_left(self) -> None:
         self.loop.run_until_complete(self._leave())
@@ -371,6 +472,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(self._met(work))
         assert not self.complaints, self.complaints
         if self.pages.exhausted and not self.closed:
+            assert self.pages.checkpoint.done
             self._check_whole()
 
     async def _met(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -383,15 +485,18 @@ class PagingMachine(RuleBasedStateMachine):
             assert checkpoint is not None, "an error without a checkpoint"
             assert checkpoint == self.pages.checkpoint
             self.saved.append(Saved(checkpoint, self.walked.copy()))
-            if isinstance(error, PageTokenExpiredError) and not self.hopeless:
+            refused = isinstance(error, PageRefusedError)  # which asks again as it is
+            if isinstance(error, PageTokenExpiredError) and not self.hopeless and not refused:
                 self._resume(self.saved[-1], 0, "restart")
 
     def _judge(self, error: ChainAPIError) -> None:
         match error:
             case PaginationLoopError():
-                assert self.manners.cycle is not None, "a loop where there is none"
                 assert self.hopeless
                 assert not self.pages.exhausted
+            case PageRefusedError():
+                assert error.status == self.manners.dead_status
+                assert error.messages == (SHUT,) or not self.renewed, "a new token was not tried"
             case PageTokenExpiredError():
                 self.hopeless |= self.manners.stillborn  # however often it is resumed
             case SessionClosedError():
@@ -425,32 +530,30 @@ class PagingMachine(RuleBasedStateMachine):
 
     async def _pages(self, count: int) -> None:
         for _ in range(count):
+            offset, restarts = self.pages.checkpoint.offset, self.pages.restarts
             try:
                 page = await anext(self.pages)
             except StopAsyncIteration:
                 return
-            self._take_page(page)
+            self._take_page(page, begun=offset > 0 and page.restarts == restarts)
 
-    def _take_page(self, page: Any) -> None:
-        walked = self.walked
-        walked.loose |= self.manners.kind == "rows" and self.manners.shifts  # pages leave no digests
-        rows = [self._number(row) for row in page.items]
+    def _take_page(self, page: Any, begun: bool) -> None:
+        walked, labels = self.walked, [self._label(row) for row in page.items]
         assert page.restarts == walked.restarts, "a restart was not told"
-        serial = getattr(page, "last_run", None)
-        if serial is not None:
-            whole = self.service.bodies[serial]
+        serial = page.raw["lastRun"]
+        sent, stale = self.service.pages[serial], set[int]()
+        if begun:  # the rest of it
+            assert _is_part(labels, sent), "not the page sent"
+        else:
+            assert labels == sent, "not the page sent"
             assert serial > self.serial, "a page was given twice"
-            assert rows in (whole, [row for row in whole if row not in walked.given]), "not the page sent"
-            self.serial = serial
-        ranks = [rank(self.manners.kind, row) for row in rows]
-        assert ranks == sorted(ranks, reverse=True), "a page out of order"
-        again = walked.restarts or walked.loose or walked.grown or self.manners.shifts or self.manners.cycle
-        for row in rows:
-            if row in walked.given:
-                assert again, f"row {row} was given twice"
-            else:
-                walked.given[row] = None
-                walked.last = row
+            stale = set(self.pages.stale)
+        self.serial = serial
+        walked.paged = True
+        for index, row in enumerate(page.items):
+            if index not in stale:
+                walked.take(labels[index], self._number(row), self.service)
+        walked.last = None
         self.saved.append(Saved(page.checkpoint, walked.copy()))
 
     async def _rows(self, count: int) -> None:
@@ -463,39 +566,44 @@ class PagingMachine(RuleBasedStateMachine):
                 break
 
     async def _collect(self, limit: int | None) -> None:
+        self.collecting = True
         try:
             rows = await self.pages.collect(limit)
         except ChainAPIError as error:
             for row in error.partial or ():
                 self._take_row(row, passes=True)
             raise
+        finally:
+            self.collecting = False
         for row in rows:
             self._take_row(row, passes=True)
         assert len(rows) == limit or self.pages.exhausted, "a partial list"
 
     def _take_row(self, row: Any, *, passes: bool = False) -> None:
         """Note a row; `passes` where a restart may lie before it."""
-        walked, number = self.walked, self._number(row)
-        assert 0 < number < self.service.next_row, "a row that never was"
-        if number in walked.given:
-            # Without an order, and with rows read before the digests began, a circle shows when it closes.
-            circle = self.manners.cycle is not None and not self.manners.ordered
-            assert walked.loose or circle, f"row {number} was given twice"
+        walked, label = self.walked, self._label(row)
+        walked.take(label, self._number(row), self.service)
+        if not passes and walked.total == self.pages.checkpoint.rows:
+            self._check_place(label)
+
+    def _check_place(self, label: Label) -> None:
+        """Rows come in the order of the list, where it does not change and shows which row is which."""
+        walked, service, manners = self.walked, self.service, self.manners
+        if manners.names != "own" or service.changed or manners.shifts or manners.circles:
             return
-        before, kind = walked.last, self.manners.kind
-        # A counted position may move up to rows that are new; a circle leads up as well.
-        strict = self.manners.tokens != "position" and self.manners.cycle is None and not walked.loose
-        if before is not None and strict and not passes:
-            assert rank(kind, number) < rank(kind, before), "rows out of order"
-        walked.given[number] = None
-        walked.last = number
+        before, walked.last = walked.last, manners.place(label[0])
+        assert before is None or walked.last < before or walked.inexact or walked.doubted, "rows out of order"
+
+    def _label(self, row: Any) -> Label:
+        value = row.value if self.manners.kind == "points" else row["value"]
+        assert isinstance(value, int | float)
+        return int(value), int(value % 1 * 8)
 
     def _number(self, row: Any) -> int:
-        match self.manners.kind:
-            case "points":
-                assert row.value == row.timestamp / 2
-                return int(row.timestamp)
-            case "ranged":
-                return int(row["timestamp"])
-            case "rows":
-                return int(row["name"].removeprefix("row "))
+        return int(row.timestamp if self.manners.kind == "points" else row["timestamp"])
+
+
+def _is_part(labels: Sequence[Label], sent: Sequence[Label]) -> bool:
+    """Check whether these rows are some of those, in the same order."""
+    rest = iter(sent)
+    return all(label in rest for label in labels)

@@ -7,7 +7,7 @@ walk keeps as well is no promise.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
@@ -17,12 +17,13 @@ from unittest.mock import patch
 from attrs import evolve
 
 from chainapi import prefetch
-from chainapi.core import paging
+from chainapi.core import dedupe, order, paging
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Digests, Ordered
+from chainapi.core.dedupe import Deduplicator, RowsOfPage, Taken, _Begun, _Descent
+from chainapi.core.digests import DigestCounter
+from chainapi.core.order import Order, Rows, Watermark
 from chainapi.core.paging import LoopGuard, PageToken, Walk
-from chainapi.errors import ChainAPIError, ServerError
-from chainapi.models.decode import DecodedPage
+from chainapi.errors import APIStatusError, ChainAPIError, ServerError
 from chainapi.pages import Page, Pages
 from chainapi.prefetch import Ahead, Fetched
 
@@ -81,46 +82,31 @@ def age_forgotten_on_resume() -> AbstractContextManager[object]:
 
 
 @mutant
-def digests_a_page_late() -> AbstractContextManager[object]:
-    """Compare rows with those of all pages but the last."""
-    real = Digests.stale
-    late: dict[int, Sequence[Any]] = {}
+def counted_a_row_late() -> AbstractContextManager[object]:
+    """Count a row only when the next one is given."""
+    real = DigestCounter.give
+    late: dict[int, bytes] = {}
 
-    def stale(self: Digests, rows: Sequence[Any]) -> Collection[int]:
-        before, late[id(self)] = late.get(id(self), ()), rows
-        known = Digests()
-        known._known = self._known
-        met = [index for index, row in enumerate(rows) if not _is_new(known, row)]
-        real(self, before)
-        return met
+    def give(self: DigestCounter, digest: bytes) -> None:
+        before, late[id(self)] = late.get(id(self)), digest
+        if before is not None:
+            real(self, before)
 
-    return patch.object(Digests, "stale", stale)
-
-
-def _is_new(digests: Digests, row: object) -> bool:
-    """Tell whether a row is new, without putting it in."""
-    from chainapi.core.dedupe import _digest
-    from chainapi.core.digests import SIZE, TABLES, _find
-
-    digest = _digest(row)
-    table = digests._known._tables[digest[0] % TABLES]
-    at = _find(table, digest)
-    return bool(table[at : at + SIZE] != digest)
+    return patch.object(DigestCounter, "give", give)
 
 
 @mutant
 def span_a_page_short() -> AbstractContextManager[object]:
-    """Leave the last page out of the span of keys given."""
-    real = Ordered.stale
+    """Leave the last page out of the span of numbers given."""
+    real = Order.take
 
-    def stale(self: Ordered, rows: Sequence[Any]) -> Collection[int]:
-        met = real(self, rows)
-        spans, last = self._before
-        if rows and spans:
-            self._spans, self._last = spans, last
-        return met
+    def take(self: Order, rows: Rows, mark: Callable[[int], str]) -> set[int]:
+        stale = real(self, rows, mark)
+        if rows and self._before.spans:
+            self._after = self._before
+        return stale
 
-    return patch.object(Ordered, "stale", stale)
+    return patch.object(Order, "take", take)
 
 
 @mutant
@@ -151,9 +137,9 @@ def restart_keeps_the_token() -> AbstractContextManager[object]:
     """Restart with the token that has died."""
     real = Walk._expire
 
-    def expire(self: Walk, reason: str) -> None:
+    def expire(self: Walk, reason: str, cause: APIStatusError | None = None) -> None:
         token = self.token
-        real(self, reason)
+        real(self, reason, cause)
         self.token = token
 
     return patch.object(Walk, "_expire", expire)
@@ -162,34 +148,23 @@ def restart_keeps_the_token() -> AbstractContextManager[object]:
 @mutant
 def loop_guard_on_tokens_alone() -> AbstractContextManager[object]:
     """Take every token that comes again for a loop."""
-    known: dict[int, set[str]] = {}
-
-    def loops(self: LoopGuard, token: str, rows: Sequence[object], body: int) -> bool:
-        tokens = known.setdefault(id(self._recent), set())
-        known[-1] = set()
-        again = token in tokens
-        tokens.add(token)
-        return again
-
-    real = LoopGuard.__init__
-
-    def init(self: LoopGuard) -> None:
-        real(self)
-        self._recent = OrderedDict()
-        known.pop(id(self._recent), None)
-
-    @contextmanager
-    def both() -> Iterator[None]:
-        with patch.object(LoopGuard, "loops", loops), patch.object(LoopGuard, "__init__", init):
-            yield
-
-    return both()
+    real = LoopGuard.loops
+    return patch.object(LoopGuard, "loops", lambda self, token, rows: real(self, token, 0))
 
 
 @mutant
 def no_loop_guard() -> AbstractContextManager[object]:
     """Go round in circles."""
-    return patch.object(LoopGuard, "loops", lambda self, token, rows, body: False)
+    return patch.object(LoopGuard, "loops", lambda self, token, rows: False)
+
+
+@mutant
+def idle_pages_unbounded() -> AbstractContextManager[object]:
+    """Take any number of pages that bring nothing new."""
+    def goes_nowhere(self: Walk, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
+        return self._guard.loops(token.value, rows)
+
+    return patch.object(Walk, "_goes_nowhere", goes_nowhere)
 
 
 @mutant
@@ -203,7 +178,7 @@ def prefetch_ignores_age() -> AbstractContextManager[object]:
             self,
             owner,
             depth,
-            fetch=lambda token: source.fetch(token.value, bound, inf),
+            fetch=lambda token, wanted: source.fetch(token.value, bound, inf, wanted),
             alive=lambda token: True,
         )
 
@@ -213,19 +188,15 @@ def prefetch_ignores_age() -> AbstractContextManager[object]:
 @mutant
 def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     """Leave the page that was taken where it was, once."""
+    real = Ahead.take
 
     async def take(self: Ahead) -> Fetched | ChainAPIError | None:
         task = self._tasks[0]
-        await asyncio.wait((task,))
-        if not self._tasks:
-            return None
-        if getattr(task, "taken", False) or len(self._tasks) == 1:
-            self._tasks.popleft()
-            self._token = prefetch._token_after(task.result())
-        else:
+        outcome = await real(self)
+        if self._tasks and outcome is not None and not getattr(task, "taken", False):
             task.taken = True  # type: ignore[attr-defined]
-            self._token = prefetch._token_after(task.result())
-        return task.result()
+            self._tasks.appendleft(task)
+        return outcome
 
     return patch.object(Ahead, "take", take)
 
@@ -271,9 +242,9 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     """Give out, for the page in hand, where the stream stands one page further on."""
     real = Pages._open
 
-    def opened(self: Pages[Any], decoded: DecodedPage, token: PageToken | None) -> Page[Any]:
+    def opened(self: Pages[Any], fetched: Fetched, taken: Taken) -> Page[Any]:
         before = self._page
-        page = real(self, decoded, token)
+        page = real(self, fetched, taken)
         if before is not None:
             before.checkpoint = page.checkpoint
         return page
@@ -291,25 +262,46 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
 
 @mutant
 def watermark_forgotten_on_resume() -> AbstractContextManager[object]:
-    """Begin with no key given after a resume."""
-    real = Ordered.__init__
+    """Begin with no number given after a resume."""
+    real = Order.__init__
 
-    def init(self: Ordered, key: Callable[[Any], int], watermark: object = None) -> None:
-        real(self, key)
+    def init(self: Order, *, unique: bool, watermark: Watermark | None = None) -> None:
+        real(self, unique=unique)
 
-    return patch.object(Ordered, "__init__", init)
+    return patch.object(Order, "__init__", init)
 
 
 @mutant
 def marks_forgotten() -> AbstractContextManager[object]:
     """Count the rows of a page that were given, instead of telling them by their marks."""
-    return patch.object(Digests, "marks", lambda self, rows: ())
+    return patch.object(Deduplicator, "marks_given", lambda self, given, stale: ())
+
+
+@mutant
+def marks_as_a_set() -> AbstractContextManager[object]:
+    """Leave out, after a resume inside a page, all rows that have one of its marks."""
+    real = _Begun._matches
+
+    def matches(self: _Begun, own: str) -> bool:
+        marks = Counter(self.marks)
+        try:
+            return real(self, own)
+        finally:
+            self.marks = marks
+
+    return patch.object(_Begun, "_matches", matches)
+
+
+@mutant
+def marks_kept_for_good() -> AbstractContextManager[object]:
+    """Look for the rows of a begun page however far behind it."""
+    return patch.object(_Begun, "passed", lambda self, page, again: None)
 
 
 @mutant
 def refused_token_is_an_error() -> AbstractContextManager[object]:
     """Raise the refusal of a token as any other error."""
-    return patch.object(Walk, "refused", lambda self, status: False)
+    return patch.object(Walk, "refused", lambda self, error: False)
 
 
 @mutant
@@ -317,31 +309,37 @@ def restarts_without_end() -> AbstractContextManager[object]:
     """Restart again and again, without regard to progress."""
     real = Walk._expire
 
-    def expire(self: Walk, reason: str) -> None:
+    def expire(self: Walk, reason: str, cause: APIStatusError | None = None) -> None:
         self.reached = 0
-        real(self, reason)
+        real(self, reason, cause)
 
     return patch.object(Walk, "_expire", expire)
 
 
 @mutant
 def restart_forgets_the_spans() -> AbstractContextManager[object]:
-    """Forget the keys given when the walk restarts."""
+    """Forget the numbers given when the walk restarts."""
 
-    def restart(self: Ordered) -> None:
-        self._spans, self._last = (), None
+    def restart(self: Order) -> None:
+        self._before = self._after = type(self._after)()
 
-    return patch.object(Ordered, "restart", restart)
+    return patch.object(Order, "restart", restart)
 
 
 @mutant
-def restart_forgets_the_digests() -> AbstractContextManager[object]:
-    """Forget the digests when the walk restarts."""
+def restart_forgets_the_counts() -> AbstractContextManager[object]:
+    """Forget the rows counted when the walk restarts."""
 
-    def restart(self: Digests) -> None:
-        self._known = Digests()._known
+    def restart(self: DigestCounter) -> None:
+        self._tables, self._large = DigestCounter()._tables, {}
 
-    return patch.object(Digests, "restart", restart)
+    return patch.object(DigestCounter, "restart", restart)
+
+
+@mutant
+def restart_keeps_what_was_met() -> AbstractContextManager[object]:
+    """Take the rows that the pass before met for rows of the new one."""
+    return patch.object(DigestCounter, "restart", lambda self: None)
 
 
 @mutant
@@ -349,10 +347,272 @@ def empty_page_is_the_end() -> AbstractContextManager[object]:
     """Take an empty page for the last one."""
     real = Walk.received
 
-    def received(self: Walk, token: PageToken | None, *, rows: Sequence[object], body: int) -> None:
-        real(self, token if rows else None, rows=rows, body=body)
+    def received(self: Walk, token: PageToken | None, *, rows: int, size: int, fresh: bool | None) -> None:
+        real(self, token if size else None, rows=rows, size=size, fresh=fresh)
 
     return patch.object(Walk, "received", received)
+
+
+# Equal rows, keys and order
+
+
+def _also_stale(drop: Callable[[Deduplicator, RowsOfPage, Taken], set[int]]) -> AbstractContextManager[object]:
+    """Leave more rows out than the real code."""
+    real = Deduplicator.take
+
+    def take(self: Deduplicator, page: RowsOfPage) -> Taken:
+        taken = real(self, page)
+        return evolve(taken, stale=set(taken.stale) | drop(self, page, taken))
+
+    return patch.object(Deduplicator, "take", take)
+
+
+@mutant
+def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
+    """Give one of the rows of a page that are equal."""
+
+    def drop(_: Deduplicator, page: RowsOfPage, __: Taken) -> set[int]:
+        contents = list(page.contents())
+        return {index for index, content in enumerate(contents) if content in contents[:index]}
+
+    return _also_stale(drop)
+
+
+@mutant
+def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
+    """Take a row for repeated that is equal to one of the page before, without a key."""
+    before: dict[int, set[bytes]] = {}
+
+    def drop(self: Deduplicator, page: RowsOfPage, _: Taken) -> set[int]:
+        contents = list(page.contents())
+        known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
+        return {index for index, content in enumerate(contents) if content in known}
+
+    return _also_stale(drop)
+
+
+@mutant
+def seen_or_not_after_a_restart() -> AbstractContextManager[object]:
+    """Leave out, in a later pass, every row that is equal to one that was given."""
+    real = DigestCounter.meet
+
+    def meet(self: DigestCounter, digest: bytes) -> bool:
+        return real(self, digest) or (self.passes > 0 and digest in self)  # type: ignore[attr-defined]
+
+    restart = DigestCounter.restart
+
+    def begin(self: DigestCounter) -> None:
+        self.passes += 1  # type: ignore[attr-defined]
+        restart(self)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with (
+            patch.object(DigestCounter, "meet", meet),
+            patch.object(DigestCounter, "restart", begin),
+            patch.object(DigestCounter, "passes", 0, create=True),
+        ):
+            yield
+
+    return both()
+
+
+@mutant
+def shifted_rows_given_again() -> AbstractContextManager[object]:
+    """Compare no keys with those of the pages before."""
+    return patch.object(Deduplicator, "_known_keys", lambda self: {})
+
+
+@mutant
+def key_never_given_up() -> AbstractContextManager[object]:
+    """Believe a key that rows of one page share."""
+    return patch.object(Deduplicator, "_give_up_key", lambda self, page: None)
+
+
+@mutant
+def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
+    """Believe a key again on the page after the one that refuted it."""
+    real = Deduplicator._give_up_key
+
+    def give_up(self: Deduplicator, page: Any) -> None:
+        real(self, page)
+        self._keyed = True
+
+    return patch.object(Deduplicator, "_give_up_key", give_up)
+
+
+@mutant
+def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
+    """Leave out of checkpoints that the key was given up."""
+    return patch.object(Deduplicator, "keyless", False)
+
+
+@mutant
+def changed_row_refutes_no_number() -> AbstractContextManager[object]:
+    """Believe a number as key although another row had it on the page before."""
+    return patch.object(Deduplicator, "_is_other", lambda self, page, index, known, place: False)
+
+
+@mutant
+def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
+    """Promise, once the key is given up, that no row comes again."""
+    return patch.object(Deduplicator, "complete", True)
+
+
+@mutant
+def order_believed() -> AbstractContextManager[object]:
+    """Look at no number but those of the spans."""
+    return patch.object(dedupe, "rising", lambda numbers, last: None)
+
+
+@mutant
+def spans_believed_after_a_break() -> AbstractContextManager[object]:
+    """Leave out the rows behind a break whose numbers lie in a span."""
+
+    def drop(self: Deduplicator, _: RowsOfPage, __: Taken) -> set[int]:
+        spans = self.spans.get(id(self._identity), ())  # type: ignore[attr-defined]
+        numbers = self._page.numbers or ()
+        late = enumerate(numbers) if not self.ordered else ()
+        return {
+            index
+            for index, number in late
+            if number is not None and any(low <= number <= high for high, low in spans)
+        }
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        spans: dict[int, Any] = {}
+        real = Deduplicator._take_ordered
+
+        def take(self: Deduplicator, order: Order, page: Any, indices: Sequence[int]) -> Any:
+            outcome = real(self, order, page, indices)
+            spans[id(self._identity)] = order._after.spans
+            return outcome
+
+        with (
+            patch.object(Deduplicator, "spans", spans, create=True),
+            patch.object(Deduplicator, "_take_ordered", take),
+            _also_stale(drop),
+        ):
+            yield
+
+    return both()
+
+
+@mutant
+def rows_before_a_break_forgotten() -> AbstractContextManager[object]:
+    """Count only the rows behind the break of an order."""
+    return patch.object(_Descent, "move_to", lambda self, counter: None)
+
+
+@mutant
+def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
+    """Give again, where the order breaks in a later pass, what the passes before gave below the break."""
+    return patch.object(_Descent, "later", False)
+
+
+@mutant
+def ties_at_the_end_of_a_span_dropped() -> AbstractContextManager[object]:
+    """Take every row for given that has the number at which a span ends."""
+
+    def given(self: Order, index: int, number: int, spans: Any, ties: Any, met: Any, mark: Any) -> bool:
+        return any(oldest <= number <= newest for newest, oldest in spans)
+
+    return patch.object(Order, "_given", given)
+
+
+@mutant
+def ties_at_the_end_of_a_span_given_again() -> AbstractContextManager[object]:
+    """Take no row for given that has the number at which a span ends."""
+
+    def given(self: Order, index: int, number: int, spans: Any, ties: Any, met: Any, mark: Any) -> bool:
+        return any(oldest < number < newest for newest, oldest in spans)
+
+    return patch.object(Order, "_given", given)
+
+
+@mutant
+def spans_joined_by_a_tie() -> AbstractContextManager[object]:
+    """Join two spans at a number of which only some rows were given."""
+    real = order._walked
+
+    def walked(spans: Any, last: int, number: int, *, unique: bool) -> Any:
+        return real(spans, last, number, unique=True)
+
+    return patch.object(order, "_walked", walked)
+
+
+@mutant
+def ties_met_not_in_the_checkpoint() -> AbstractContextManager[object]:
+    """Forget at a resume which rows with the last number this pass has met."""
+    real = Order.__init__
+
+    def init(self: Order, *, unique: bool, watermark: Watermark | None = None) -> None:
+        real(self, unique=unique, watermark=None if watermark is None else evolve(watermark, met=()))
+
+    return patch.object(Order, "__init__", init)
+
+
+# Refused tokens
+
+
+@mutant
+def refused_token_restarts_at_once() -> AbstractContextManager[object]:
+    """Take every refusal for the death of the token."""
+    real = Walk.refused
+
+    def refused(self: Walk, error: APIStatusError) -> bool:
+        self._opener = None
+        return real(self, error)
+
+    return patch.object(Walk, "refused", refused)
+
+
+@mutant
+def renewed_token_not_used() -> AbstractContextManager[object]:
+    """Go on with the token that was refused, not with the new one."""
+    real, refuse = Walk.checked, Walk.refused
+    refused_tokens: dict[int, PageToken | None] = {}
+
+    def refused(self: Walk, error: APIStatusError) -> bool:
+        refused_tokens[id(self)] = self.token
+        return refuse(self, error)
+
+    def checked(self: Walk, token: PageToken | None, *, rows: int) -> bool:
+        return real(self, token and refused_tokens[id(self)], rows=rows)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with patch.object(Walk, "refused", refused), patch.object(Walk, "checked", checked):
+            yield
+
+    return both()
+
+
+@mutant
+def page_before_not_compared() -> AbstractContextManager[object]:
+    """Go on with a new token although the page that it came with has changed."""
+    real = Walk.checked
+
+    def checked(self: Walk, token: PageToken | None, *, rows: int) -> bool:
+        return real(self, token, rows=rows if self._page is None else self._page)
+
+    return patch.object(Walk, "checked", checked)
+
+
+@mutant
+def refused_page_refused_for_good() -> AbstractContextManager[object]:
+    """Take a token for tried once and for all, although it may have died since."""
+    real = Walk.refused
+
+    def refused(self: Walk, error: APIStatusError) -> bool:
+        renewed = self._renewed
+        try:
+            return real(self, error)
+        finally:
+            self._renewed = renewed
+
+    return patch.object(Walk, "refused", refused)
 
 
 @mutant

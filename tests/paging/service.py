@@ -1,14 +1,18 @@
 """A list service as nasty as the specification allows, and the transport that reaches it.
 
-Smaller than the simulator, and meaner: it inserts and deletes rows while it is read, forgets tokens, moves
-pages, repeats rows, and fails. It also judges its client: a token that has reached its lifetime, one that it
-never gave out or that belongs to another query, and too many requests are each an `AssertionError`.
+Smaller than the simulator, and meaner: it inserts, deletes, moves and changes rows while they are read, forgets
+tokens, shuts pages, repeats pages and rows, and fails. It also judges its client: a token that has reached its
+lifetime, one that it never gave out or that belongs to another query, and too many requests are each an
+`AssertionError`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
+from itertools import pairwise
+from math import inf
 from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
@@ -18,13 +22,15 @@ from attrs import define, evolve, field, frozen
 from chainapi.core.wire import Request, Response
 from chainapi.errors import APIConnectionError
 
-__all__ = ["LIFETIME", "Fault", "Manners", "NastyTransport", "Service", "rank"]
+__all__ = ["LIFETIME", "SHUT", "Fault", "Label", "Manners", "NastyTransport", "Row", "Service"]
 
 LIFETIME = 86_400.0  # seconds
-MOST_REQUESTS = 600  # of one example; a walk that needs more runs in circles
+MOST_REQUESTS = 1_500  # of one example; a walk that needs more runs in circles
+SHUT = "under maintenance until 17:00"  # the message for a page that is refused whatever its token
 
-Kind = Literal["points", "ranged", "rows"]
+Kind = Literal["points", "plain", "keyed", "ordered", "both", "bykey"]
 Tokens = Literal["anchored", "position", "overlap", "scroll"]
+Label = tuple[int, int]  # name and version: all that a client can see of a row
 
 
 @frozen(kw_only=True)
@@ -32,7 +38,15 @@ class Manners:
     """How the service behaves as long as an example lasts.
 
     Attributes:
-        kind: points newest first, the same with an upper bound in the query, or rows without key or order.
+        kind: what is declared of the list: points with their time as key and as descending number ("points"),
+            nothing ("plain"), a key ("keyed"), a descending number ("ordered"), a key and a number ("both"),
+            or a descending number that is the key ("bykey").
+        until: whether the query has an upper bound of that number.
+        names: which rows are equal: none ("own"), neighbours ("pairs", "threes"), rows far apart ("far"), all
+            ("one").
+        ties: how many names share a number.
+        clash: how many names share a key, where the key is not the number.
+        order: of the numbers, whatever is declared.
         tokens: a token stands for the place below a row ("anchored"), for that row itself, which comes again
             ("overlap"), for a number of rows ("position"), or, always the same one, for all that was not
             given yet ("scroll").
@@ -43,12 +57,19 @@ class Manners:
         empties: how many empty pages follow each page that has a token.
         nulls: whether an empty list is null.
         cycle: after so many pages the token is one that was given out before, with the number of its page.
+        repeat: in place of an end, a fresh token to the last page, or to the first page of all.
         dead_status: the answer to a dead token.
         stillborn: whether no token ever opens a page.
+        small: whether the limits of the client are scaled down, so that short lists reach them.
 
     """
 
     kind: Kind = "points"
+    until: bool = False
+    names: Literal["own", "pairs", "threes", "far", "one"] = "own"
+    ties: int = 1
+    clash: int = 1
+    order: Literal["descending", "swapped", "shuffled", "ascending"] = "descending"
     tokens: Tokens = "anchored"
     page_size: int = 3
     latency: float = 0.0
@@ -57,18 +78,61 @@ class Manners:
     empties: int = 0
     nulls: bool = False
     cycle: tuple[int, int] | None = None
+    repeat: Literal["last", "all"] | None = None
     dead_status: int = 400
     stillborn: bool = False
+    small: bool = False
 
     @property
     def ordered(self) -> bool:
-        """Whether the order of the rows is one that the client may rely on."""
-        return self.kind != "rows"
+        """Whether a descending number is declared."""
+        return self.kind not in ("plain", "keyed")
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a key is declared."""
+        return self.kind not in ("plain", "ordered")
+
+    @property
+    def numbered(self) -> bool:
+        """Whether that key is the number."""
+        return self.kind in ("points", "bykey")
 
     @property
     def shifts(self) -> bool:
-        """Whether a page may repeat rows of the page before it."""
+        """Whether a page may repeat rows of the pages before it."""
         return self.tokens in ("position", "overlap")
+
+    @property
+    def circles(self) -> bool:
+        """Whether the service serves its pages again."""
+        return self.cycle is not None or self.repeat is not None
+
+    def name(self, serial: int) -> int:
+        """Return the name of the row that was made as the `serial`-th."""
+        match self.names:
+            case "own":
+                return serial
+            case "pairs":
+                return (serial + 1) // 2
+            case "threes":
+                return (serial + 2) // 3
+            case "far":
+                return serial % 4 + 1
+            case "one":
+                return 1
+
+    def place(self, serial: int) -> float:
+        """Return what the list is sorted by, in descending order."""
+        match self.order:
+            case "descending":
+                return serial
+            case "swapped":
+                return serial ^ 1
+            case "shuffled":
+                return serial * 7_919 % 10_007
+            case "ascending":
+                return -serial
 
 
 @frozen
@@ -87,14 +151,26 @@ class Token:
     asked: float  # when the request that it answers was sent; times are of the loop
     given: float
     bound: int | None
-    place: int  # a rank, or a number of rows
+    place: float  # of a row, or a number of rows
     empties: int
     trail: tuple[str, ...]  # the tokens that led to it, itself included
 
 
-def rank(kind: Kind, row: int) -> int:
-    """Return what the list is sorted by, in descending order: rows without order come anywhere."""
-    return row if kind != "rows" else row * 7_919 % 10_007
+@frozen
+class Row:
+    """A row: `serial` and `place` are the service's own, the rest is what its clients see."""
+
+    serial: int
+    place: float
+    name: int
+    number: int
+    key: int
+    version: int = 0
+
+    @property
+    def label(self) -> Label:
+        """All that tells it apart."""
+        return self.name, self.version
 
 
 @define
@@ -102,32 +178,99 @@ class Service:
     """One list, its tokens, and what goes wrong. Pure: times are arguments, in seconds."""
 
     manners: Manners
-    rows: list[int] = field(factory=list[int])
+    rows: list[Row] = field(factory=list[Row])
     tokens: dict[str, Token] = field(factory=dict[str, Token])
     faults: deque[Fault] = field(factory=deque[Fault])
-    bodies: dict[int, list[int]] = field(factory=dict[int, list[int]])  # the rows of each page by its serial
-    next_row: int = 1
+    pages: dict[int, list[Label]] = field(factory=dict[int, list[Label]])  # the rows of each by its serial
+    held: Counter[Label] = field(factory=Counter[Label])  # how many rows ever had this name and version
+    named: Counter[int] = field(factory=Counter[int])  # how many rows ever had this name
+    keys: dict[int, set[int]] = field(factory=dict[int, set[int]])  # of each name
+    shared: Counter[int] = field(factory=Counter[int])  # how many rows ever had this key
+    numbers: Counter[int] = field(factory=Counter[int])  # how many rows ever had this number
+    next_serial: int = 1
     requests: int = 0
-    refused: int = 0  # requests with a dead token
+    refused: int = 0  # requests with a token that was dead, or to a page that was shut
+    shut: tuple[float, int] | None = None  # place and empties of the tokens that are refused
     wall_went_back: bool = False  # the client may take a token of a checkpoint for younger than it is
-    scrolled: int | None = None
+    changed: bool = False  # rows changed, moved, went, or came between others
+    deleted: bool = False
+    altered: bool = False  # rows came, went or changed after the first request
+    forgot: bool = False  # a token died early, and older ones with it
+    disordered: bool = False  # a number rose, at some time
+    scrolled: float | None = None
     oldest: float | None = None  # when the request was sent that brought the first token
 
     def insert(self, count: int) -> None:
-        """Add rows: at the head, or anywhere where there is no order."""
-        self.rows += range(self.next_row, self.next_row + count)
-        self.next_row += count
-        self.rows.sort(key=lambda row: rank(self.manners.kind, row), reverse=True)
+        """Add rows: at the head, or wherever their order puts them."""
+        manners = self.manners
+        for _ in range(count):
+            name = manners.name(self.next_serial)
+            self._add(manners.place(self.next_serial), name, 1 + name // manners.ties)
+
+    def _add(self, place: float, name: int, number: int, version: int = 0) -> None:
+        manners, serial = self.manners, self.next_serial
+        self.next_serial += 1
+        key = number if manners.numbered else 1 + name // manners.clash
+        self.altered |= self.requests > 0
+        self.rows.append(Row(serial, place, name, number, key, version))
+        self.rows.sort(key=lambda row: row.place, reverse=True)
+        self.held[name, version] += 1
+        self.named[name] += 1
+        self.keys.setdefault(name, set()).add(key)
+        self.shared[key] += 1
+        self.numbers[number] += 1
+        self.disordered |= any(above.number < below.number for above, below in pairwise(self.rows))
+
+    def copy(self, index: int) -> None:
+        """Add a row equal to the one at `index`, counted round, right below it."""
+        if not self.rows or self.manners.tokens == "position":  # a gap that opens would hide another row
+            return
+        at = index % len(self.rows)
+        row = self.rows[at]
+        below = self.rows[at + 1].place if at + 1 < len(self.rows) else row.place - 1
+        self.changed = self.altered = True
+        self._add((row.place + below) / 2, row.name, row.number, row.version)
+
+    def change(self, index: int) -> None:
+        """Change the content of the row at `index`, counted round, but nothing that identifies it."""
+        if not self.rows:
+            return
+        at = index % len(self.rows)
+        row = self.rows[at] = evolve(self.rows[at], version=(self.rows[at].version + 1) % 8)
+        self.held[row.label] += 1
+        self.changed = self.altered = True
+
+    def move(self, index: int) -> None:
+        """Move the row at `index`, counted round, to where a new one would be, with the number of that."""
+        if not self.rows:
+            return
+        manners, serial = self.manners, self.next_serial
+        row, place = self.rows[index % len(self.rows)], manners.place(serial)
+        if manners.tokens == "position" and place < row.place:  # a row that goes would hide another one
+            return
+        self.rows.remove(row)
+        self.changed = self.altered = self.deleted = True
+        number = 1 + manners.name(serial) // manners.ties if manners.ordered else row.number
+        self._add(place, row.name, number, row.version)
 
     def delete(self, index: int) -> int | None:
-        """Delete the row at `index`, counted round; return it. Counted positions would lose others by it."""
+        """Delete the row at `index`, counted round. Counted positions would lose others by it."""
         if not self.rows or self.manners.tokens == "position":
             return None
-        return self.rows.pop(index % len(self.rows))
+        self.changed = self.altered = self.deleted = True
+        return self.rows.pop(index % len(self.rows)).serial
 
-    def forget(self) -> None:
-        """Let all tokens die early."""
-        self.tokens = {name: evolve(token, given=-LIFETIME) for name, token in self.tokens.items()}
+    def forget(self, newest: int | None = None) -> None:
+        """Let all tokens die early, or some of the newest."""
+        names = list(self.tokens)
+        self.forgot |= newest != 1
+        for name in names if newest is None else names[-newest:]:
+            self.tokens[name] = evolve(self.tokens[name], given=-LIFETIME)
+
+    def shut_page(self, name: str | None) -> None:
+        """Refuse the page that a token opens, whatever its token; None ends that."""
+        token = self.tokens.get(name or "")
+        self.shut = None if token is None else (token.place, token.empties)
 
     def sent(self, query: dict[str, str], now: float) -> None:
         """Judge a request as it leaves the client."""
@@ -146,69 +289,86 @@ class Service:
         """Return status and body."""
         name = query.get("pageToken")
         token = None if name is None else self.tokens[name]
-        if token is not None and (now - token.given >= LIFETIME or self.manners.stillborn):
-            self.refused += 1
-            body = {"message": ["no such page"], "error": "x", "statusCode": self.manners.dead_status}
-            return self.manners.dead_status, msgspec.json.encode(body)
+        if token is not None:
+            shut = self.shut == (token.place, token.empties)
+            if shut or now - token.given >= LIFETIME or self.manners.stillborn:
+                return self._refusal(SHUT if shut else "no such page")
         return 200, msgspec.json.encode(self._page(token, _bound(query), asked, now))
+
+    def _refusal(self, message: str) -> tuple[int, bytes]:
+        self.refused += 1
+        status = self.manners.dead_status
+        return status, msgspec.json.encode({"message": [message], "error": "x", "statusCode": status})
 
     def _page(self, token: Token | None, bound: int | None, asked: float, now: float) -> dict[str, object]:
         manners = self.manners
-        rows = [row for row in self.rows if bound is None or row <= bound]
+        rows = [row for row in self.rows if bound is None or row.number <= bound]
         first = 0 if token is None else self._first(rows, token)
         empty = token is not None and token.empties > 0
         page = [] if empty else rows[first : first + manners.page_size]
         serial = self.requests
-        self.bodies[serial] = page
-        body: dict[str, object] = {
-            "rows": [self._row(row) for row in page] or (None if manners.nulls else [])
-        }
-        if manners.kind == "points":
-            body = {"results": body.pop("rows"), "status": 200, "lastRun": serial}
+        self.pages[serial] = [row.label for row in page]
+        shown = [self._shown(row) for row in page] or (None if manners.nulls else [])
+        field_name = "results" if manners.kind == "points" else "rows"
+        body: dict[str, object] = {field_name: shown, "status": 200, "lastRun": serial}
         more = first + len(page) < len(rows) or (
             manners.late_end and len(page) == manners.page_size and not manners.shifts
         )
         if more:
             body["nextPageToken"] = self._next(token, page, bound, first, asked, now)
+        elif manners.repeat is not None:
+            body["nextPageToken"] = self._repeated(token, bound, asked, now)
         elif manners.ending != "absent":
             body["nextPageToken"] = None if manners.ending == "null" else ""
         return body
 
-    def _first(self, rows: list[int], token: Token) -> int:
+    def _first(self, rows: Sequence[Row], token: Token) -> int:
         """Return the index of the first row of a token's page."""
         manners = self.manners
         if manners.tokens == "position":
-            return min(token.place, len(rows))
+            return min(int(token.place), len(rows))
         place = token.place if manners.tokens != "scroll" or self.scrolled is None else self.scrolled
-        given = place + 1 if manners.tokens == "overlap" else place
-        return sum(rank(manners.kind, row) >= given for row in rows)
+        if manners.tokens == "overlap":
+            return sum(row.place > place for row in rows)
+        return sum(row.place >= place for row in rows)
 
     def _next(
-        self, token: Token | None, page: list[int], bound: int | None, first: int, asked: float, now: float
+        self, token: Token | None, page: list[Row], bound: int | None, first: int, asked: float, now: float
     ) -> str:
         """Give out the token to the page after `page`."""
         manners = self.manners
-        self.oldest = asked if self.oldest is None else self.oldest
         trail = () if token is None else token.trail
         if manners.cycle is not None and len(trail) == manners.cycle[0]:
             name = trail[manners.cycle[1] % len(trail)]
             self.tokens[name] = evolve(self.tokens[name], asked=asked, given=now)
             return name
         if page:
-            place = first + len(page) if manners.tokens == "position" else rank(manners.kind, page[-1])
+            place = first + len(page) if manners.tokens == "position" else page[-1].place
             empties = manners.empties
         else:
             assert token is not None
             place, empties = token.place, max(0, token.empties - 1)
-        name = "scroll" if manners.tokens == "scroll" else f"token-{len(self.tokens)}"
-        self.scrolled = place
-        self.tokens[name] = Token(asked, now, bound, place, empties, (*trail, name))
+        return self._give_out(Token(asked, now, bound, place, empties, trail))
+
+    def _repeated(self, token: Token | None, bound: int | None, asked: float, now: float) -> str:
+        """Give out, in place of the end, a token to the last page, or to the first one."""
+        start = 0 if self.manners.tokens == "position" else inf
+        if token is None or self.manners.repeat == "all":
+            return self._give_out(Token(asked, now, bound, start, 0, ()))
+        return self._give_out(evolve(token, asked=asked, given=now))
+
+    def _give_out(self, token: Token) -> str:
+        self.oldest = token.asked if self.oldest is None else self.oldest
+        name = "scroll" if self.manners.tokens == "scroll" else f"token-{len(self.tokens)}"
+        self.scrolled = token.place
+        self.tokens[name] = evolve(token, trail=(*token.trail, name))
         return name
 
-    def _row(self, row: int) -> dict[str, object]:
-        if self.manners.kind == "rows":
-            return {"name": f"row {row}", "even": row % 2 == 0}
-        return {"timestamp": row, "value": row / 2}
+    def _shown(self, row: Row) -> dict[str, object]:
+        value = row.name + row.version / 8
+        if self.manners.kind == "points":
+            return {"timestamp": row.number, "value": value}
+        return {"key": f"key {row.key}", "timestamp": row.number, "value": value}
 
 
 def _bound(query: dict[str, str]) -> int | None:

@@ -125,7 +125,7 @@ class Models:
         return scalar(record.name, wire, name)
 
     def enum(self, document: Document, record: Record, wire: str, schema: Schema, kind: Schema) -> str:
-        """Return the type of a field with known values; it is open, and that of a union's tag too."""
+        """Return the type of a field with known values; it is open, even for a tag."""
         tags = {
             rule.removeprefix(f"{wire}=")
             for rules in names.UNIONS.values()

@@ -1,0 +1,154 @@
+"""The judgement of a walk by the truth: which rows may be missing, and which may have come too often.
+
+A row that was in the list all the time is given; a row is given as often as the list ever held it. Equal rows
+count: the truth is a multiset. Whatever this promise does not cover is an allowance, and all of them are here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from attrs import define, evolve, field
+
+from tests.paging.service import Label, Service
+
+__all__ = ["Walked"]
+
+
+@define
+class Walked:
+    """The rows that a reader has by now, and what it was told about them.
+
+    Attributes:
+        whole: serials of the rows that were there when it began; those still there when it ends must be given.
+        given: how often each name and version was given.
+        names: how often each name was given.
+        total: how many rows were given in all.
+        last: place in the list of the row given last in this pass, where that is known.
+        number: number of the row given last; None before the first one.
+        newest: the highest number given.
+        restarts: how often the walk began again.
+        resumed: it was resumed.
+        inside: it was resumed inside a page.
+        paged: pages were read as they are.
+        inexact: a restart after which rows may come again was heard of.
+        broken: OrderBroken was heard.
+        keyless: KeyNotUnique was heard.
+        doubted: a restart lay before one of these two, or a restart or a resume behind it.
+        blind: names of the rows that came before KeyNotUnique was heard, some of which may have been taken for
+            others; None where it was not heard.
+        ends: numbers at which a pass, or what was read before a resume, ended or began; None for any.
+
+    """
+
+    whole: frozenset[int]
+    given: Counter[Label] = field(factory=Counter[Label])
+    names: Counter[int] = field(factory=Counter[int])
+    total: int = 0
+    last: float | None = None
+    number: int | None = None
+    newest: int | None = None
+    restarts: int = 0
+    resumed: bool = False
+    inside: bool = False
+    paged: bool = False
+    inexact: bool = False
+    broken: bool = False
+    keyless: bool = False
+    doubted: bool = False
+    blind: frozenset[int] | None = None
+    ends: frozenset[int] | None = frozenset()
+
+    def copy(self) -> Walked:
+        """Return a copy that changes by itself."""
+        return evolve(self, given=Counter(self.given), names=Counter(self.names))
+
+    def take(self, label: Label, number: int, service: Service) -> None:
+        """Note a row that was given, and judge it."""
+        name = label[0]
+        self.number = number
+        self.newest = number if self.newest is None else max(self.newest, number)
+        assert service.held[label], f"row {label} never was"
+        self.given[label] += 1
+        self.names[name] += 1
+        self.total += 1
+        if self._changes_are_rows(number, service):
+            surplus = self.given[label] - service.held[label]
+        else:
+            surplus = self.names[name] - service.named[name]
+        assert surplus <= 0 or self.may_repeat(name, number, service), f"row {label} was given {surplus} times too often"
+
+    def _changes_are_rows(self, number: int, service: Service) -> bool:
+        """Check whether a row that changed is another one: without a key, content is all that counts.
+
+        Inside a span of numbers a row is not looked at again, so a change does not matter there.
+        """
+        manners = service.manners
+        if manners.keyed and not self.keyless:
+            return False
+        if not manners.ordered or self.broken or self.keyless:
+            return True
+        return self.ends is None or number in self.ends
+
+    def may_repeat(self, name: int, number: int, service: Service) -> str:
+        """Say why a row may come more often than the list held it; an empty text where it may not."""
+        manners = service.manners
+        if self.inexact:
+            return "the walk said that rows given before may come again"
+        if self.doubted and self.resumed:
+            return "what told the rows apart was refuted, and what came before a resume is in no checkpoint"
+        if self.doubted and self.broken and manners.small:
+            return "the numbers before the break took more runs than are kept"
+        if self.doubted and self.keyless and any(service.shared[key] > 1 for key in service.keys[name]):
+            return "rows before KeyNotUnique are known by their keys alone, and another row has this key"
+        if self.doubted and self.keyless and (self.ends is None or number in self.ends):
+            return "where a pass ended, only its key told the row from others with its number"
+        if self.doubted and self.broken and service.numbers[number] > 1:
+            return "rows before a break are known by their numbers alone, and another row has this number"
+        if manners.shifts or manners.circles:
+            if not manners.keyed or self.keyless:
+                return "the service gave the row again, and nothing tells it from an equal one"
+            if self.resumed:
+                return "the rows of the pages before a resume are in no checkpoint"
+            if manners.small:
+                return "the row came again behind more rows than are compared"
+        if self.inside and manners.small:
+            return "the list grew, before a resume, by more rows than are compared with the marks"
+        return ""
+
+    def missing(self, service: Service) -> Counter[int]:
+        """Return the names of rows that are lost, with how many."""
+        stayed = Counter(row.name for row in service.rows if row.serial in self.whole)
+        lost = stayed - self.names
+        return Counter({name: count for name, count in lost.items() if not self.may_miss(name, service)})
+
+    def may_miss(self, name: int, service: Service) -> str:
+        """Say why a row that was there all the time may be missing; an empty text where it may not."""
+        manners = service.manners
+        shares = manners.keyed and any(service.shared[key] > 1 for key in service.keys[name])
+        if shares and (self.blind is None or name in self.blind):
+            return "another row had its key, and no page had shown both: a key is believed until then"
+        if manners.ordered and service.disordered and (self.restarts or self.resumed):
+            if service.deleted:
+                return "the row that would have shown the disorder was deleted"
+            if manners.until:
+                return "a bound below the row was asked for, so no page could show the disorder"
+        return ""
+
+    def refute_key(self, before: Iterable[int]) -> None:
+        """Note that KeyNotUnique was heard, and the names of the rows before it."""
+        self.keyless = True
+        self.blind = frozenset(before) if self.blind is None else self.blind
+        self.doubted |= self.restarts > 0
+
+    def refute_order(self) -> None:
+        """Note that OrderBroken was heard."""
+        self.broken = True
+        self.doubted |= self.restarts > 0
+
+    def begin_again(self, *, known: bool = True) -> None:
+        """Note a restart or a resume; `known` where the rows before it were noted already."""
+        self.doubted |= self.broken or self.keyless
+        ends = {number for number in (self.number, self.newest) if number is not None}
+        self.ends = self.ends | ends if known and self.ends is not None else None
