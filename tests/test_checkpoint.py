@@ -59,6 +59,31 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
 MARK = "0123456789abcdef"
 
 
+SPANS: tuple[Any, ...] = (
+    None,
+    9,
+    {},
+    [],
+    [1],
+    [1, 2],
+    [3, 2, 1],
+    [9, 5, 6, 1],
+    [2, "1"],
+    [2, True],
+    [2, 1.0],
+)
+TIES: tuple[Any, ...] = (None, 5, [5], [[]], [["9"]], [[9, 5]], [[9, "x"]], [[True]], [[9, MARK, None]])
+WRONG_WATERMARKS: list[dict[str, Any]] = [
+    *({"spans": spans, "at": None} for spans in SPANS),
+    *({"spans": [9, 1], "at": at} for at in ("5", True, 5.0, [5])),
+    *({"spans": [9, 1], "at": 1, "ties": ties} for ties in TIES),
+    *(
+        {"spans": [9, 1], "at": 1, "ties": [[9, MARK]], "met": met}
+        for met in (None, 5, MARK, [5], [MARK + "\n"], ["*"])
+    ),
+]
+
+
 def damaged(**changes: Any) -> str:
     """Return a good checkpoint's text with some fields changed; `...` leaves a field out."""
     good = Checkpoint("q", "/p", "t", 5.0, 1, 2, 3, 0, Watermark(9, 1))
@@ -115,12 +140,6 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
     assert refusal.isprintable()
 
 
-NO_SPANS: list[object] = [
-    None, 9, {}, [], [1], [1, 2], [3, 2, 1], [9, 5, 6, 1], [2, "1"], [2, True], [2, 1.0]
-]  # fmt: skip
-NO_TIES: list[object] = [None, 5, [5], [[]], [["9"]], [[9, 5]], [[9, "x"]], [[True]], [[9, MARK, None]]]
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -154,22 +173,7 @@ NO_TIES: list[object] = [None, 5, [5], [[]], [["9"]], [[9, 5]], [[9, "x"]], [[Tr
         ({"watermark": [9, 1]}, "watermark is a list"),
         ({"watermark": {}}, "watermark is a dict"),
         ({"watermark": {"spans": [9, 1]}}, "watermark is a dict"),
-        *(({"watermark": {"spans": spans, "at": None}}, "watermark is a dict") for spans in NO_SPANS),
-        *(
-            ({"watermark": {"spans": [9, 1], "at": at}}, "watermark is a dict")
-            for at in ("5", True, 5.0, [5])
-        ),
-        *(
-            ({"watermark": {"spans": [9, 1], "at": 1, "ties": ties}}, "watermark is a dict")
-            for ties in NO_TIES
-        ),
-        *(
-            (
-                {"watermark": {"spans": [9, 1], "at": 1, "ties": [[9, MARK]], "met": met}},
-                "watermark is a dict",
-            )
-            for met in (None, 5, MARK, [5], [MARK + "\n"], ["*"])
-        ),
+        *(({"watermark": wrong}, "watermark is a dict") for wrong in WRONG_WATERMARKS),
         ({"bound": ...}, "bound is missing"),
         ({"bound": 1.5}, "bound is 1.5"),
         ({"bound": True}, "bound is True"),
