@@ -1,4 +1,4 @@
-"""What a walk keeps of rows whose key or order is refuted only later, and of tokens that are refused twice."""
+"""Rows whose key or order is refuted only later are kept, and so are tokens that are refused twice."""
 
 from __future__ import annotations
 
