@@ -292,7 +292,8 @@ class DecodeError(ChainAPIError):
         names = ("reason", "path", "where", "malformed", "row", "advice", "attempts", "elapsed")
         kept = {name: getattr(self, name) for name in names}
         made = type(self)(**{**kept, **changes})
-        made.checkpoint = self.checkpoint
+        if self.checkpoint is not None:
+            made.checkpoint = self.checkpoint
         return made
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:

@@ -104,7 +104,7 @@ async def image(folder: Path, kind: str) -> Image:
         simulator.insert("/v1/chains/1/blocks", 15)
     else:
         run = asyncio.create_task(made.go_on(folder))
-        await asyncio.sleep(3.5)
+        await asyncio.sleep(5.5)
         run.cancel()
         await asyncio.wait([run])
     made.files = files_in(folder)

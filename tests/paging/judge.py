@@ -133,12 +133,10 @@ class Walked:
     def may_miss(self, name: int, service: Service) -> str:
         """Say why a row that was there all the time may be missing; an empty text where it may not."""
         manners = service.manners
-        again = self.restarts > 0 or self.resumed
         shares = manners.keyed and any(service.shared[key] > 1 for key in service.keys[name])
-        compared = manners.numbered and not again and not manners.small  # in one pass, with what it holds
-        if shares and not compared and (self.blind is None or name in self.blind):
+        if shares and (self.blind is None or name in self.blind):
             return "another row had its key, and no page had shown both: a key is believed until then"
-        if manners.ordered and service.disordered and again:
+        if manners.ordered and service.disordered and (self.restarts or self.resumed):
             if service.deleted:
                 return "the row that would have shown the disorder was deleted"
             if manners.until:
