@@ -85,8 +85,8 @@ def _key_of_caller(route: Route) -> Reader | None:
             raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
         if None in values:
             return None
-        parts = tuple(map(_hashable, values))
-        return parts if len(parts) > 1 else parts[0]
+        parts = list(map(_hashable, values))
+        return tuple(parts) if len(parts) > 1 else parts[0]
 
     return key
 
