@@ -85,8 +85,8 @@ def _key_of_caller(route: Route) -> Reader | None:
             raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
         if None in values:
             return None
-        parts = list(map(_hashable, values))
-        return tuple(parts) if len(parts) > 1 else parts[0]
+        first, *more = map(_hashable, values)
+        return (first, *more) if more else first
 
     return key
 

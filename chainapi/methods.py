@@ -122,6 +122,11 @@ class _Signature:
         """Class of the stream of a list."""
         return self._function.__globals__[self._gives]
 
+    def forget(self, loading: asyncio.Future[object]) -> None:
+        """Let go of what was loading, and of its event loop with it."""
+        if self.loading is loading:
+            self.loading = None
+
     def _resolved(self, annotations: dict[str, str]) -> dict[str, Any]:
         named = SimpleNamespace(__annotations__=annotations)
         known = self._function.__globals__, _names([*annotations.values()])
@@ -177,6 +182,7 @@ class Declared:
         signature, loop = self._signature, asyncio.get_running_loop()
         if signature.loading is None or signature.loading.get_loop() is not loop:
             signature.loading = in_thread(self.decoder)
+            signature.loading.add_done_callback(signature.forget)
         await asyncio.shield(signature.loading)
 
     def decoder(self, **options: Any) -> Stepwise[Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import gc
 import inspect
 import json
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -33,6 +35,7 @@ from chainapi.simulator import Simulator
 from tests.documents import Maker, path_pattern, values
 from tests.test_session import reply, scripted, session_of
 from tests.typing import every_route
+from tests.virtual_time import VirtualLoop
 
 NAMES = sorted(ROUTES)
 
@@ -563,3 +566,22 @@ def test_records_are_loaded_off_the_loop() -> None:
         "DecodeError",
         "",
     ]
+
+
+def test_a_route_keeps_no_event_loop() -> None:
+    """What loads the records of a route lets go of the loop that waited for it."""
+    known = ROUTES["data.evm.blocks"]
+    declared = Declared(known.record, known.function, single=False)
+
+    def run() -> weakref.ref[asyncio.AbstractEventLoop]:
+        async def load() -> None:
+            await asyncio.gather(declared.load(), declared.load())
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(load())
+            return weakref.ref(runner.get_loop())
+
+    loop = run()
+    gc.collect()
+    assert declared.loaded
+    assert loop() is None

@@ -426,6 +426,42 @@ async def test_message_of_the_service_is_not_taken_for_a_format() -> None:
     logging.getLogger("chainapi").error("failed: %s", error)
 
 
+class Answering:
+    """A transport that always answers the same."""
+
+    def __init__(self, status: int, body: object) -> None:
+        self.response = Response(status, {}, json.dumps(body).encode())
+
+    async def send(self, request: Request) -> Response:
+        """Answer."""
+        return self.response
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@attrs.frozen
+class Block:
+    """A resource whose field has the key in its name."""
+
+    block: int
+
+
+async def test_short_key_is_masked_and_leaves_other_words_alone() -> None:
+    """A key of one letter is masked where it is echoed, and not within names of fields and other words."""
+    message = {"message": "the token 'k' is no key", "error": "k"}
+    asked: list[tuple[int, object, str]] = [
+        (403, message, "403 *** for GET /v1/x: the token '***' is no key"),
+        (200, {"block": "x"}, "$.block: Expected `int`, got `str`"),
+        (200, {"other": 1}, "$.block: missing"),
+    ]
+    for status, body, shown in asked:
+        session = Session(data_base_url=BASE, api_key="k", transport=Answering(status, body), max_attempts=1)
+        async with session:
+            error = await caught(session.data.get("/v1/x", model=Block))
+        assert shown in str(error)
+
+
 # On the wire
 
 

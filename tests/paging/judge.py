@@ -1,7 +1,8 @@
 """The judgement of a walk by the truth: which rows may be missing, and which may have come too often.
 
-A row that was in the list all the time is given; a row is given as often as the list ever held it. Equal rows
-count: the truth is a multiset. Whatever this promise does not cover is an allowance, and all of them are here.
+A row that was in the list all the time is given; a row is given as often as the list ever held it. Equal
+rows count: the truth is a multiset. Whatever this promise does not cover is an allowance, and all of them are
+here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 
 from attrs import define, evolve, field
 
-from tests.paging.service import Label, Service
+from tests.paging.service import Label, Manners, Service
 
 __all__ = ["Walked"]
 
@@ -21,7 +22,7 @@ class Walked:
     """The rows that a reader has by now, and what it was told about them.
 
     Attributes:
-        whole: serials of the rows that were there when it began; those still there when it ends must be given.
+        whole: serials of the rows that were there when it began; those still there at its end must be given.
         given: how often each name and version was given.
         names: how often each name was given.
         total: how many rows were given in all.
@@ -36,8 +37,8 @@ class Walked:
         broken: OrderBroken was heard.
         keyless: KeyNotUnique was heard.
         doubted: a restart lay before one of these two, or a restart or a resume behind it.
-        blind: names of the rows that came before KeyNotUnique was heard, some of which may have been taken for
-            others; None where it was not heard.
+        blind: names of the rows that came before KeyNotUnique was heard, some of which may have been taken
+            for others; None where it was not heard.
         ends: numbers at which a pass, or what was read before a resume, ended or began; None for any.
 
     """
@@ -77,7 +78,9 @@ class Walked:
             surplus = self.given[label] - service.held[label]
         else:
             surplus = self.names[name] - service.named[name]
-        assert surplus <= 0 or self.may_repeat(name, number, service), f"row {label} was given {surplus} times too often"
+        assert surplus <= 0 or self.may_repeat(name, number, service), (
+            f"row {label} was given {surplus} times too often"
+        )
 
     def _changes_are_rows(self, number: int, service: Service) -> bool:
         """Check whether a row that changed is another one: without a key, content is all that counts.
@@ -106,6 +109,10 @@ class Walked:
             return "where a pass ended, only its key told the row from others with its number"
         if self.doubted and self.broken and service.numbers[number] > 1:
             return "rows before a break are known by their numbers alone, and another row has this number"
+        return self._may_repeat_in_a_pass(manners)
+
+    def _may_repeat_in_a_pass(self, manners: Manners) -> str:
+        """Say why the service may have given a row again that nothing shows to be the same one."""
         if manners.shifts or manners.circles:
             if not manners.keyed or self.keyless:
                 return "the service gave the row again, and nothing tells it from an equal one"
@@ -126,10 +133,12 @@ class Walked:
     def may_miss(self, name: int, service: Service) -> str:
         """Say why a row that was there all the time may be missing; an empty text where it may not."""
         manners = service.manners
+        again = self.restarts > 0 or self.resumed
         shares = manners.keyed and any(service.shared[key] > 1 for key in service.keys[name])
-        if shares and (self.blind is None or name in self.blind):
+        compared = manners.numbered and not again and not manners.small  # in one pass, with what it holds
+        if shares and not compared and (self.blind is None or name in self.blind):
             return "another row had its key, and no page had shown both: a key is believed until then"
-        if manners.ordered and service.disordered and (self.restarts or self.resumed):
+        if manners.ordered and service.disordered and again:
             if service.deleted:
                 return "the row that would have shown the disorder was deleted"
             if manners.until:

@@ -21,7 +21,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from chainapi import Checkpoint, Session
 from chainapi.core import dedupe, paging
-from chainapi.core.events import Event, KeyNotUnique, LoopFound, OrderBroken, PageReceived, Restarted, TokenRenewed
+from chainapi.core.events import (
+    Event,
+    KeyNotUnique,
+    LoopFound,
+    OrderBroken,
+    PageReceived,
+    Restarted,
+    TokenRenewed,
+)
 from chainapi.core.order import Runs
 from chainapi.errors import (
     APIConnectionError,
@@ -246,7 +254,9 @@ class PagingMachine(RuleBasedStateMachine):
         walked, manners = self.walked, self.manners
         if not event.exact:
             walked.inexact = True
-            assert not manners.ordered or walked.broken or walked.keyless, "the order tells which rows were given"
+            assert not manners.ordered or walked.broken or walked.keyless, (
+                "the order tells which rows were given"
+            )
             lost = walked.paged or walked.resumed or walked.keyless or manners.small
             assert lost, "each row was counted"
         if "resumed" not in event.reason:

@@ -1,9 +1,9 @@
 """A list service as nasty as the specification allows, and the transport that reaches it.
 
-Smaller than the simulator, and meaner: it inserts, deletes, moves and changes rows while they are read, forgets
-tokens, shuts pages, repeats pages and rows, and fails. It also judges its client: a token that has reached its
-lifetime, one that it never gave out or that belongs to another query, and too many requests are each an
-`AssertionError`.
+Smaller than the simulator, and meaner: it inserts, deletes, moves and changes rows while they are read,
+forgets tokens, shuts pages, repeats pages and rows, and fails. It also judges its client: a token that has
+reached its lifetime, one that it never gave out or that belongs to another query, and too many requests are
+each an `AssertionError`.
 """
 
 from __future__ import annotations
