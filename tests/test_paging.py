@@ -438,6 +438,8 @@ def test_a_page_that_is_refused_whatever_its_token() -> None:
         assert str(caught.value) == "404 Refused for GET /v1/rows: under maintenance; until 17:00"
         assert caught.value.__cause__ is error
         assert (walk.state, walk.restarts) == (State.NEXT, 0)
+        assert walk.refused(error), "whoever asks again has it checked again: the new token may have died"
+        assert walk.checked(token("newer"), rows=3)
     page(walk, "to 5", 4)
     assert walk.depth == 4
 

@@ -113,5 +113,7 @@ async def test_ordered_lists_drop_their_marks() -> None:
         await begun.collect(limit=2)
         assert len(begun.checkpoint.head) == 2
         rest = opened.metrics.list("/v1/rows", newest_first="n", resume=begun.checkpoint)
-        await rest.collect(limit=3)
+        await rest.collect(limit=2)
         assert rest.checkpoint.head == ()
+        await rest.collect(limit=1)
+        assert len(rest.checkpoint.head) == 1, "of the page that is open now"
