@@ -21,7 +21,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from chainapi import Checkpoint, Session
 from chainapi.core import dedupe, paging
-from chainapi.core.events import Event, KeyNotUnique, LoopFound, OrderBroken, PageReceived, Restarted, TokenRenewed
+from chainapi.core.events import (
+    Event,
+    KeyNotUnique,
+    LoopFound,
+    OrderBroken,
+    PageReceived,
+    Restarted,
+    TokenRenewed,
+)
 from chainapi.core.order import Runs
 from chainapi.errors import (
     APIConnectionError,
@@ -246,12 +254,15 @@ class PagingMachine(RuleBasedStateMachine):
         walked, manners = self.walked, self.manners
         if not event.exact:
             walked.inexact = True
-            assert not manners.ordered or walked.broken or walked.keyless, "the order tells which rows were given"
+            assert not manners.ordered or walked.broken or walked.keyless, (
+                "the order tells which rows were given"
+            )
             lost = walked.paged or walked.resumed or walked.keyless or manners.small
             assert lost, "each row was counted"
         if "resumed" not in event.reason:
             walked.restarts += 1
             walked.begin_again(known=not self.collecting)
+            walked.begin_pass(self.service)
             walked.last = None
             self._check_reason(event)
             self.depth = 0
@@ -388,6 +399,12 @@ class PagingMachine(RuleBasedStateMachine):
         """Add a row equal to another one, beside it."""
         self.service.copy(index)
 
+    @precondition(lambda self: not self.fragile)
+    @rule(index=st.integers(0, 20))
+    def mislay(self, index: int) -> None:
+        """Add a new row anywhere: in a list in descending order, where it does not belong."""
+        self.service.mislay(index)
+
     @rule(index=st.integers(0, 20))
     def change(self, index: int) -> None:
         """Change a row."""
@@ -403,7 +420,7 @@ class PagingMachine(RuleBasedStateMachine):
     @rule()
     def shut(self) -> None:
         """Refuse the page to come, whatever its token."""
-        self.service.shut_page(self.pages.checkpoint.token)
+        self.service.shut_page(next(reversed(self.service.tokens), None))
 
     @rule()
     def reopen(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import Any
@@ -16,7 +16,6 @@ from unittest.mock import patch
 
 from attrs import evolve
 
-from chainapi import prefetch
 from chainapi.core import dedupe, order, paging
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.dedupe import Deduplicator, RowsOfPage, Taken, _Begun, _Descent
@@ -161,6 +160,7 @@ def no_loop_guard() -> AbstractContextManager[object]:
 @mutant
 def idle_pages_unbounded() -> AbstractContextManager[object]:
     """Take any number of pages that bring nothing new."""
+
     def goes_nowhere(self: Walk, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
         return self._guard.loops(token.value, rows)
 
@@ -293,12 +293,6 @@ def marks_as_a_set() -> AbstractContextManager[object]:
 
 
 @mutant
-def marks_kept_for_good() -> AbstractContextManager[object]:
-    """Look for the rows of a begun page however far behind it."""
-    return patch.object(_Begun, "passed", lambda self, page, again: None)
-
-
-@mutant
 def refused_token_is_an_error() -> AbstractContextManager[object]:
     """Raise the refusal of a token as any other error."""
     return patch.object(Walk, "refused", lambda self, error: False)
@@ -356,7 +350,9 @@ def empty_page_is_the_end() -> AbstractContextManager[object]:
 # Equal rows, keys and order
 
 
-def _also_stale(drop: Callable[[Deduplicator, RowsOfPage, Taken], set[int]]) -> AbstractContextManager[object]:
+def _also_stale(
+    drop: Callable[[Deduplicator, RowsOfPage, Taken], set[int]],
+) -> AbstractContextManager[object]:
     """Leave more rows out than the real code."""
     real = Deduplicator.take
 
