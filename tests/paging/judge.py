@@ -22,7 +22,8 @@ class Walked:
     """The rows that a reader has by now, and what it was told about them.
 
     Attributes:
-        whole: serials of the rows that were there when it began; those still there at its end must be given.
+        whole: serials of the rows that were there when it began, or began again; those still there when it
+            ends must be given.
         given: how often each name and version was given.
         names: how often each name was given.
         total: how many rows were given in all.
@@ -133,10 +134,13 @@ class Walked:
     def may_miss(self, name: int, service: Service) -> str:
         """Say why a row that was there all the time may be missing; an empty text where it may not."""
         manners = service.manners
+        again = self.restarts > 0 or self.resumed
         shares = manners.keyed and any(service.shared[key] > 1 for key in service.keys[name])
-        if shares and (self.blind is None or name in self.blind):
+        # A number that is the key is compared together with all that the row holds, in one pass.
+        compared = manners.numbered and service.named[name] == 1 and not (again or manners.small)
+        if shares and not compared and (self.blind is None or name in self.blind):
             return "another row had its key, and no page had shown both: a key is believed until then"
-        if manners.ordered and service.disordered and (self.restarts or self.resumed):
+        if manners.ordered and service.disordered and again:
             if service.deleted:
                 return "the row that would have shown the disorder was deleted"
             if manners.until:
@@ -153,6 +157,14 @@ class Walked:
         """Note that OrderBroken was heard."""
         self.broken = True
         self.doubted |= self.restarts > 0
+
+    def begin_pass(self, service: Service) -> None:
+        """Note that a pass over the whole list begins: it meets the rows that are there now."""
+        manners = service.manners
+        if manners.until:  # its restarts begin at the last row given
+            return
+        late = service.late if manners.ordered else ()  # what comes into a span is not looked for
+        self.whole |= {row.serial for row in service.rows if row.serial not in late}
 
     def begin_again(self, *, known: bool = True) -> None:
         """Note a restart or a resume; `known` where the rows before it were noted already."""

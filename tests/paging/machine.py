@@ -262,6 +262,7 @@ class PagingMachine(RuleBasedStateMachine):
         if "resumed" not in event.reason:
             walked.restarts += 1
             walked.begin_again(known=not self.collecting)
+            walked.begin_pass(self.service)
             walked.last = None
             self._check_reason(event)
             self.depth = 0
@@ -398,6 +399,12 @@ class PagingMachine(RuleBasedStateMachine):
         """Add a row equal to another one, beside it."""
         self.service.copy(index)
 
+    @precondition(lambda self: not self.fragile)
+    @rule(index=st.integers(0, 20))
+    def mislay(self, index: int) -> None:
+        """Add a new row anywhere: in a list in descending order, where it does not belong."""
+        self.service.mislay(index)
+
     @rule(index=st.integers(0, 20))
     def change(self, index: int) -> None:
         """Change a row."""
@@ -413,7 +420,7 @@ class PagingMachine(RuleBasedStateMachine):
     @rule()
     def shut(self) -> None:
         """Refuse the page to come, whatever its token."""
-        self.service.shut_page(self.pages.checkpoint.token)
+        self.service.shut_page(next(reversed(self.service.tokens), None))
 
     @rule()
     def reopen(self) -> None:

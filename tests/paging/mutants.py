@@ -293,12 +293,6 @@ def marks_as_a_set() -> AbstractContextManager[object]:
 
 
 @mutant
-def marks_kept_for_good() -> AbstractContextManager[object]:
-    """Look for the rows of a begun page however far behind it."""
-    return patch.object(_Begun, "passed", lambda self, page, again: None)
-
-
-@mutant
 def refused_token_is_an_error() -> AbstractContextManager[object]:
     """Raise the refusal of a token as any other error."""
     return patch.object(Walk, "refused", lambda self, error: False)

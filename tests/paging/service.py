@@ -187,6 +187,7 @@ class Service:
     keys: dict[int, set[int]] = field(factory=dict[int, set[int]])  # of each name
     shared: Counter[int] = field(factory=Counter[int])  # how many rows ever had this key
     numbers: Counter[int] = field(factory=Counter[int])  # how many rows ever had this number
+    late: set[int] = field(factory=set[int])  # serials of rows that came between others
     next_serial: int = 1
     requests: int = 0
     refused: int = 0  # requests with a token that was dead, or to a page that was shut
@@ -196,6 +197,7 @@ class Service:
     deleted: bool = False
     altered: bool = False  # rows came, went or changed after the first request
     forgot: bool = False  # a token died early, and older ones with it
+    forgot_newest: bool = False
     disordered: bool = False  # a number rose, at some time
     scrolled: float | None = None
     oldest: float | None = None  # when the request was sent that brought the first token
@@ -207,11 +209,13 @@ class Service:
             name = manners.name(self.next_serial)
             self._add(manners.place(self.next_serial), name, 1 + name // manners.ties)
 
-    def _add(self, place: float, name: int, number: int, version: int = 0) -> None:
+    def _add(self, place: float, name: int, number: int, version: int = 0, *, late: bool = False) -> None:
         manners, serial = self.manners, self.next_serial
         self.next_serial += 1
         key = number if manners.numbered else 1 + name // manners.clash
         self.altered |= self.requests > 0
+        if late:
+            self.late.add(serial)
         self.rows.append(Row(serial, place, name, number, key, version))
         self.rows.sort(key=lambda row: row.place, reverse=True)
         self.held[name, version] += 1
@@ -223,13 +227,21 @@ class Service:
 
     def copy(self, index: int) -> None:
         """Add a row equal to the one at `index`, counted round, right below it."""
-        if not self.rows or self.manners.tokens == "position":  # a gap that opens would hide another row
-            return
-        at = index % len(self.rows)
-        row = self.rows[at]
+        if self.rows:
+            row = self.rows[index % len(self.rows)]
+            self._add_below(row, row.name, row.number, row.version)
+
+    def mislay(self, index: int) -> None:
+        """Add a row with the number of a new one right below the row at `index`, counted round."""
+        if self.rows:
+            name = self.manners.name(self.next_serial)
+            self._add_below(self.rows[index % len(self.rows)], name, 1 + name // self.manners.ties)
+
+    def _add_below(self, row: Row, name: int, number: int, version: int = 0) -> None:
+        at = self.rows.index(row)
         below = self.rows[at + 1].place if at + 1 < len(self.rows) else row.place - 1
         self.changed = self.altered = True
-        self._add((row.place + below) / 2, row.name, row.number, row.version)
+        self._add((row.place + below) / 2, name, number, version, late=True)
 
     def change(self, index: int) -> None:
         """Change the content of the row at `index`, counted round, but nothing that identifies it."""
@@ -263,7 +275,8 @@ class Service:
     def forget(self, newest: int | None = None) -> None:
         """Let all tokens die early, or some of the newest."""
         names = list(self.tokens)
-        self.forgot |= newest != 1
+        self.forgot |= newest != 1 or self.shut is not None
+        self.forgot_newest = True
         for name in names if newest is None else names[-newest:]:
             self.tokens[name] = evolve(self.tokens[name], given=-LIFETIME)
 
@@ -271,6 +284,7 @@ class Service:
         """Refuse the page that a token opens, whatever its token; None ends that."""
         token = self.tokens.get(name or "")
         self.shut = None if token is None else (token.place, token.empties)
+        self.forgot |= self.forgot_newest  # the page before one that is shut may be what is asked for again
 
     def sent(self, query: dict[str, str], now: float) -> None:
         """Judge a request as it leaves the client."""
