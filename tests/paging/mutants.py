@@ -502,12 +502,6 @@ def rows_before_a_break_forgotten() -> AbstractContextManager[object]:
 
 
 @mutant
-def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
-    """Give again, where the order breaks in a later pass, what the passes before gave below the break."""
-    return patch.object(_Descent, "later", False)
-
-
-@mutant
 def ties_at_the_end_of_a_span_dropped() -> AbstractContextManager[object]:
     """Take every row for given that has the number at which a span ends."""
 
