@@ -18,7 +18,7 @@ from attrs import evolve
 
 from chainapi.core import dedupe, order, paging
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Deduplicator, RowsOfPage, Taken, _Begun, _Descent
+from chainapi.core.dedupe import Deduplicator, RowsOfPage, Taken, _Begun
 from chainapi.core.digests import DigestCounter
 from chainapi.core.order import Order, Rows, Watermark
 from chainapi.core.paging import LoopGuard, PageToken, Walk
@@ -438,18 +438,6 @@ def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
 
 
 @mutant
-def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
-    """Leave out of checkpoints that the key was given up."""
-    return patch.object(Deduplicator, "keyless", False)
-
-
-@mutant
-def changed_row_refutes_no_number() -> AbstractContextManager[object]:
-    """Believe a number as key although another row had it on the page before."""
-    return patch.object(Deduplicator, "_is_other", lambda self, page, index, known, place: False)
-
-
-@mutant
 def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
     """Promise, once the key is given up, that no row comes again."""
     return patch.object(Deduplicator, "complete", True)
@@ -493,12 +481,6 @@ def spans_believed_after_a_break() -> AbstractContextManager[object]:
             yield
 
     return both()
-
-
-@mutant
-def rows_before_a_break_forgotten() -> AbstractContextManager[object]:
-    """Count only the rows behind the break of an order."""
-    return patch.object(_Descent, "move_to", lambda self, counter: None)
 
 
 @mutant
