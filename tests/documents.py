@@ -16,7 +16,9 @@ from chainapi.models import MetricPoint
 from chainapi.models.unions import Tag, tags_of, wire_name
 from chainapi.parameters import Parameter
 
-__all__ = ["Maker", "path_pattern", "values"]
+__all__ = ["DEEP", "Maker", "path_pattern", "values"]
+
+DEEP = 100_000  # levels that no Python reads; how deep each of them gets differs
 
 
 class Maker:

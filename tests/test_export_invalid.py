@@ -17,6 +17,7 @@ from chainapi.errors import DecodeError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
+from tests.documents import DEEP
 from tests.power import PowerCuts
 from tests.test_invalid import Served, block
 
@@ -210,10 +211,10 @@ async def test_an_export_of_odd_rows_alone(tmp_path: Path) -> None:
 
 async def test_rows_without_a_model_may_be_odd(tmp_path: Path) -> None:
     """A row that nothing can read is kept as its text."""
-    served = Served([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * 1_500 + b"]" * 1_500, b'{"n":2}'])
+    served = Served([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * DEEP + b"]" * DEEP, b'{"n":2}'])
     async with session_of(served) as session:
         await export(session.data.list, ["/v1/rows"], tmp_path / "b.jsonl", items="blocks", on_invalid="raw")
     lines = (tmp_path / "b.jsonl").read_text().splitlines()
     assert [json.loads(line)["n"] for line in lines] == [1, 2]
     rows = [json.loads(line) for line in (tmp_path / "b.jsonl.invalid").read_text().splitlines()]
-    assert [row["row"] for row in rows] == [{"n": "\ud800"}, "[" * 1_500 + "]" * 1_500]
+    assert [row["row"] for row in rows] == [{"n": "\ud800"}, "[" * DEEP + "]" * DEEP]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from decimal import Decimal
@@ -165,15 +166,18 @@ def test_odd_values_of_further_fields(odd: bytes, value: Any) -> None:
 
 
 def test_further_fields_beyond_the_stack() -> None:
-    """Where only the stack is too small for a field, reading it is a DecodeError."""
+    """Where only the stack is too small for a field, as it may be on 3.11, reading it is a DecodeError."""
     body = b'{"timestamp":1,"value":2,"odd":' + b"[" * 900 + b"]" * 900 + b"}"
     row = decode_resource(body, MetricPoint)
 
     def deeper(levels: int) -> Any:
         return deeper(levels - 1) if levels else row.extra
 
-    with pytest.raises(DecodeError, match="nested too deeply"):
-        deeper(200)
+    if sys.version_info < (3, 12):  # decoders of later Pythons have a stack of their own
+        with pytest.raises(DecodeError, match="nested too deeply"):
+            deeper(200)
+    else:
+        assert deeper(200) == row.extra
     assert len(str(row.extra["odd"])) == 1_800
 
 

@@ -20,7 +20,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.methods import Declared
 from chainapi.models import EvmBlock, Transfer, Unknown
 from chainapi.models.decode import PageDecoder
-from tests.documents import Maker, values
+from tests.documents import DEEP, Maker, values
 
 BLOCKS = "/v1/chains/43114/blocks"
 
@@ -181,7 +181,7 @@ async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
         (block(95, blockHash="\ud800"), None, ""),
         (b'{"blockHash":"\xff"}', {"blockHash": "\ufffd"}, ""),
         (b'{"n":%b}' % (b"9" * 4_400), '{"n":%s}' % ("9" * 4_400), ""),
-        (b"[" * 2_000 + b"]" * 2_000, "[" * 2_000 + "]" * 2_000, ""),
+        (b"[" * DEEP + b"]" * DEEP, "[" * DEEP + "]" * DEEP, ""),
         (b'{"gasUsed":NaN}', {"gasUsed": "NaN"}, ""),
     ],
     ids=range(12),
@@ -208,7 +208,7 @@ def json_block(number: int) -> EvmBlock:
     return row
 
 
-@pytest.mark.parametrize("odd", [b'"\\ud800"', b"9" * 5_000, b"[" * 2_000 + b"]" * 2_000, b'"\xff"'])
+@pytest.mark.parametrize("odd", [b'"\\ud800"', b"9" * 5_000, b"[" * DEEP + b"]" * DEEP, b'"\xff"'])
 async def test_plain_rows_may_be_odd_as_well(odd: bytes) -> None:
     """Without a model only what nothing can decode is odd; it blocks no walk either."""
     async with session_of(blocks(odd)) as session:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from chainapi.errors import DecodeError
 from chainapi.models import Transfer, Unknown
 from chainapi.models.decode import PageDecoder, decode_resource
-from chainapi.models.plain import exact, is_json, read_loosely, written
+from chainapi.models.plain import exact, is_json, read_loosely, shown, written
+from tests.documents import DEEP
 
 LOSSY = (
     "0.1234567890123456789",
@@ -28,6 +29,15 @@ LOSSY = (
     "1" * 500 + ".5",
 )
 SHORT = ("0.1", "-2.5", "1e3", "1E+22", "0.0", "-0.0", "5e-324", "1.7976931348623157e308", "1.10", "0e999")
+
+
+@pytest.mark.parametrize("end", ["\ud800", 1, Decimal("0.10")])
+def test_values_of_any_depth_are_written(end: Any) -> None:
+    """A value is written whatever its depth: decoders of some Pythons read deeper than others write."""
+    value, text = end, json.dumps(end) if isinstance(end, str) else str(end)
+    for _ in range(3_000):
+        value, text = [1, {"a": value, "b": []}], f'[1,{{"a":{text},"b":[]}}]'
+    assert written(value).decode() == shown(value).replace(" ", "") == text
 
 
 @pytest.mark.parametrize("digits", LOSSY)
@@ -82,7 +92,7 @@ def test_no_number_changes(number: Any) -> None:
             {"a": "NaN", "b": "-Infinity", "c": Decimal("0.1234567890123456789")},
         ),
         (b'["\xff"]', ["\ufffd"]),
-        (b"[" * 3_000 + b"]" * 3_000, "[" * 3_000 + "]" * 3_000),
+        (b"[" * DEEP + b"]" * DEEP, "[" * DEEP + "]" * DEEP),
         (b'{"a":%b}' % (b"9" * 5_000), '{"a":%s}' % ("9" * 5_000)),
     ],
     ids=["surrogate", "constants", "bytes", "depth", "digits"],

@@ -196,8 +196,8 @@ class State:
     def _count(self, table: str, more: int) -> None:
         """Note how many records a table has more than before."""
         self._db.execute(
-            "UPDATE totals SET records = records + ?1, checksum = checksum + ?1 WHERE name = ?2",
-            (more, table),
+            "UPDATE totals SET records = records + :more, checksum = checksum + :more WHERE name = :table",
+            {"more": more, "table": table},
         )
 
     # What the export is of
@@ -286,12 +286,11 @@ class State:
 
     def _meet(self, batch: Batch, digest: bytes) -> bool:
         """Note that this pass has met a row that is kept; False where none is left that it could be."""
-        number, walk_pass = batch.source.number, batch.checkpoint.restarts
         met = self._db.execute(
-            "UPDATE rows SET pass = ?1, checksum = checksum - pass + ?1"
-            " WHERE source = ?2 AND place = (SELECT min(place) FROM rows"
-            " WHERE source = ?2 AND digest = ?3 AND pass < ?1)",
-            (walk_pass, number, digest),
+            "UPDATE rows SET pass = :pass, checksum = checksum - pass + :pass"
+            " WHERE source = :source AND place = (SELECT min(place) FROM rows"
+            " WHERE source = :source AND digest = :digest AND pass < :pass)",
+            {"pass": batch.checkpoint.restarts, "source": batch.source.number, "digest": digest},
         )
         return met.rowcount > 0
 
@@ -301,9 +300,10 @@ class State:
         """Return how many valid and how many invalid rows wait for their file."""
         with _readable(self.path):
             made, invalid = self._db.execute(
-                "SELECT coalesce(sum(substr(row, 1, 1) != ?1), 0), coalesce(sum(substr(row, 1, 1) = ?1), 0)"
+                "SELECT coalesce(sum(substr(row, 1, 1) != :sign), 0),"
+                " coalesce(sum(substr(row, 1, 1) = :sign), 0)"
                 " FROM rows JOIN sources ON number = source WHERE done",
-                (INVALID,),
+                {"sign": INVALID},
             ).fetchone()
         return int(made), int(invalid)
 

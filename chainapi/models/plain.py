@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
 
 import msgspec
+from attrs import frozen
 
 from chainapi.models.refusals import REFUSED
 
@@ -66,7 +68,7 @@ def written(value: Any) -> bytes:
     """Return a plain value as JSON, numbers with all their digits."""
     try:
         return _ENCODER.encode(value)
-    except UnicodeEncodeError:  # half of a character: only an escape can stand for it
+    except (UnicodeEncodeError, RecursionError):  # only an escape can stand for half of a character
         return _written(value).encode()
 
 
@@ -74,6 +76,8 @@ def shown(value: Any, indent: int | None = None) -> str:
     """Return a plain value as ASCII JSON, numbers with all digits, as `json.dumps`."""
     try:
         return json.dumps(value, indent=indent)
+    except RecursionError:
+        text = written(value).decode()
     except TypeError:  # a Decimal
         text = msgspec.json.format(written(value), indent=indent or 0).decode()
     return re.sub(r"[^\x00-\x7f]", lambda char: json.dumps(char[0])[1:-1], text)
@@ -83,8 +87,37 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(name)}:{_written(value[name])}" for name in value) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
-    return json.dumps(value) if isinstance(value, str) else _ENCODER.encode(value).decode()
+    """Return JSON without recursion: decoders of Python 3.12 and later read deeper than its stack is."""
+    texts: list[str] = []
+    waiting: list[Any] = [value]
+    while waiting:
+        match waiting.pop():
+            case _Text(text):
+                texts.append(text)
+            case dict(fields):
+                inner = [(_Text(f"{json.dumps(name)}:"), field) for name, field in fields.items()]
+                waiting += _enclosed("{", inner, "}")
+            case list(items):
+                waiting += _enclosed("[", [(item,) for item in items], "]")
+            case str(text):
+                texts.append(json.dumps(text))
+            case plain:
+                texts.append(_ENCODER.encode(plain).decode())
+    return "".join(texts)
+
+
+@frozen
+class _Text:
+    """A part of JSON that is written already."""
+
+    text: str
+
+
+def _enclosed(opening: str, inner: Sequence[tuple[Any, ...]], closing: str) -> list[Any]:
+    """Return what stands between brackets, commas between its parts, last part first."""
+    parts: list[Any] = [_Text(closing)]
+    for index, part in reversed(list(enumerate(inner))):
+        parts += reversed(part)
+        if index:
+            parts.append(_Text(","))
+    return [*parts, _Text(opening)]

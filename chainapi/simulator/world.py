@@ -34,7 +34,13 @@ __all__ = ["Answer", "World"]
 Service = Literal["metrics", "data"]
 
 SERVICES: Mapping[str, Service] = {"metrics": "metrics", "data": "data"}
-PHRASES = {status.value: status.phrase for status in HTTPStatus}
+# The services' words, which Python 3.13 changed.
+PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
+    413: "Payload Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Entity",
+}
 
 
 @frozen

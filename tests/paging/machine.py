@@ -9,10 +9,10 @@ is left, and compares.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from unittest.mock import patch
 
 from attrs import evolve, frozen
@@ -44,6 +44,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.pages import Pages
+from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS
 from tests.paging.judge import Walked
 from tests.paging.service import LIFETIME, SHUT, Fault, Label, Manners, NastyTransport, Service
 from tests.virtual_time import VirtualLoop
@@ -62,46 +63,20 @@ class Saved:
     walked: Walked
 
 
-# What is ordinary comes first, and more often than what is odd: two oddities at a time hide each other.
-manners = st.builds(
-    Manners,
-    kind=st.sampled_from(["points", "plain", "keyed", "ordered", "both", "bykey"]),
-    until=st.sampled_from([False, False, True]),
-    names=st.sampled_from(["own"] * 6 + ["pairs", "threes", "far", "one"]),
-    ties=st.sampled_from([1, 1, 1, 2, 3, 50]),
-    clash=st.sampled_from([1, 1, 1, 1, 2, 3]),
-    order=st.sampled_from(["descending"] * 5 + ["swapped", "shuffled", "ascending"]),
-    tokens=st.sampled_from(["anchored", "anchored", "anchored", "position", "overlap", "scroll"]),
-    page_size=st.sampled_from([1, 2, 3, 4, 5, 9]),
-    latency=st.sampled_from([0.0, 2.0]),
-    ending=st.sampled_from(["absent", "null", "empty"]),
-    late_end=st.booleans(),
-    empties=st.sampled_from([0, 0, 0, 1, 2]),
-    nulls=st.booleans(),
-    cycle=st.sampled_from([None] * 7 + [(1, 0), (2, 0), (3, 1), (4, 2)]),
-    repeat=st.sampled_from([None] * 10 + ["last", "all"]),
-    dead_status=st.sampled_from([400, 404, 410, 422]),
-    stillborn=st.sampled_from([False] * 9 + [True]),
-    small=st.sampled_from([False, False, True]),
-)
-faults = st.sampled_from(
-    [
-        Fault(429),
-        Fault(429, retry_after=1.0),
-        Fault(429, retry_after=60.0),
-        Fault(429, retry_after=90_000.0),
-        Fault(500),
-        Fault(503, retry_after=5.0),
-        Fault(503, retry_after=90_000.0),
-        Fault(broken="cut"),
-        Fault(broken="garbled"),
-        Fault(broken="stall"),
-    ]
-)
-
-
 How = Literal["pages", "rows", "collect"]
-readers: st.SearchStrategy[How] = st.sampled_from(["pages", "rows", "collect"])
+Act = TypeVar("Act", bound=Callable[..., None])
+
+
+def drawn_from(choices: Mapping[str, Sequence[Any]]) -> dict[str, st.SearchStrategy[Any]]:
+    """Return a strategy for each argument."""
+    return {name: st.sampled_from(options) for name, options in choices.items()}
+
+
+def action(act: Act) -> Act:
+    """Make a method a rule of the machine, with the arguments listed for its name."""
+    name = act.__name__
+    made = rule(**drawn_from(ACTIONS[name]))(act)
+    return precondition(lambda self: not self.fragile)(made) if name in LASTING else made
 
 
 def _sound(drawn: Manners) -> Manners:
@@ -151,7 +126,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     # The beginning
 
-    @initialize(drawn=manners, rows=st.integers(0, 14), prefetch=st.integers(0, 3), patience=st.booleans())
+    @initialize(drawn=st.builds(Manners, **drawn_from(MANNERS)), **drawn_from(BEGINNING))
     def begin(self, drawn: Manners, rows: int, prefetch: int, patience: bool) -> None:
         """Make the service, and a stream over it."""
         self.manners = _sound(drawn)
@@ -282,30 +257,28 @@ class PagingMachine(RuleBasedStateMachine):
 
     # What the reader does
 
-    @rule(count=st.integers(1, 4))
+    @action
     def read_pages(self, count: int) -> None:
         """Read pages as they are."""
         self._run(lambda: self._pages(count))
 
-    @rule(count=st.integers(1, 9))
+    @action
     def read_rows(self, count: int) -> None:
         """Read rows, and break."""
         self._run(lambda: self._rows(count))
 
-    @rule(limit=st.one_of(st.none(), st.integers(1, 9)))
+    @action
     def collect(self, limit: int | None) -> None:
         """Collect some rows, or all."""
         self._run(lambda: self._collect(limit))
 
-    @precondition(lambda self: not self.fragile)
-    @rule(delay=st.sampled_from([0.0, 0.5, 1.0, 1.5, 3.0, 30.0, 100_000.0]), how=readers)
+    @action
     def cancelled(self, delay: float, how: How) -> None:
         """Cancel the reader at any time."""
         if how != "collect":  # whose rows would be lost with it
             self._run(lambda: self._stopped(delay, how, None))
 
-    @precondition(lambda self: not self.fragile)
-    @rule(delay=st.sampled_from([0.0, 0.5, 1.5, 3.0, 30.0]), how=readers, session=st.booleans())
+    @action
     def closed_meanwhile(self, delay: float, how: How, session: bool) -> None:
         """Close the stream or its session while it is read; go on from where it stood."""
         end = self.sessions[-1].aclose if session else self.pages.aclose
@@ -313,15 +286,7 @@ class PagingMachine(RuleBasedStateMachine):
         self._run(lambda: self._stopped(delay, how, end))
         self._resume(Saved(self.pages.checkpoint, self.walked), 0, "restart")
 
-    @precondition(lambda self: not self.fragile)
-    @rule(
-        back=st.integers(0, 12),
-        prefetch=st.integers(0, 3),
-        on_expired=st.sampled_from(["restart", "restart", "raise"]),
-        close=st.booleans(),
-        grown=st.sampled_from([0, 0, 0, 1, 6]),
-        shrunk=st.sampled_from([0, 0, 1, 2]),
-    )
+    @action
     def resume(
         self,
         back: int,
@@ -341,8 +306,7 @@ class PagingMachine(RuleBasedStateMachine):
             self.service.delete(at)
         self._resume(self.saved[-1 - back % len(self.saved)], prefetch, on_expired)
 
-    @precondition(lambda self: not self.fragile)
-    @rule(count=st.integers(1, 6), grown=st.sampled_from([0, 0, 1, 6]), shrunk=st.sampled_from([0, 0, 1, 2]))
+    @action
     def interrupted(self, count: int, grown: int, shrunk: int) -> None:
         """Read some rows, and go on with the next one on another day, when the list has changed."""
         self._run(lambda: self._rows(count))
@@ -365,75 +329,71 @@ class PagingMachine(RuleBasedStateMachine):
 
     # What happens meanwhile
 
-    @rule(seconds=st.sampled_from([1.0, 100.0, LIFETIME / 2, LIFETIME, 3 * LIFETIME]))
+    @action
     def wait(self, seconds: float) -> None:
         """Let time pass."""
         self._run(lambda: asyncio.sleep(seconds))
 
-    @rule(late=st.sampled_from([-61.0, -3.0, -1.0, -0.001, 0.0, 1.0]))
+    @action
     def wait_for_death(self, late: float) -> None:
         """Wait until the token in hand is as old as its lifetime, or nearly."""
         token = self.service.tokens.get(self.pages.checkpoint.token or "")
         if token is not None:
             self._run(lambda: asyncio.sleep(max(0.0, token.asked + LIFETIME + late - self.loop.time())))
 
-    @rule(seconds=st.sampled_from([-1e6, -3_600.0, 3_600.0, 1e6]))
+    @action
     def move_wall_clock(self, seconds: float) -> None:
         """Set the wall clock."""
         self.wall += seconds
         self.service.wall_went_back |= seconds < 0
 
-    @rule(count=st.integers(1, 5))
+    @action
     def insert(self, count: int) -> None:
         """Add rows."""
         self.service.insert(count)
 
-    @rule(index=st.integers(0, 20))
+    @action
     def delete(self, index: int) -> None:
         """Delete a row."""
         self.service.delete(index)
 
-    @precondition(lambda self: not self.fragile)
-    @rule(index=st.integers(0, 20))
+    @action
     def copy(self, index: int) -> None:
         """Add a row equal to another one, beside it."""
         self.service.copy(index)
 
-    @precondition(lambda self: not self.fragile)
-    @rule(index=st.integers(0, 20))
+    @action
     def mislay(self, index: int) -> None:
         """Add a new row anywhere: in a list in descending order, where it does not belong."""
         self.service.mislay(index)
 
-    @rule(index=st.integers(0, 20))
+    @action
     def change(self, index: int) -> None:
         """Change a row."""
         self.service.change(index)
 
-    @precondition(lambda self: not self.fragile)
-    @rule(index=st.integers(0, 20))
+    @action
     def move(self, index: int) -> None:
         """Move a row, as one that was written again."""
         self.service.move(index)
 
-    @precondition(lambda self: not self.fragile)
-    @rule()
+    @action
     def shut(self) -> None:
         """Refuse the page to come, whatever its token."""
         self.service.shut_page(next(reversed(self.service.tokens), None))
 
-    @rule()
+    @action
     def reopen(self) -> None:
         """Refuse no page any more."""
         self.service.shut_page(None)
 
-    @rule(fault=faults, count=st.integers(1, 3))
+    @action
     def fail(self, fault: Fault, count: int) -> None:
         """Let the next requests fail."""
         if not (self.fragile and fault.broken):
             self.service.faults.extend([fault] * count)
 
-    @rule(newest=st.sampled_from([None, None, 1, 2]))
+    @action
     def forget_tokens(self, newest: int | None) -> None:
         """Let tokens die early: all, or the newest."""
         self.service.forget(newest)

@@ -1,0 +1,59 @@
+"""Readers that follow a script: one seed is one script, whichever hypothesis and Python there are.
+
+A script that catches a mutant catches it in every run, which a search for it does not.
+"""
+
+from __future__ import annotations
+
+import random
+
+from attrs import frozen
+
+from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS, Choices
+from tests.paging.machine import PagingMachine
+from tests.paging.service import Manners
+
+__all__ = ["Script", "play"]
+
+STEPS = 12  # of one script at most
+READING = ("read_rows", "collect")  # what every script may do
+Arguments = dict[str, object]
+
+
+@frozen
+class Script:
+    """The manners of a service, and what its reader does."""
+
+    manners: Manners
+    beginning: Arguments
+    steps: tuple[tuple[str, Arguments], ...]
+
+    @classmethod
+    def from_seed(cls, seed: int) -> Script:
+        """Draw a script. Part of the actions are left out of it, so that the others come often."""
+        source = random.Random(seed)
+        manners, beginning = _draw(source, MANNERS), _draw(source, BEGINNING)
+        names = [name for name in ACTIONS if name in READING or source.random() < 0.6]
+        chosen = [source.choice(names) for _ in range(source.randint(1, STEPS))]
+        steps = tuple((name, _draw(source, ACTIONS[name])) for name in chosen)
+        return cls(Manners(**manners), beginning, steps)  # type: ignore[arg-type]
+
+
+def _draw(source: random.Random, choices: Choices) -> Arguments:
+    return {name: source.choice(options) for name, options in choices.items()}
+
+
+def play(seed: int) -> None:
+    """Let a reader follow the script of a seed. Raises what the machine finds."""
+    script = Script.from_seed(seed)
+    machine = PagingMachine()
+    try:
+        machine.begin(drawn=script.manners, **script.beginning)
+        for name, arguments in script.steps:
+            if not (machine.fragile and name in LASTING):
+                getattr(machine, name)(**arguments)
+    except BaseException:
+        machine.limits.close()
+        machine.loop.close()
+        raise
+    machine.teardown()
