@@ -33,9 +33,10 @@ from chainapi.errors import (
     RedirectError,
     ServerError,
 )
-from chainapi.limiter import Gate, Permit
+from chainapi.limiter import Permit
 from chainapi.models.decode import LARGE, Stepwise, decode_error, excerpt
 from chainapi.observe import Listener
+from chainapi.share import Share
 from chainapi.transport import Transport
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ class Sent:
 
 @define(eq=False, repr=False)
 class Service:
-    """One service as a session reaches it: its endpoint, and the gate of its quota."""
+    """One service as a session reaches it: its endpoint, and the session's share of the gate."""
 
     endpoint: Endpoint
-    gate: Gate
+    share: Share
     _wait: WaitBegan | None = field(default=None, init=False)  # told, and not over yet
     _wait_until: float = field(default=0.0, init=False)
 
@@ -220,7 +221,7 @@ class _Call:
         asked = self._clock()
         max_wait = self._to.max_wait
         try:
-            permit = await self._service.gate.acquire(
+            permit = await self._service.share.acquire(
                 self._query.route,
                 cost=self._query.cost,
                 priority=self._ask.priority,

@@ -302,21 +302,34 @@ class DecodeError(ChainAPIError):
 
 
 class QuotaWaitError(ChainAPIError):
-    """The quota frees up later than ``max_wait`` allows; raised at once, nothing was sent.
+    """The quota frees up later than ``max_wait`` or the call's ``deadline`` allows; raised at once.
 
     Attributes:
         retry_at: Unix time in seconds from which a try can succeed.
         retry_after: the same, in seconds from when the error was raised.
+        max_wait: seconds that the call might still wait; None where its deadline is what came first.
+        deadline: seconds that were left until its deadline; None where `max_wait` is what came first.
 
     """
 
-    def __init__(self, retry_at: float, *, retry_after: float, max_wait: float) -> None:
+    def __init__(
+        self,
+        retry_at: float,
+        *,
+        retry_after: float,
+        max_wait: float | None = None,
+        deadline: float | None = None,
+    ) -> None:
         self.retry_at = retry_at
         self.retry_after = retry_after
         self.max_wait = max_wait
-        super().__init__(
-            f"quota is free again in {retry_after:.1f} s, later than max_wait={max_wait:g} s allows"
+        self.deadline = deadline
+        late = (
+            f"later than max_wait={max_wait:g} s allows"
+            if deadline is None
+            else f"later than the call's deadline, {deadline:.1f} s from now"
         )
+        super().__init__(f"quota is free again in {retry_after:.1f} s, {late}")
 
 
 class PagingError(ChainAPIError):

@@ -3,31 +3,33 @@
 All waiting happens here, in one queue with one timer; what may leave when is decided by the pure
 `chainapi.core.quota`. A request is granted immediately before it is sent, so a stop that begins while a
 granted task has not run yet still holds it back.
+
+Sessions share a gate (`chainapi.gates`). Each has a `Share` of it: the settings of its own requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from chainapi.core.headers import LimitNews
 from chainapi.core.queue import Queue, Waiter
 from chainapi.core.quota import Flight, Limit, Quota, QuotaSnapshot, Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError
+from chainapi.share import MAX_IN_FLIGHT, WORTH_TELLING, Settings, Share
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["Gate", "Permit", "is_rate"]
+__all__ = ["Gate", "Permit"]
 
 LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
-WORTH_TELLING = 1.0  # seconds
 UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
 GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away
 
@@ -39,10 +41,11 @@ class Permit:
     `lost`. Ending it a second time does nothing.
     """
 
-    __slots__ = ("_flight", "_gate")
+    __slots__ = ("_flight", "_gate", "_share")
 
-    def __init__(self, gate: Gate, flight: Flight) -> None:
+    def __init__(self, gate: Gate, flight: Flight, share: Share) -> None:
         self._gate = gate
+        self._share = share
         self._flight: Flight | None = flight
 
     def answered(self, status: int, news: LimitNews) -> Verdict:
@@ -66,23 +69,37 @@ class Permit:
 
     def _settle(self) -> Flight | None:
         flight, self._flight = self._flight, None
+        if flight is not None:
+            self._share.landed()
         return flight
 
 
 class _Ticket(Waiter):
     """A request in the queue, with the future that its task awaits; `flight` is set by its grant."""
 
-    __slots__ = ("deadline", "flight", "future", "max_wait", "paid")
+    __slots__ = ("deadline", "flight", "future", "max_wait", "paid", "share", "waits_until")
 
     def __init__(
-        self, number: int, rank: float, route: str, prior: float | None, future: asyncio.Future[None]
+        self,
+        number: int,
+        rank: float,
+        route: str,
+        prior: float | None,
+        share: Share,
+        future: asyncio.Future[None],
     ) -> None:
-        super().__init__(number, rank, route, prior)
+        super().__init__(number, rank, route, prior, share.group)
+        self.share = share
         self.future = future
         self.flight: Flight | None = None
         self.paid = False
-        self.deadline = inf  # on the loop's clock; its turn may not come later
         self.max_wait = inf
+        # On the loop's clock; its turn may not come later. The first is max_wait's.
+        self.waits_until = self.deadline = inf
+
+    @property
+    def latest(self) -> float:
+        return min(self.waits_until, self.deadline)
 
 
 class Gate:
@@ -100,13 +117,14 @@ class Gate:
             known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
         now: the wall clock in Unix seconds, only for what is told to people.
 
+    These are settings of a gate that is used by itself; each `Share` that joins one has its own.
     """
 
     def __init__(
         self,
         *,
         rate: Limit | AsyncLimiter | None = None,
-        max_in_flight: int = 100,
+        max_in_flight: int = MAX_IN_FLIGHT,
         limits: Sequence[Limit] = (),
         ask: bool = True,
         max_stop: float | None = None,
@@ -114,19 +132,16 @@ class Gate:
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._rate = None if rate is None else _bucket(rate)
-        self._rate_units = isinstance(rate, Limit) and rate.units
-        self._paying: _Ticket | None = None
-        self.limits = tuple(limits)
-        self._quota = Quota(max_in_flight, self.limits, ask, inf if max_stop is None else max_stop)
+        self._own = Share(rate=rate, on_wait=on_wait, now=now)
+        self._shares: dict[Settings, WeakSet[Share]] = {}
+        self._quota = Quota(max_in_flight, tuple(limits), ask, inf if max_stop is None else max_stop)
         self._random = random
-        self._on_wait = on_wait
-        self._now = now
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
-        self._told = -inf
+        self._waits_until = -inf  # when the queue is known to go on, where it waits for that
+        self._told = -inf  # the end of the longest wait that listeners heard of
         self._judged = -inf  # the opening time that the waiters were judged by
         self._asked_at = inf  # when the oldest request left that nothing was answered since
 
@@ -137,64 +152,91 @@ class Gate:
         cost: float | None = None,
         priority: int = 0,
         max_wait: float | None = None,
+        deadline: float = inf,
         again: bool = False,
+        share: Share | None = None,
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
         `route` names what costs alike, `cost` is what a request of it is said to cost in units; it counts
         where the service is known to count in units, until answers tell better. A higher `priority` goes
         first; `again` says that this request was refused or lost before, and puts it in front of all.
+        `share` has the settings of the session that sends it.
 
         Raises:
-            QuotaWaitError: when its turn would come later than in `max_wait` seconds. That is foreseen and
-                raised at once; where it was not foreseeable, as soon as it is known. Waiting for a place
-                among `max_in_flight` does not count.
+            QuotaWaitError: when its turn would come later than in `max_wait` seconds, or than `deadline`, a
+                time of the loop. That is foreseen and raised at once; where it was not foreseeable, as soon
+                as it is known. Waiting for a place among `max_in_flight` does not count. The caller itself
+                sees to it that the deadline is kept.
             APITimeoutError: when `max_wait` is over, and the service answered nobody for as long (and
                 for at least five seconds).
 
         """
         loop = asyncio.get_running_loop()
-        if not self._queue and self._rate is None:
+        share = share or self._own
+        if not self._queue and share.rate is None and not share.full:
             now = loop.time()
             flight = self._try(now, route, cost)
             if flight is not None:
-                return Permit(self, flight)
-        waiter = self._enter(loop, route, cost, -inf if again else -priority, max_wait)
-        deadline = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
+                share.sent()
+                return Permit(self, flight, share)
+        rank = -inf if again else -priority
+        waiter = _Ticket(next(self._numbers), rank, route, cost, share, loop.create_future())
+        self._enter(loop.time(), waiter, max_wait, deadline)
+        late = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
         try:
-            return Permit(self, await self._wait(loop, waiter))
+            return Permit(self, await self._wait(loop, waiter), share)
         finally:
-            if deadline is not None:
-                deadline.cancel()
+            if late is not None:
+                late.cancel()
 
     def price(self, route: str, prior: float | None) -> float:
         """Return what a request of `route` costs in units, as far as is known; `prior` is what is said."""
         return self._quota.costs.price(route, prior)
 
-    def snapshot(self) -> QuotaSnapshot:
+    def snapshot(self, share: Share | None = None) -> QuotaSnapshot:
         """Return what is known of the quota now; inside a running loop only."""
-        return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), self._now())
+        unix_time = (share or self._own).now()
+        return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+
+    # --- those who share it; called by the shares -------------------------------------------
+
+    def joined(self, share: Share) -> None:
+        """Take the settings of a session into account; its limits hold from now on."""
+        self._shares.setdefault(share.settings, WeakSet()).add(share)
+        self._agree()
+        self._quota.know(share.limits)
+
+    def left(self, share: Share) -> None:
+        """Forget the settings of a session that was closed."""
+        self._shares[share.settings].discard(share)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Use the largest `max_in_flight` and `max_stop` of all, and ask only where all may."""
+        self._shares = {settings: shares for settings, shares in self._shares.items() if shares}
+        if self._shares:
+            quota, wanted = self._quota, self._shares
+            quota.max_in_flight = max(one.max_in_flight for one in wanted)
+            quota.max_stop = max(one.max_stop for one in wanted)
+            quota.ask = all(one.ask for one in wanted)
 
     # --- the queue --------------------------------------------------------------------------
 
-    def _enter(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        route: str,
-        cost: float | None,
-        rank: float,
-        max_wait: float | None,
-    ) -> _Ticket:
-        waiter = _Ticket(next(self._numbers), rank, route, cost, loop.create_future())
+    def _enter(self, now: float, waiter: _Ticket, max_wait: float | None, deadline: float) -> None:
+        """Put a request in the queue, unless its turn is known to come too late."""
+        waiter.deadline = deadline
         if max_wait is not None:
-            now = loop.time()
+            waiter.max_wait, waiter.waits_until = max_wait, now + max_wait
+        if waiter.latest < inf:
             seconds = self._forecast(now, waiter)
-            if seconds > max_wait:
-                raise self._too_long(seconds, max_wait)
-            waiter.deadline, waiter.max_wait = now + max_wait, max_wait
+            if now + seconds > waiter.latest:
+                raise self._too_long(now, seconds, waiter)
         self._queue.add(waiter)
         self._pump()
-        return waiter
+        if waiter.queued:
+            until = self._waits_until
+            waiter.share.tell(self._reason(until), now, until, len(self._queue))
 
     async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Flight:
         """Wait until the request is granted and may still leave."""
@@ -212,32 +254,37 @@ class Gate:
             waiter.future = loop.create_future()
             if flight is not None:
                 self._queue.add(waiter)
+                waiter.share.landed()
                 self._quota.unsent(flight)
             self._pump()
 
     def _leave(self, waiter: _Ticket) -> None:
         """Take a waiter out that gives up, and let the next one have its turn."""
         flight, waiter.flight = waiter.flight, None
-        if self._paying is waiter:
-            self._paying = None
+        share = waiter.share
+        if share.paying is waiter:
+            share.paid()
         if flight is not None:
+            share.landed()
             self._quota.unsent(flight)
         elif waiter.queued:
             self._queue.remove(waiter)
         self._pump()
 
     async def _pay(self, waiter: _Ticket) -> None:
-        """Take what the request costs from the user's own ceiling; it is first in the queue meanwhile."""
-        assert self._rate is not None  # noqa: S101 - only then a waiter is woken without a grant
-        left = self._toll(waiter.route, waiter.prior)
+        """Take what the request costs from its session's ceiling; the session's others wait meanwhile."""
+        share, rate = waiter.share, waiter.share.rate
+        assert rate is not None  # noqa: S101 - only then a waiter is woken without a grant
+        left = self._toll(waiter)
         while left > 1e-9:
-            part = min(left, self._rate.max_rate)
-            await self._rate.acquire(part)
+            part = min(left, rate.max_rate)
+            await rate.acquire(part)
             left -= part
-        waiter.paid, self._paying = True, None
+        waiter.paid = True
+        share.paid()
 
-    def _toll(self, route: str, prior: float | None) -> float:
-        return self._quota.costs.price(route, prior) if self._rate_units else 1.0
+    def _toll(self, waiter: _Ticket) -> float:
+        return self._quota.costs.price(waiter.route, waiter.prior) if waiter.share.rate_units else 1.0
 
     def _late(self, waiter: _Ticket) -> None:
         """Send a waiter away whose time is over, unless its turn is close."""
@@ -247,7 +294,7 @@ class Gate:
         now = loop.time()
         seconds = self._forecast(now, waiter)
         if seconds > GRACE:
-            self._fail(waiter, self._too_long(seconds, waiter.max_wait))
+            self._fail(waiter, self._too_long(now, seconds, waiter))
         elif self._asked_at <= now - max(waiter.max_wait, UNANSWERED):
             waited = now - self._asked_at
             self._fail(waiter, APITimeoutError(f"no answer to any request for {waited:.0f} s"))
@@ -260,8 +307,8 @@ class Gate:
         self._queue.remove(waiter)
         waiter.future.set_exception(error)
 
-    def _too_long(self, seconds: float, max_wait: float) -> QuotaWaitError:
-        return QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=max_wait)
+    def _too_long(self, now: float, seconds: float, waiter: _Ticket) -> QuotaWaitError:
+        return waiter.share.too_long(seconds, waiter.max_wait, waiter.deadline - now)
 
     def _forecast(self, now: float, waiter: _Ticket) -> float:
         """Return the seconds until a waiter leaves, as far as limits decide that."""
@@ -270,10 +317,10 @@ class Gate:
         seconds = self._quota.forecast(now, units)
         if self._quota.routes:
             seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
-        if self._rate is not None:
-            toll = units if self._rate_units else ahead + 1.0
-            if not self._rate.has_capacity(min(toll, self._rate.max_rate)):
-                seconds = max(seconds, toll * self._rate.time_period / self._rate.max_rate)
+        if (rate := waiter.share.rate) is not None:
+            toll = units if waiter.share.rate_units else ahead + 1.0
+            if not rate.has_capacity(min(toll, rate.max_rate)):
+                seconds = max(seconds, toll * rate.time_period / rate.max_rate)
         return seconds
 
     # --- grants -----------------------------------------------------------------------------
@@ -294,25 +341,33 @@ class Gate:
     def _wait_until(self, now: float, when: float) -> None:
         """Set the timer, and tell that the queue waits; an answer that is waited for is no such wait."""
         self._wake_at(when)
-        if self._on_wait is None or not self._queue or self._quota.canaries.opens_at(now) is not None:
+        if not self._queue or self._quota.canaries.opens_at(now) is not None:
             return
-        if now + WORTH_TELLING <= when < inf and when > self._told:
-            self._told = when
-            reason = "stop" if when == self._quota.stopped_until else "quota"
-            self._on_wait(reason=reason, seconds=when - now, waiting=len(self._queue))
+        if now + WORTH_TELLING <= when < inf:
+            self._waits_until = when
+            if when > self._told:
+                self._told = when
+                for share in {waiter.share for waiter in self._queue.all()}:
+                    share.tell(self._reason(when), now, when, len(self._queue))
+
+    def _reason(self, until: float) -> str:
+        return "stop" if until == self._quota.stopped_until else "quota"
 
     def _pump(self) -> None:
         """Grant everybody who may leave now."""
         if not self._queue and self._timer is None:
             return
         now = asyncio.get_running_loop().time()
+        self._waits_until = -inf
         self._reopen(now)
         while (waiter := self._first(now)) is not None:
-            if self._rate is not None and not waiter.paid and not self._bill(now, waiter):
+            if waiter.share.rate is not None and not waiter.paid:
+                if self._bill(now, waiter):
+                    continue
                 break
             flight = self._try(now, waiter.route, waiter.prior)
             if flight is None:
-                if self._rate is None:
+                if waiter.share.rate is None:
                     self._let_pass(now, waiter)
                 break
             self._grant(waiter, flight)
@@ -326,15 +381,15 @@ class Gate:
         """Return whose turn it is; who waits for its route stands aside."""
         routes = self._quota.routes
         while (waiter := self._queue.first()) is not None:
-            if waiter.future.done() and waiter is not self._paying:
+            if waiter.future.done():
                 self._queue.remove(waiter)  # cancelled, and its task did not run yet
                 continue
             opens = routes.opens_at(waiter.route, now) if routes else now
             if opens <= now:
                 return waiter
             self._queue.park(waiter, opens)
-            if waiter.deadline < routes.closed_until(waiter.route):
-                self._fail(waiter, self._too_long(opens - now, waiter.max_wait))
+            if waiter.latest < routes.closed_until(waiter.route):
+                self._fail(waiter, self._too_long(now, opens - now, waiter))
         return None
 
     def _reopen(self, now: float) -> None:
@@ -344,24 +399,19 @@ class Gate:
             self._queue.unpark(route, routes.places(route, now), routes.wakes_at(route, now))
 
     def _bill(self, now: float, waiter: _Ticket) -> bool:
-        """Let the first waiter pay the user's ceiling before it is granted; tell whether it did."""
-        if self._paying is not None:
-            return False
-        quota = self._quota
+        """Let a waiter pay its session's ceiling before it is granted; False where quota comes first."""
+        quota, share, rate = self._quota, waiter.share, waiter.share.rate
         when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
         if when > now:
             self._wait_until(now, when)
             return False
-        self._paying = waiter
-        assert self._rate is not None  # noqa: S101 - the caller saw it
-        toll = self._toll(waiter.route, waiter.prior)
-        if self._on_wait is not None and not self._rate.has_capacity(min(toll, self._rate.max_rate)):
-            seconds = toll * self._rate.time_period / self._rate.max_rate
-            if seconds >= WORTH_TELLING and now + seconds > self._told:
-                self._told = now + seconds
-                self._on_wait(reason="rate", seconds=seconds, waiting=len(self._queue))
+        share.pays(waiter)
+        assert rate is not None  # noqa: S101 - the caller saw it
+        toll = self._toll(waiter)
+        if not rate.has_capacity(min(toll, rate.max_rate)):
+            share.tell("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
         waiter.future.set_result(None)
-        return False
+        return True
 
     def _judge(self, now: float) -> None:
         """Fail at once those whose turn, as it is foreseen now, comes later than they may wait.
@@ -373,11 +423,11 @@ class Gate:
             return
         self._judged = opens
         for waiter in self._queue.all():
-            if waiter.deadline == inf or waiter.future.done():
+            if waiter.latest == inf or waiter.future.done():
                 continue
             seconds = self._forecast(now, waiter)
-            if now + seconds > waiter.deadline + GRACE:
-                self._fail(waiter, self._too_long(seconds, waiter.max_wait))
+            if now + seconds > waiter.latest + GRACE:
+                self._fail(waiter, self._too_long(now, seconds, waiter))
 
     def _let_pass(self, now: float, dear: _Ticket) -> None:
         """Let cheaper requests use what is too little for a dear one, as many units as it costs at most.
@@ -391,7 +441,7 @@ class Gate:
         room = min(quota.room(now), cost - dear.passed)
         for waiter in self._queue.behind(dear, LOOK_AHEAD):
             units = quota.costs.price(waiter.route, waiter.prior)
-            if units > room or waiter.future.done():
+            if units > room or waiter.future.done() or waiter.share.full:
                 continue
             if quota.routes and quota.routes.opens_at(waiter.route, now) > now:
                 continue
@@ -403,6 +453,7 @@ class Gate:
 
     def _grant(self, waiter: _Ticket, flight: Flight) -> None:
         self._queue.remove(waiter, granted=True)
+        waiter.share.sent()
         waiter.flight = flight
         waiter.future.set_result(None)
 
@@ -439,22 +490,3 @@ class Gate:
         """Take a grant back."""
         self._quota.unsent(flight)
         self._pump()
-
-
-def is_rate(value: object) -> bool:
-    """Tell whether a value can be a gate's `rate`; aiolimiter is not imported for that."""
-    if isinstance(value, Limit):
-        return True
-    aiolimiter = sys.modules.get("aiolimiter")
-    return aiolimiter is not None and isinstance(value, aiolimiter.AsyncLimiter)
-
-
-def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
-    if not isinstance(rate, Limit):
-        return rate
-    from aiolimiter import AsyncLimiter  # here, because most sessions have no ceiling
-
-    if rate.amount < 1 and not rate.units:
-        # A bucket has to hold a whole request.
-        return AsyncLimiter(1, rate.per / rate.amount)
-    return AsyncLimiter(rate.amount, rate.per)

@@ -68,7 +68,7 @@ class ServiceAPI:
             ConfigurationError: the service is not configured.
 
         """
-        return self._service().gate.snapshot()
+        return self._session.snapshot(self._service())
 
     @overload
     def list(
@@ -270,8 +270,8 @@ class ServiceAPI:
             bounded=route.until is not None and route.newest_first is not None,
             end=_whole_parameter(params, route.until),
             page_size=_whole_parameter(params, "pageSize"),
-            price=lambda: service.gate.price(query.route, query.cost),
-            limits=service.gate.limits,
+            price=lambda: service.share.price(query.route, query.cost),
+            limits=service.share.limits,
             others=tuple(name for name, _ in route.others),
         )
 

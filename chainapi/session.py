@@ -18,9 +18,11 @@ from chainapi.core.quota import Limit, QuotaSnapshot
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.data import DataAPI
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
-from chainapi.limiter import Gate, is_rate
+from chainapi.gates import gate_of, used
+from chainapi.limiter import Gate
 from chainapi.metrics import MetricsAPI
 from chainapi.observe import Listener
+from chainapi.share import Share, is_rate
 from chainapi.transport import MAX_BODY, AiohttpTransport, Transport
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ R = TypeVar("R")
 
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
-DEFAULT_MAX_IN_FLIGHT = 100
 DEFAULT_MAX_STOP = 86_400.0  # seconds: no window that is known is longer than a day
 _LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
 
@@ -57,7 +58,8 @@ class Session:
         on_expired: "restart" begins the walk again when a token dies, "raise" raises PageTokenExpiredError.
         rate: your own ceiling on each service: a `Limit` of requests, of units with ``units=True``, or an
             `aiolimiter.AsyncLimiter`, which other parts of your program may share.
-        max_in_flight: requests that may be without an answer at once, on each service; 100 by default.
+        max_in_flight: requests that may be without an answer at once, on each service; 100 by default, which
+            the sessions of one gate share.
         limits: what is known of the limits of "metrics" or "data", for services that send no headers.
         ask: whether one request may be risked to learn when an exhausted quota comes back.
         max_body: bytes that an answer may have, decompressed; 8 MiB by default.
@@ -65,6 +67,8 @@ class Session:
             the file SSL_CERT_FILE and the folder SSL_CERT_DIR.
         max_stop: seconds after which one request tries again although the service asked for a longer wait;
             a day by default, None waits as long as it asks.
+        isolated: whether the session has gates of its own. Else it shares them with all sessions of its event
+            loop that have the same origin (scheme, host and port), the same key and the same `transport`.
         transport: what sends the requests; it is not closed with the session, and has a cap and certificates
             of its own. None uses aiohttp.
         now: the wall clock in Unix seconds: for the age of checkpoints read back, and dates in headers.
@@ -94,6 +98,7 @@ class Session:
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
         max_stop: float | None = DEFAULT_MAX_STOP,
+        isolated: bool = False,
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
@@ -108,7 +113,7 @@ class Session:
         self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
         self.now = _callable("now", now)
         self.emit = Listener(None if on_event is None else _callable("on_event", on_event))
-        self._owns_transport = transport is None
+        self._given = transport
         self._dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
             policy=RetryPolicy(_whole("max_attempts", max_attempts)),
@@ -122,9 +127,8 @@ class Session:
             raise ConfigurationError(
                 f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
             )
-        if type(ask) is not bool:
-            raise ConfigurationError(f"ask={ask!r} must be True or False")
-        flying = DEFAULT_MAX_IN_FLIGHT if max_in_flight is None else _whole("max_in_flight", max_in_flight)
+        self._isolated = _flag("isolated", isolated)
+        flying = None if max_in_flight is None else _whole("max_in_flight", max_in_flight)
         known = _limits(limits)
         stop = None if max_stop is None else _seconds("max_stop", max_stop)
         try:
@@ -146,7 +150,7 @@ class Session:
                     rate=rate,
                     flying=flying,
                     limits=known.get(name, ()),
-                    ask=ask,
+                    ask=_flag("ask", ask),
                     max_stop=stop,
                     emit=self.emit,
                 )
@@ -179,12 +183,11 @@ class Session:
 
     @property
     def quota(self) -> dict[str, QuotaSnapshot]:
-        """What is known of the quota of each configured service now; inside a running event loop."""
-        return {
-            name: service.gate.snapshot()
-            for name, service in self._services.items()
-            if isinstance(service, Service)
-        }
+        """What is known of the quota of each configured service now; inside a running event loop.
+
+        Sessions that share a gate see the same.
+        """
+        return {service.name: self.snapshot(service) for service in self._reached()}
 
     async def __aenter__(self) -> Self:
         self._enter()
@@ -211,8 +214,9 @@ class Session:
             for deadline in tuple(self._calls):
                 if not deadline.expired():
                     deadline.reschedule(self.clock())
+            self._leave()
         self._closed = True
-        if self._owns_transport:
+        if self._given is None:
             await self._dispatcher.transport.aclose()
 
     # What the services of the session are built on.
@@ -228,6 +232,12 @@ class Session:
         if isinstance(service, Missing):
             raise ConfigurationError(service.reason)
         return service
+
+    def snapshot(self, service: Service) -> QuotaSnapshot:
+        """Return what is known of the quota of a service now; inside a running event loop."""
+        if self._loop is None:
+            self._join(asyncio.get_running_loop())
+        return service.share.snapshot()
 
     def walk(self, start: Checkpoint) -> Walk:
         """Return a walk that begins at `start`."""
@@ -263,12 +273,30 @@ class Session:
             raise SessionClosedError("the session is closed: make a new one")
         loop = asyncio.get_running_loop()
         if self._loop is None:
-            self._loop = loop
+            self._join(loop)
         elif self._loop is not loop:
             raise ConfigurationError(
                 "this session belongs to another event loop: make a Session for each loop, and so for each"
                 " asyncio.run()"
             )
+
+    def _reached(self) -> list[Service]:
+        return [service for service in self._services.values() if isinstance(service, Service)]
+
+    def _join(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Belong to a loop, and use its gates."""
+        self._loop = loop
+        alone = self._isolated or self._closed
+        for service in self._reached():
+            gate = Gate() if alone else gate_of(loop, service.endpoint, self._given)
+            service.share.join(gate)
+
+    def _leave(self) -> None:
+        """Let go of the gates, which go on knowing what they know."""
+        for service in self._reached():
+            service.share.leave()
+            if not self._isolated and self._loop is not None:
+                used(self._loop, service.endpoint, self._given, service.share.gate)
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
@@ -279,7 +307,7 @@ def _service(
     *,
     now: Callable[[], float],
     rate: Limit | AsyncLimiter | None,
-    flying: int,
+    flying: int | None,
     limits: Sequence[Limit],
     ask: bool,
     max_stop: float | None,
@@ -290,7 +318,7 @@ def _service(
         loop = asyncio.get_running_loop()
         loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
 
-    gate = Gate(
+    share = Share(
         rate=rate,
         max_in_flight=flying,
         limits=limits,
@@ -299,7 +327,7 @@ def _service(
         on_wait=on_wait,
         now=now,
     )
-    service = Service(endpoint, gate)
+    service = Service(endpoint, share)
     return service
 
 
@@ -325,6 +353,12 @@ def _lifetime(value: object) -> float:
 def _choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
     if value not in choices:
         raise ConfigurationError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if type(value) is not bool:
+        raise ConfigurationError(f"{name}={value!r} must be True or False")
     return value
 
 

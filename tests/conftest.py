@@ -25,7 +25,9 @@ settings.load_profile("chainapi")
 
 # The gate, sessions and their ends are tested on uvloop as well, which is no asyncio loop underneath. Other
 # tests let time pass at once, which only the loops of these tests can.
-ON_OTHER_LOOPS = frozenset({"test_gate_outside", "test_lifecycle", "test_limits_loopback", "test_session"})
+ON_OTHER_LOOPS = frozenset(
+    {"test_gate_outside", "test_gates", "test_lifecycle", "test_limits_loopback", "test_session"}
+)
 OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
     {} if sys.platform == "win32" else {"uvloop": __import__("uvloop").new_event_loop}
 )

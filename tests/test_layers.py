@@ -38,7 +38,7 @@ CLOCKS = frozenset(
 LAYERS = (
     ("_version", "text", "errors"),
     ("core", "models", "routes", "parameters", "config", "identity"),
-    ("limiter", "transport", "observe", "threads"),
+    ("limiter", "share", "gates", "transport", "observe", "threads"),
     ("calls",),
     ("session", "pages", "prefetch", "service", "methods", "groups", "metrics", "data", "catalogue"),
     ("__init__",),

@@ -383,7 +383,8 @@ async def test_closing_while_a_gate_opens_leaves_nothing() -> None:
     """A call whose turn comes in the very step in which the session closes opens no connection."""
     async with RawServer(each(http(PAGE))) as server:
         session = Session(metrics_base_url=server.origin, max_attempts=1)
-        permit = await session.service("metrics").gate.acquire()
+        assert session.quota["metrics"].in_flight == 0
+        permit = await session.service("metrics").share.acquire()
         task = asyncio.create_task(session.metrics.get("/v1/x"))
         await settle()
         permit.unsent()

@@ -5,8 +5,9 @@ What is ahead of a request is known from cumulated sums, never by going through 
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter, deque
+from collections.abc import Iterator
 from itertools import chain, islice
 from math import inf
 from typing import Generic, TypeVar
@@ -15,18 +16,32 @@ from attrs import define, field
 
 from chainapi.core.costs import Costs
 
-__all__ = ["Queue", "Waiter"]
+__all__ = ["Group", "Queue", "Waiter"]
 
 FLOOR = 8  # of so many grants one at least goes to who waited longest, whatever its rank
+
+
+@define(eq=False)
+class Group:
+    """Requests with a limit of their own: while they are `held`, the others of the queue pass them.
+
+    `paced` requests have a ceiling, which holds them most of the time.
+    """
+
+    paced: bool = False
+    held: bool = False
 
 
 class Waiter:
     """A request in the queue; one of a lower `rank` goes first, of equals the one with the lower number."""
 
-    __slots__ = ("entered", "number", "parked", "passed", "prior", "queued", "rank", "route")
+    __slots__ = ("entered", "group", "number", "parked", "passed", "prior", "queued", "rank", "route")
 
-    def __init__(self, number: int, rank: float, route: str, prior: float | None) -> None:
+    def __init__(
+        self, number: int, rank: float, route: str, prior: float | None, group: Group | None = None
+    ) -> None:
         self.number, self.rank, self.route, self.prior = number, rank, route, prior
+        self.group = group
         self.queued = False
         self.parked = False
         self.passed = 0.0  # units that went before it although they came after it
@@ -40,11 +55,17 @@ def _number(waiter: Waiter) -> int:
     return waiter.number
 
 
+def _rank(lane: tuple[tuple[float, Group | None], object]) -> float:
+    return lane[0][0]
+
+
 @define(eq=False, repr=False)
 class _Lane(Generic[W]):
-    """Waiters of one rank in the order of their numbers; who left is skipped when its turn comes."""
+    """Waiters of one rank and group in the order of their numbers; who left is skipped in its turn."""
 
     costs: Costs
+    rank: float
+    group: Group | None
     waiters: deque[W] = field(factory=deque[W])
     waiting: int = 0
     entered: int = 0
@@ -96,6 +117,10 @@ class _Lane(Generic[W]):
             self._units = sum(self.costs.likely(*kind) * number for kind, number in self._kinds.items())
         return self._units
 
+    def before(self, number: int) -> int:
+        """Return how many of a lower number wait; some of those who left may be counted."""
+        return bisect_left(self.waiters, number, key=_number)
+
     def cheapest(self) -> float:
         """Return the least that a waiter costs."""
         return min((self.costs.price(*kind) for kind in self._kinds), default=inf)
@@ -115,7 +140,9 @@ class Queue(Generic[W]):
 
     costs: Costs
     parked_until: float = inf
-    _lanes: dict[float, _Lane[W]] = field(factory=dict[float, _Lane[W]])
+    _lanes: dict[tuple[float, Group | None], _Lane[W]] = field(
+        factory=dict[tuple[float, Group | None], _Lane[W]]
+    )
     _parked: dict[str, dict[W, None]] = field(factory=dict[str, dict[W, None]])
     _waiting: int = 0
     _favoured: int = 0
@@ -125,13 +152,17 @@ class Queue(Generic[W]):
 
     def add(self, waiter: W) -> None:
         """Let a waiter enter, or enter again at its old place."""
-        lane = self._lanes.get(waiter.rank)
-        if lane is None:
-            lane = self._lanes[waiter.rank] = _Lane(self.costs)
-            self._lanes = dict(sorted(self._lanes.items()))
         waiter.queued = True
-        lane.add(waiter)
+        self._lane(waiter).add(waiter)
         self._waiting += 1
+
+    def _lane(self, waiter: W) -> _Lane[W]:
+        place = waiter.rank, waiter.group
+        lane = self._lanes.get(place)
+        if lane is None:
+            lane = self._lanes[place] = _Lane(self.costs, *place)
+            self._lanes = dict(sorted(self._lanes.items(), key=_rank))
+        return lane
 
     def remove(self, waiter: W, *, granted: bool = False) -> None:
         """Take a waiter out, which was `granted` its turn or gave up."""
@@ -140,44 +171,66 @@ class Queue(Generic[W]):
         if waiter.parked:
             waiter.parked = False
             self._parked[waiter.route].pop(waiter, None)
-            return
-        self._lanes[waiter.rank].remove(waiter)
-        if granted and len(self._lanes) > 1:
-            self._favour(waiter)
+        else:
+            self._lanes[waiter.rank, waiter.group].remove(waiter)
+            if granted and len(self._lanes) > 1:
+                self._favour(waiter)
+        if waiter.group is not None and not self._lane(waiter).waiting:
+            del self._lanes[waiter.rank, waiter.group]  # or it would outlive its session
 
     def _favour(self, waiter: W) -> None:
         """Count how many in a row went before others that have waited for longer, at a lower rank."""
         if waiter.rank == -inf:
             return
-        lower = any(lane.waiting for rank, lane in self._lanes.items() if rank > waiter.rank)
+        lower = any(lane.waiting for lane in self._lanes.values() if lane.rank > waiter.rank)
         self._favoured = self._favoured + 1 if lower else 0
 
     def first(self) -> W | None:
-        """Return whose turn it is."""
-        firsts = (lane.first() for lane in self._lanes.values())
-        best = next((one for one in firsts if one is not None), None)
-        if best is None or best.rank == -inf or self._favoured < FLOOR - 1:
-            return best
-        return min((one for one in (best, *firsts) if one is not None), key=_number)
+        """Return whose turn it is, of those who are not held."""
+        firsts = self._firsts()
+        best = next(firsts, None)
+        for one in firsts:
+            if best is None or (one.rank > best.rank and self._keeps_ranks(best)):
+                break
+            if one.number < best.number:
+                best = one
+        return best
+
+    def _keeps_ranks(self, best: W) -> bool:
+        """Tell whether the best rank goes first now, however long the others have waited."""
+        return best.rank == -inf or self._favoured < FLOOR - 1
+
+    def _firsts(self) -> Iterator[W]:
+        """Yield the first of each lane that is not held, by their ranks."""
+        for lane in self._lanes.values():
+            if lane.group is None or not lane.group.held:
+                first = lane.first()
+                if first is not None:
+                    yield first
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters of the same rank that come after one, some of the next `number`."""
-        after = islice(self._lanes[waiter.rank].waiters, 1, number)
+        """Return waiters of the same rank and group that come after one, some of the next `number`."""
+        after = islice(self._lanes[waiter.rank, waiter.group].waiters, 1, number)
         return [one for one in after if one.queued and not one.parked and one is not waiter]
 
     def ahead(self, waiter: W) -> tuple[float, int]:
         """Return the units and the number of those before a waiter, or before a newcomer of its rank.
 
-        Who gave up behind a waiter is counted as if it had been before it.
+        Who gave up behind a waiter is counted as if it had been before it; other groups that are paced or
+        held are not counted, because they let others pass.
         """
         units, number = 0.0, 0
-        for rank, lane in self._lanes.items():
-            if rank > waiter.rank:
+        for lane in self._lanes.values():
+            if lane.rank > waiter.rank:
                 break
-            if rank < waiter.rank or waiter.entered is None:
+            own = lane.group is waiter.group
+            if not own and lane.group is not None and (lane.group.paced or lane.group.held):
+                continue
+            if lane.rank < waiter.rank or waiter.entered is None:
                 units, number = units + lane.units, number + lane.waiting
             elif lane.waiting:
-                before = min(lane.waiting, max(0, waiter.entered - lane.left))
+                before = max(0, waiter.entered - lane.left) if own else lane.before(waiter.number)
+                before = min(lane.waiting, before)
                 units, number = units + lane.units * before / lane.waiting, number + before
         return units, number
 
@@ -196,7 +249,7 @@ class Queue(Generic[W]):
 
     def park(self, waiter: W, until: float) -> None:
         """Let a waiter stand aside until a time; inf leaves that to an answer."""
-        self._lanes[waiter.rank].remove(waiter)
+        self._lanes[waiter.rank, waiter.group].remove(waiter)
         waiter.parked = True
         self._parked.setdefault(waiter.route, {})[waiter] = None
         self.parked_until = min(self.parked_until, until)
@@ -215,6 +268,6 @@ class Queue(Generic[W]):
         for waiter in sorted(islice(parked, number), key=_number, reverse=True):
             del parked[waiter]
             waiter.parked = False
-            self._lanes[waiter.rank].add(waiter)
+            self._lane(waiter).add(waiter)
         if parked:
             self.parked_until = min(self.parked_until, until)

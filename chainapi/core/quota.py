@@ -170,10 +170,21 @@ class Quota:
     _heard_at: float = field(default=-inf, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._given = self._allowances = [Allowance(one.amount, one.per) for one in self.limits]
-        if self.limits and self._hidden is not None:
+        limits, self.limits = self.limits, ()
+        self.know(limits)
+
+    def know(self, limits: Sequence[Limit]) -> None:
+        """Keep limits that the user knows of, besides those known before."""
+        new = [one for one in limits if one not in self.limits]
+        if not new:
+            return
+        self.limits = (*self.limits, *new)
+        learned = self._allowances[len(self._given) :]
+        self._given = [*self._given, *(Allowance(one.amount, one.per) for one in new)]
+        self._allowances = [*self._given, *learned]
+        if self._hidden is not None:
             self._hidden.most = inf
-        if any(one.units for one in self.limits):
+        if any(one.units for one in new):
             self.costs.units = True
 
     # --- what may be sent -----------------------------------------------------------------
