@@ -25,6 +25,8 @@ from chainapi.errors import (
     APITimeoutError,
     AuthenticationError,
     BadRequestError,
+    ChainAPIError,
+    DeadlineExceededError,
     DecodeError,
     NotFoundError,
     PageTokenExpiredError,
@@ -130,6 +132,10 @@ class GivenUp(Exception):  # noqa: N818 - asked for, not met
     """A request was not sent: when its turn came nobody wanted the answer any more."""
 
 
+def _time() -> float:
+    return asyncio.get_running_loop().time()
+
+
 def always() -> bool:
     """Tell that an answer is wanted whenever it comes."""
     return True
@@ -139,7 +145,8 @@ def always() -> bool:
 class Ask:
     """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent.
 
-    `wanted` is asked before each attempt is sent: whether somebody still waits for the answer.
+    `wanted` is asked before each attempt is sent: whether somebody still waits for the answer. `deadline` is
+    how many seconds it may take in all from `began` on; None leaves that to the dispatcher.
     """
 
     service: Service
@@ -148,17 +155,20 @@ class Ask:
     not_after: float = inf
     priority: int = 0
     wanted: Callable[[], bool] = always
+    deadline: float | None = None
+    began: float = field(factory=_time, kw_only=True)
 
 
 @define(eq=False, repr=False)
 class Dispatcher:
-    """Sends the requests of a session. `timeout` and `max_wait` are seconds."""
+    """Sends the requests of a session. `timeout`, `max_wait` and `deadline` are seconds."""
 
     transport: Transport
     policy: RetryPolicy
     budget: RetryBudget
     timeout: float
     max_wait: float | None
+    deadline: float | None
     now: Callable[[], float]
     emit: Listener
     jitter: Callable[[], float] = field(default=random.random)
@@ -168,11 +178,15 @@ class Dispatcher:
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError, QuotaWaitError: how it ended otherwise.
+            DeadlineExceededError: an APIConnectionError too; the deadline passed, or is certain to.
             PageTokenExpiredError: the page token died while the request waited for its turn.
             GivenUp: nobody wants the answer any more.
 
         """
         return _Call(self, ask).run(decode)
+
+
+_QUEUE, _ATTEMPT, _PAUSE = range(3)  # what the time of a call is spent in
 
 
 class _Call:
@@ -184,13 +198,30 @@ class _Call:
         self._service = ask.service
         self._query = ask.query
         self._clock = asyncio.get_running_loop().time
-        self._began = self._clock()
-        self._waited = 0.0  # for quota
+        self._began = ask.began
+        deadline = dispatcher.deadline if ask.deadline is None else ask.deadline
+        self._deadline = inf if deadline is None else deadline
+        self._spent = [0.0, 0.0, 0.0]  # seconds in each phase
+        self._phase, self._since = _QUEUE, self._began
         self._tries = Tries()
         self._attempts = 0  # requests sent
-        self._spent = 0.0  # of the retry budget
+        self._tokens = 0.0  # of the retry budget
+        self._last: APIStatusError | APIConnectionError | DecodeError | None = None
 
     async def run(self, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
+        """Make attempts until one succeeds, or the deadline passes."""
+        if self._deadline == inf:
+            return await self._run(decode)
+        try:
+            async with asyncio.timeout_at(self._began + self._deadline):
+                return await self._run(decode)
+        except TimeoutError as error:
+            if isinstance(error, ChainAPIError):
+                raise
+        # Outside of the handler: the cancelled frames hold the headers of the request.
+        raise self._exceeded() from self._last
+
+    async def _run(self, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
         """Make attempts until one succeeds."""
         while True:
             sent, outcome, news, verdict = await self._attempt()
@@ -210,27 +241,34 @@ class _Call:
             except DecodeError as error:
                 fault = self._undecoded(error, outcome.body)
             else:
-                self._to.budget.succeeded(self._spent)
+                self._to.budget.succeeded(self._tokens)
                 return decoded, sent
             if not fault.malformed or _is_html(outcome.body):
                 self._give_up(fault)
             await self._after_fault(fault)
 
+    def _turn(self, phase: int) -> None:
+        """Book the time until now, and begin another phase."""
+        now = self._clock()
+        self._spent[self._phase] += now - self._since
+        self._phase, self._since = phase, now
+
     async def _permit(self) -> Permit:
         """Wait for the turn."""
-        asked = self._clock()
+        self._turn(_QUEUE)
         max_wait = self._to.max_wait
         try:
             permit = await self._service.share.acquire(
                 self._query.route,
                 cost=self._query.cost,
                 priority=self._ask.priority,
-                max_wait=None if max_wait is None else max(0.0, max_wait - self._waited),
+                max_wait=None if max_wait is None else max(0.0, max_wait - self._spent[_QUEUE]),
+                deadline=self._began + self._deadline,
                 again=self._tries.attempts > 0,
             )
         except APITimeoutError as error:
             self._give_up(error)
-        self._waited += self._clock() - asked
+        self._turn(_ATTEMPT)
         return permit
 
     async def _attempt(self) -> tuple[Sent, Response | APIConnectionError, LimitNews, Verdict]:
@@ -281,12 +319,12 @@ class _Call:
             again = self._tries.refused(policy, patient=patient)
         else:
             again = self._tries.turned_back(policy) and verdict is not Verdict.TOO_DEAR
-        if again:
-            return
         error, messages = self._service.status_error(response.body)
         if verdict is Verdict.TOO_DEAR:
             messages = (*messages, "refused while the whole limit was left: it costs more than the limit")
-        self._give_up(RateLimitedError(429, error or "Too Many Requests", messages, retry_after=asked))
+        self._last = RateLimitedError(429, error or "Too Many Requests", messages, retry_after=asked)
+        if not again:
+            self._give_up(self._last)
 
     async def _after_fault(
         self,
@@ -299,17 +337,36 @@ class _Call:
         lasting = isinstance(error, APIConnectionError) and not error.transient
         again = self._tries.fault(self._to.policy) and not lasting
         too_long = asked is not None and self._to.max_wait is not None and asked > self._to.max_wait
-        spent = self._to.budget.spend(timed_out=timed_out) if again and not too_long else None
-        if spent is None:
+        tokens = self._to.budget.spend(timed_out=timed_out) if again and not too_long else None
+        if tokens is None:
             self._give_up(error)
-        self._spent += spent
+        self._tokens += tokens
+        self._last = error
         wait = self._to.policy.backoff(self._tries, self._to.jitter(), asked)
+        if self._clock() + wait >= self._began + self._deadline:
+            raise self._exceeded(retry_after=wait) from error
         if self._to.emit:
             from chainapi.core.events import RetryScheduled
 
             reason = error.reason if not isinstance(error, APIStatusError) else str(error.status)
             self._to.emit(RetryScheduled(self._service.name, self._query.where, self._attempts, wait, reason))
+        self._turn(_PAUSE)
         await asyncio.sleep(wait)
+
+    def _exceeded(self, retry_after: float | None = None) -> DeadlineExceededError:
+        """Make the error of a deadline that passed, or would before the next attempt."""
+        self._turn(self._phase)
+        return DeadlineExceededError(
+            self._deadline,
+            in_queue=self._spent[_QUEUE],
+            in_attempts=self._spent[_ATTEMPT],
+            between_attempts=self._spent[_PAUSE],
+            retry_after=retry_after,
+            last="" if self._last is None else str(self._last),
+            where=self._query.where,
+            attempts=self._attempts,
+            elapsed=self._since - self._began,
+        )
 
     def _give_up(self, error: APIStatusError | APIConnectionError | DecodeError) -> NoReturn:
         """Raise the error with how often and how long was tried."""

@@ -14,7 +14,9 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Endpoint", "Provider", "Secret", "resolve"]
+__all__ = ["Endpoint", "Provider", "Secret", "deadline_of", "resolve", "seconds_of"]
+
+_LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
 
 MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers refuse longer headers
 
@@ -141,6 +143,30 @@ def refuse_unknown(
         close = get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(sorted(names))}"
         raise ConfigurationError(f"{what} got an unknown argument {name!r}{hint}")
+
+
+def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
+    """Return an argument that is a number of seconds.
+
+    Raises:
+        ConfigurationError: it is none, or not finite, or negative, or 0 where `zero` is not allowed.
+
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (0 <= value <= _LONGEST) or (value == 0 and not zero):  # type: ignore[operator]
+        least = "0 or more" if zero else "above 0"
+        raise ConfigurationError(f"{name}={str(value)[:40]} must be a finite number of seconds, {least}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def deadline_of(value: object) -> float | None:
+    """Return the argument ``deadline=`` in seconds; None where it is not given.
+
+    Raises:
+        ConfigurationError: it is no finite number above 0.
+
+    """
+    return None if value is None else seconds_of("deadline", value)
 
 
 def trusted(

@@ -49,12 +49,12 @@ class DataAPI(ServiceAPI):
     # The routes that are in no group.
 
     @gets(Route("/v1/health-check"))
-    async def health_check(self, *, priority: int = 0) -> HealthCheck:
+    async def health_check(self, *, priority: int = 0, deadline: float | None = None) -> HealthCheck:
         """Return the health of the service."""
         ...
 
     @gets(Route("/v1/live-check"))
-    async def live_check(self, *, priority: int = 0) -> HealthCheck:
+    async def live_check(self, *, priority: int = 0, deadline: float | None = None) -> HealthCheck:
         """Return whether the service is alive, for reads."""
         ...
 
@@ -68,28 +68,33 @@ class DataAPI(ServiceAPI):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[ChainInfo]:
         """Walk the chains that the service knows (specification, section 4)."""
         ...
 
     @gets(Route("/v1/chains/{chainId}", weight="free"))
-    async def chain(self, chain_id: ChainId, *, priority: int = 0) -> ChainInfo:
+    async def chain(
+        self, chain_id: ChainId, *, priority: int = 0, deadline: float | None = None
+    ) -> ChainInfo:
         """Return what is known of a chain."""
         ...
 
     @gets(Route("/v1/avax/supply", weight="free"))
-    async def avax_supply(self, *, priority: int = 0) -> AvaxSupply:
+    async def avax_supply(self, *, priority: int = 0, deadline: float | None = None) -> AvaxSupply:
         """Return the supply of AVAX, in whole AVAX."""
         ...
 
     @gets(Route("/v1/operations/{operationId}", weight="small"))
-    async def operation(self, operation_id: str, *, priority: int = 0) -> Operation:
+    async def operation(
+        self, operation_id: str, *, priority: int = 0, deadline: float | None = None
+    ) -> Operation:
         """Return the state of a long-running operation."""
         ...
 
     @gets(Route("/v1/signatureAggregator/{network}/aggregateSignatures/{txHash}", weight="medium"))
     async def aggregated_signatures(
-        self, network: Network, tx_hash: str, *, priority: int = 0
+        self, network: Network, tx_hash: str, *, priority: int = 0, deadline: float | None = None
     ) -> AggregatedSignatures:
         """Return the signatures gathered for a message of the P-Chain."""
         ...

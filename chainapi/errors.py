@@ -15,10 +15,11 @@
     │   └── ServerError             5xx, after the retries
     ├── APIConnectionError          no whole answer arrived, after the retries
     │   ├── APITimeoutError         not within `timeout` seconds; also a TimeoutError
+    │   │   └── DeadlineExceededError  not within the call's `deadline`, waits and retries included
     │   ├── CertificateError        the server's certificate is not trusted; nothing was sent, nor tried again
     │   └── ResponseTooLargeError   the body is larger than `max_body`; not asked for again
     ├── DecodeError                 a successful answer with a body that is not what it should be
-    ├── QuotaWaitError              the wait for quota would be longer than `max_wait`
+    ├── QuotaWaitError              the wait for quota would be longer than `max_wait` or `deadline` allows
     ├── ExportError                 an export cannot read or write its target; what was committed is kept
     │   └── IncompleteExportError   some of its sources failed; the others are in the target
     └── PagingError
@@ -52,6 +53,7 @@ __all__ = [
     "ChainAPIError",
     "CheckpointError",
     "ConfigurationError",
+    "DeadlineExceededError",
     "DecodeError",
     "ExportError",
     "IncompleteExportError",
@@ -238,6 +240,56 @@ class APIConnectionError(ChainAPIError):
 
 class APITimeoutError(APIConnectionError, TimeoutError):
     """No whole answer within ``timeout`` seconds, at every attempt."""
+
+
+class DeadlineExceededError(APITimeoutError):
+    """The call's ``deadline`` passed, or comes before another attempt can begin.
+
+    `__cause__` is the error of the last attempt that failed by itself; None where none did.
+
+    Attributes:
+        deadline: seconds that the call had in all.
+        in_queue: seconds before its attempts: for quota, for a place among those in flight, and where it is
+            the first of its route, for the records to be loaded.
+        in_attempts: seconds from sending to the decoded answer, or to its failure, of all attempts together.
+        between_attempts: seconds of waits after failed attempts.
+        retry_after: seconds after which the next attempt would have begun; None where one was under way, or
+            none had failed.
+
+    """
+
+    def __init__(
+        self,
+        deadline: float,
+        *,
+        in_queue: float = 0.0,
+        in_attempts: float = 0.0,
+        between_attempts: float = 0.0,
+        retry_after: float | None = None,
+        last: str = "",
+        where: str = "",
+        attempts: int = 0,
+        elapsed: float = 0.0,
+    ) -> None:
+        super().__init__(f"no answer within deadline={deadline:g} s", where=where, elapsed=elapsed)
+        self.attempts = attempts
+        self.deadline = deadline
+        self.in_queue = in_queue
+        self.in_attempts = in_attempts
+        self.between_attempts = between_attempts
+        self.retry_after = retry_after
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        text = (
+            f"{self.args[0]}: {in_queue:.1f} s in the queue, {in_attempts:.1f} s in {tries},"
+            f" {between_attempts:.1f} s between attempts"
+        )
+        if retry_after is not None:
+            text += f"; the next would begin in {retry_after:.1f} s"
+        self.args = (_plain(f"{text}; the last error: {last}" if last else text),)
+
+    def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
+        """Return the error itself: it has the place, and how often and how long was tried."""
+        return self
 
 
 class CertificateError(APIConnectionError):

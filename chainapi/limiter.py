@@ -174,7 +174,7 @@ class Gate:
         """
         loop = asyncio.get_running_loop()
         share = share or self._own
-        if not self._queue and share.rate is None and not share.full:
+        if not self._queue and (share.group is None or (share.rate is None and not share.full)):
             now = loop.time()
             flight = self._try(now, route, cost)
             if flight is not None:

@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Bases of rows that are no records of a module that is loaded on first use.
 _BASES = {"MetricPoint": MetricPoint, "str": None}
 
-NOT_SENT = ("resume", "on_invalid", "prefetch", "priority")  # parameters that are for us
+NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline")  # parameters that are for us
 
 
 class Group:
@@ -271,7 +271,10 @@ def lists(route: Route) -> Callable[[F], F]:
 
 
 def gets(route: Route) -> Callable[[F], F]:
-    """Declare a coroutine method that returns a single resource; its signature ends with ``priority``."""
+    """Declare a coroutine method that returns a single resource.
+
+    Its signature ends with ``priority`` and ``deadline``.
+    """
 
     def declare(function: F) -> F:
         declared = Declared(route, function, single=True)

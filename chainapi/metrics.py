@@ -59,6 +59,7 @@ class MetricsAPI(ServiceAPI):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> MetricPages[MetricPoint]:
         """Walk the average transactions per second of a chain, newest first (specification, section 4).
 
@@ -69,6 +70,7 @@ class MetricsAPI(ServiceAPI):
                 `Invalid` among the other rows.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
             priority: requests with a higher one pass the others in the queue for quota.
+            deadline: seconds that each page may take in all, instead of the session's.
 
         Raises:
             ConfigurationError: an argument cannot be used; nothing was sent.
@@ -80,11 +82,11 @@ class MetricsAPI(ServiceAPI):
     # The routes that are in no group.
 
     @gets(Route("/v2/health-check", weight="free"))
-    async def health_check(self, *, priority: int = 0) -> HealthCheck:
+    async def health_check(self, *, priority: int = 0, deadline: float | None = None) -> HealthCheck:
         """Return the health of the service."""
         ...
 
     @gets(Route("/v2/live-check", weight="free"))
-    async def live_check(self, *, priority: int = 0) -> HealthCheck:
+    async def live_check(self, *, priority: int = 0, deadline: float | None = None) -> HealthCheck:
         """Return whether the service is alive, for reads."""
         ...

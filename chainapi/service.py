@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from attrs import frozen
 
 from chainapi.calls import Ask, Sent, Service, always
-from chainapi.config import refuse_unknown
+from chainapi.config import deadline_of, refuse_unknown
 from chainapi.core.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.query import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -39,6 +39,7 @@ class Options:
     on_invalid: OnInvalid
     prefetch: int
     priority: int
+    deadline: float | None
 
     def __attrs_post_init__(self) -> None:
         if self.on_invalid not in ("raise", "raw"):
@@ -48,6 +49,7 @@ class Options:
                 f"prefetch={self.prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}"
             )
         _priority(self.priority)
+        deadline_of(self.deadline)
 
 
 class ServiceAPI:
@@ -85,6 +87,7 @@ class ServiceAPI:
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
         **params: object,
     ) -> Pages[T]: ...
 
@@ -103,6 +106,7 @@ class ServiceAPI:
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
         **params: object,
     ) -> Pages[dict[str, Any]]: ...
 
@@ -120,6 +124,7 @@ class ServiceAPI:
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
         **params: object,
     ) -> Pages[Any]:
         """Walk any list route (specification, section 4).
@@ -141,6 +146,7 @@ class ServiceAPI:
                 as an `Invalid` among the other rows.
             prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
             priority: requests with a higher one pass the others in the queue for quota.
+            deadline: seconds that each page may take in all, waits and retries included; else the session's.
             params: query parameters, named as on the wire; None is left out, a list is joined with commas.
 
         Raises:
@@ -156,14 +162,23 @@ class ServiceAPI:
                 route,
                 route.path,
                 self._params(page_size, params),
-                Options(resume, on_invalid, prefetch, priority),
+                Options(resume, on_invalid, prefetch, priority, deadline),
             )
         )
 
-    async def get(self, path: str, *, model: Any = None, priority: int = 0, **params: object) -> Any:
+    async def get(
+        self,
+        path: str,
+        *,
+        model: Any = None,
+        priority: int = 0,
+        deadline: float | None = None,
+        **params: object,
+    ) -> Any:
         """Return one resource, as plain JSON values or as `model`.
 
-        Requests with a higher `priority` pass the others in the queue for quota.
+        Requests with a higher `priority` pass the others in the queue for quota. `deadline` is how many
+        seconds the call may take in all, instead of the session's.
 
         Raises:
             ConfigurationError: an argument cannot be used; nothing was sent.
@@ -173,7 +188,7 @@ class ServiceAPI:
         _refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        ask = Ask(service, query, priority=_priority(priority))
+        ask = Ask(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
         resource, _ = await self._session.call(ask, ResourceDecoder(model))
         return resource
 
@@ -207,7 +222,8 @@ class ServiceAPI:
         segments, params = declared.asked(given)
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
-        ask = Ask(self._service(), query, priority=_priority(given["priority"]))
+        priority, deadline = _priority(given["priority"]), deadline_of(given["deadline"])
+        ask = Ask(self._service(), query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
         resource, _ = await self._session.call(ask, declared.decoder())
@@ -251,7 +267,7 @@ class ServiceAPI:
             wanted: Callable[[], bool] = always,
         ) -> Awaitable[tuple[DecodedPage, Sent]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            ask = Ask(service, asked, page_token, not_after, options.priority, wanted)
+            ask = Ask(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
             decoder = rows.decoder
             return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
 
@@ -319,7 +335,7 @@ def _refuse_misspelt(params: dict[str, object], what: str) -> None:
             refuse_unknown([name], known, what, params)
 
 
-_GET_ARGUMENTS = ("path", "model", "priority")
+_GET_ARGUMENTS = ("path", "model", "priority", "deadline")
 _LIST_ARGUMENTS = (
     *_GET_ARGUMENTS,
     "items",

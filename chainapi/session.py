@@ -11,7 +11,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
 
 from chainapi.calls import Ask, Dispatcher, Sent, Service
-from chainapi.config import Endpoint, Missing, Provider, Secret, refuse_unknown, resolve, trusted
+from chainapi.config import (
+    Endpoint,
+    Missing,
+    Provider,
+    Secret,
+    deadline_of,
+    refuse_unknown,
+    resolve,
+    seconds_of,
+    trusted,
+)
 from chainapi.core.checkpoint import Checkpoint
 from chainapi.core.paging import Walk
 from chainapi.core.quota import Limit, QuotaSnapshot
@@ -37,7 +47,6 @@ R = TypeVar("R")
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
 DEFAULT_MAX_STOP = 86_400.0  # seconds: no window that is known is longer than a day
-_LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
 
 
 class Session:
@@ -54,6 +63,9 @@ class Session:
         timeout: seconds that one attempt may take, from sending to the last byte.
         max_attempts: requests that a call may take in all; 1 means that nothing is retried.
         max_wait: seconds that a call may wait for quota in all; None waits as long as the service asks.
+        deadline: seconds that a call may take in all: waits, attempts, retries and decoding. After that it
+            raises DeadlineExceededError; None never does. Each page of a stream is a call; a call or a stream
+            can have a deadline of its own.
         page_token_lifetime: after how long a page token is no longer sent (specification, section 8).
         on_expired: "restart" begins the walk again when a token dies, "raise" raises PageTokenExpiredError.
         rate: your own ceiling on each service: a `Limit` of requests, of units with ``units=True``, or an
@@ -89,6 +101,7 @@ class Session:
         timeout: float = DEFAULT_TIMEOUT,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         max_wait: float | None = None,
+        deadline: float | None = None,
         page_token_lifetime: timedelta = timedelta(hours=24),
         on_expired: Literal["restart", "raise"] = "restart",
         rate: Limit | AsyncLimiter | None = None,
@@ -118,8 +131,9 @@ class Session:
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
             policy=RetryPolicy(_whole("max_attempts", max_attempts)),
             budget=RetryBudget(),
-            timeout=_seconds("timeout", timeout),
-            max_wait=None if max_wait is None else _seconds("max_wait", max_wait, zero=True),
+            timeout=seconds_of("timeout", timeout),
+            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+            deadline=deadline_of(deadline),
             now=now,
             emit=self.emit,
         )
@@ -130,7 +144,7 @@ class Session:
         self._isolated = _flag("isolated", isolated)
         flying = None if max_in_flight is None else _whole("max_in_flight", max_in_flight)
         known = _limits(limits)
-        stop = None if max_stop is None else _seconds("max_stop", max_stop)
+        stop = None if max_stop is None else seconds_of("max_stop", max_stop)
         try:
             endpoints = resolve(
                 provider,
@@ -366,14 +380,6 @@ def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigurationError(f"{name}={value!r} must be a whole number from 1 on")
     return value
-
-
-def _seconds(name: str, value: object, *, zero: bool = False) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value <= _LONGEST) or (value == 0 and not zero):  # type: ignore[operator]
-        least = "0 or more" if zero else "above 0"
-        raise ConfigurationError(f"{name}={str(value)[:40]} must be a finite number of seconds, {least}")
-    return float(value)  # type: ignore[arg-type]
 
 
 def _callable(name: str, value: Any) -> Any:

@@ -129,12 +129,14 @@ class Share:
     def sent(self) -> None:
         """Note that a request was granted."""
         self.in_flight += 1
-        self._hold()
+        if self.group is not None:
+            self._hold()
 
     def landed(self) -> None:
         """Note that a request ended, or gave its grant back."""
         self.in_flight -= 1
-        self._hold()
+        if self.group is not None:
+            self._hold()
 
     def pays(self, waiter: Waiter) -> None:
         """Note that a request waits for the ceiling."""

@@ -35,7 +35,7 @@ from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, Wa
 from chainapi.core.quota import QuotaSnapshot
 from chainapi.core.wire import Request, Response
 from chainapi.models import EvmBlock
-from chainapi.simulator import Simulator
+from chainapi.simulator import Fault, Simulator
 from tests.cli import (
     ADDRESSES,
     BLOCKS,
@@ -123,6 +123,16 @@ def test_tps_keeps_the_points_that_came_before_an_error() -> None:
     assert outcome.code == FAILED
     assert len(plain(outcome.out)) >= 100
     assert "max_wait=0" in outcome.err
+
+
+def test_tps_ends_at_its_deadline() -> None:
+    """With --deadline a page that never comes ends the command, which says where the time went."""
+    transport = Simulator(faults=[Fault(at=2, every=1, stall=True)]).transport()
+    outcome = chainapi("tps", "43114", "--all", "--deadline", "7.5", transport=transport, tty=True)
+    assert outcome.code == FAILED
+    assert len(plain(outcome.out)) >= 100
+    assert "no answer within deadline=7.5 s" in outcome.err
+    assert "7.5 s in 1 attempt," in outcome.err
 
 
 def test_tps_prints_a_timestamp_that_is_no_date() -> None:

@@ -22,6 +22,7 @@ from chainapi.errors import (
     ChainAPIError,
     CheckpointError,
     ConfigurationError,
+    DeadlineExceededError,
     DecodeError,
     ExportError,
     IncompleteExportError,
@@ -104,6 +105,9 @@ ALL: list[ChainAPIError] = [
     ServerError(503, "Service Unavailable", attempts=5, elapsed=31.0),
     APIConnectionError("reset", where="GET /v1/blocks", attempts=2, elapsed=1.5),
     APITimeoutError("no answer in time", where="GET /v1/blocks", attempts=2, elapsed=60.0),
+    DeadlineExceededError(
+        5.0, in_queue=1.0, in_attempts=3.5, between_attempts=0.5, retry_after=2.0, last="503"
+    ),
     CertificateError("cannot connect to 127.0.0.1:443: its certificate is not trusted"),
     ResponseTooLargeError("the body is larger than max_body=8388608 bytes"),
     DecodeError("missing", path="$.blocks[3].txCount", where="GET /v1/blocks", malformed=True, attempts=2),
@@ -251,6 +255,9 @@ def test_the_text_of_a_quota_wait_error() -> None:
     error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
     assert str(error) == "quota is free again in 12.3 s, later than max_wait=5 s allows"
     assert (error.retry_at, error.retry_after, error.max_wait) == (1_700_000_000.0, 12.34, 5.0)
+    late = QuotaWaitError(1_700_000_000.0, retry_after=12.34, deadline=5.0)
+    assert str(late) == "quota is free again in 12.3 s, later than the call's deadline, 5.0 s from now"
+    assert (late.max_wait, late.deadline, error.deadline) == (None, 5.0, None)
 
 
 # What services and networks say is printed.

@@ -199,7 +199,7 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
         (lambda data: data.evm.blocks(1, pagesize=5), "did you mean 'page_size'?"),
         (
             lambda data: data.evm.blocks(1, block_number=5),
-            "it takes chain_id, on_invalid, page_size, prefetch",
+            "it takes chain_id, deadline, on_invalid, page_size, prefetch",
         ),
         (lambda data: data.evm.blocks("a/b"), "chain_id='a/b' cannot be part of a path"),
         (lambda data: data.evm.blocks(1.5), "chain_id must be int or str, not float"),
@@ -336,6 +336,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
         "on_invalid",
         "prefetch",
         "priority",
+        "deadline",
     ]
     assert "newest first" in str(session.data.evm.blocks.__doc__)
 

@@ -87,6 +87,7 @@ class Connection:
         data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
         max_wait: Seconds that a page may wait for the rate limit; without it, as long as it takes.
         timeout: Seconds that one request may take.
+        deadline: Seconds that a page may take in all, waits and retries included.
         max_body: Bytes that an answer may have, decompressed; 8 MiB by default.
 
     """
@@ -95,6 +96,7 @@ class Connection:
     data_base_url: str | None = None
     max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
     timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
+    deadline: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     max_body: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
 
 

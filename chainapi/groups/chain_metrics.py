@@ -48,12 +48,15 @@ class MetricChains(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[MetricsChain]:
         """Walk the chains that have metrics."""
         ...
 
     @gets(Route("/v2/chains/{chainId}", weight="free"))
-    async def get(self, chain_id: ChainId, *, priority: int = 0) -> MetricsChain:
+    async def get(
+        self, chain_id: ChainId, *, priority: int = 0, deadline: float | None = None
+    ) -> MetricsChain:
         """Return a chain that has metrics."""
         ...
 
@@ -80,13 +83,19 @@ class MetricChains(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a chain, newest first."""
         ...
 
     @gets(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
     async def rolling(
-        self, chain_id: ChainId, metric: ChainRollingWindowMetric, *, priority: int = 0
+        self,
+        chain_id: ChainId,
+        metric: ChainRollingWindowMetric,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
     ) -> RollingWindowMetrics:
         """Return a metric of a chain over windows that end now."""
         ...
@@ -115,6 +124,7 @@ class MetricChains(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[RankedAddress]:
         """Walk the holders of a collection."""
         ...
@@ -135,6 +145,7 @@ class MetricChains(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[RankedAddress]:
         """Walk the addresses that held more of a token than `threshold`."""
         ...
@@ -149,6 +160,7 @@ class MetricChains(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[RankedAddress]:
         """Walk the addresses that bridged more BTC.b than `threshold`."""
         ...
@@ -180,6 +192,7 @@ class MetricICM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[IcmPoint]:
         """Walk counts of messages over time."""
         ...
@@ -193,6 +206,7 @@ class MetricICM(Group):
         group_by: IcmGroupBy | None = None,
         network: Network | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> IcmSummary:
         """Return counts of messages over windows that end now."""
         ...
@@ -225,6 +239,7 @@ class MetricNetworks(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of staking, newest first."""
         ...
@@ -244,6 +259,7 @@ class MetricL1Validators(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of all validators."""
         ...
@@ -267,6 +283,7 @@ class MetricL1Validators(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a validation."""
         ...
@@ -287,6 +304,7 @@ class MetricL1Validators(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a node."""
         ...
@@ -307,6 +325,7 @@ class MetricL1Validators(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a subnet."""
         ...
@@ -328,6 +347,7 @@ class MetricSubnets(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[RankedAddresses]:
         """Walk the addresses that ran validators of a subnet."""
         ...

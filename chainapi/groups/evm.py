@@ -48,6 +48,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains."""
         ...
@@ -63,12 +64,15 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains."""
         ...
 
     @gets(Route("/v1/address/{address}/chains"))
-    async def address_chains(self, address: str, *, priority: int = 0) -> AddressChains:
+    async def address_chains(
+        self, address: str, *, priority: int = 0, deadline: float | None = None
+    ) -> AddressChains:
         """Return the chains that an address is active on."""
         ...
 
@@ -90,12 +94,15 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[EvmBlock]:
         """Walk the blocks of a chain, newest first."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
-    async def block(self, chain_id: ChainId, block_id: int | str, *, priority: int = 0) -> EvmBlock:
+    async def block(
+        self, chain_id: ChainId, block_id: int | str, *, priority: int = 0, deadline: float | None = None
+    ) -> EvmBlock:
         """Return a block, by its number or its hash."""
         ...
 
@@ -117,6 +124,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the transactions of a block."""
         ...
@@ -132,12 +140,15 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of a chain."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
-    async def transaction(self, chain_id: ChainId, tx_hash: str, *, priority: int = 0) -> EvmTransaction:
+    async def transaction(
+        self, chain_id: ChainId, tx_hash: str, *, priority: int = 0, deadline: float | None = None
+    ) -> EvmTransaction:
         """Return a transaction with all its transfers."""
         ...
 
@@ -150,6 +161,7 @@ class EVM(Group):
         block_number: int | None = None,
         currency: Currency | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> NativeBalance:
         """Return the balance of an address in the chain's own token."""
         ...
@@ -177,6 +189,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Erc20TokenBalance]:
         """Walk the ERC-20 balances of an address."""
         ...
@@ -201,6 +214,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Erc721TokenBalance]:
         """Walk the ERC-721 tokens of an address."""
         ...
@@ -226,6 +240,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Erc1155TokenBalance]:
         """Walk the ERC-1155 balances of an address."""
         ...
@@ -249,13 +264,20 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[CollectibleBalance]:
         """Walk the ERC-721 and ERC-1155 balances of an address."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", weight="medium"))
     async def deployment(
-        self, chain_id: ChainId, address: str, *, currency: Currency | None = None, priority: int = 0
+        self,
+        chain_id: ChainId,
+        address: str,
+        *,
+        currency: Currency | None = None,
+        priority: int = 0,
+        deadline: float | None = None,
     ) -> EvmTransaction:
         """Return the transaction that deployed a contract."""
         ...
@@ -278,17 +300,22 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Contract]:
         """Walk the contracts that an address deployed."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/addresses/{address}"))
-    async def contract(self, chain_id: ChainId, address: str, *, priority: int = 0) -> Contract:
+    async def contract(
+        self, chain_id: ChainId, address: str, *, priority: int = 0, deadline: float | None = None
+    ) -> Contract:
         """Return what is known of a contract."""
         ...
 
     @gets(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
-    async def chains_of_address(self, address: str, *, priority: int = 0) -> AddressChains:
+    async def chains_of_address(
+        self, address: str, *, priority: int = 0, deadline: float | None = None
+    ) -> AddressChains:
         """Return the chains of an address; deprecated."""
         ...
 
@@ -311,6 +338,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains; deprecated."""
         ...
@@ -329,6 +357,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains; deprecated."""
         ...
@@ -357,6 +386,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Transfer]:
         """Walk the transfers of a token's contract."""
         ...
@@ -384,6 +414,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[AddressTransaction]:
         """Walk the transactions of an address, with their transfers."""
         ...
@@ -412,6 +443,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[AddressTransactionV2]:
         """Walk the transactions of an address, with the reputation of tokens."""
         ...
@@ -436,6 +468,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the native transactions of an address."""
         ...
@@ -460,6 +493,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Erc20Transfer]:
         """Walk the ERC-20 transfers of an address."""
         ...
@@ -484,6 +518,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Erc721Transfer]:
         """Walk the ERC-721 transfers of an address."""
         ...
@@ -508,6 +543,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Erc1155Transfer]:
         """Walk the ERC-1155 transfers of an address."""
         ...
@@ -541,6 +577,7 @@ class EVM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[InternalTransaction]:
         """Walk the internal transactions of an address."""
         ...

@@ -21,7 +21,9 @@ class Teleporter(Group):
     """Messages between chains, by their former name; use `icm`."""
 
     @gets(Route("/v1/teleporter/messages/{messageId}", weight="medium", deprecated=True))
-    async def message(self, message_id: str, *, priority: int = 0) -> TeleporterMessage:
+    async def message(
+        self, message_id: str, *, priority: int = 0, deadline: float | None = None
+    ) -> TeleporterMessage:
         """Return a message; deprecated."""
         ...
 
@@ -42,6 +44,7 @@ class Teleporter(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[TeleporterMessage]:
         """Walk the messages, newest first; deprecated."""
         ...
@@ -65,6 +68,7 @@ class Teleporter(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[TeleporterMessage]:
         """Walk the messages of an address, newest first; deprecated."""
         ...
@@ -74,7 +78,9 @@ class ICM(Group):
     """Messages between chains."""
 
     @gets(Route("/v1/icm/messages/{messageId}", weight="medium"))
-    async def message(self, message_id: str, *, priority: int = 0) -> IcmMessage:
+    async def message(
+        self, message_id: str, *, priority: int = 0, deadline: float | None = None
+    ) -> IcmMessage:
         """Return a message."""
         ...
 
@@ -93,6 +99,7 @@ class ICM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[IcmMessage]:
         """Walk the messages, newest first."""
         ...
@@ -108,6 +115,7 @@ class ICM(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[IcmMessage]:
         """Walk the messages of an address, newest first."""
         ...

@@ -37,13 +37,20 @@ class NFTs(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[NftToken]:
         """Walk the tokens of a collection."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", weight="medium"))
     async def token(
-        self, chain_id: ChainId, address: str, token_id: int | str, *, priority: int = 0
+        self,
+        chain_id: ChainId,
+        address: str,
+        token_id: int | str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
     ) -> NftToken:
         """Return a token of a collection."""
         ...

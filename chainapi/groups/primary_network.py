@@ -53,13 +53,21 @@ class PrimaryNetwork(Group):
     """The P-, X- and C-Chain, their validators, subnets and blockchains."""
 
     @gets(Route("/v1/networks/{network}", weight="xl"))
-    async def details(self, network: Network, *, priority: int = 0) -> NetworkDetails:
+    async def details(
+        self, network: Network, *, priority: int = 0, deadline: float | None = None
+    ) -> NetworkDetails:
         """Return totals of validators and delegators."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/transactions/{txHash}", weight="medium"))
     async def transaction(
-        self, network: Network, blockchain_id: BlockchainId, tx_hash: str, *, priority: int = 0
+        self,
+        network: Network,
+        blockchain_id: BlockchainId,
+        tx_hash: str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
     ) -> PrimaryNetworkTransaction:
         """Return a transaction."""
         ...
@@ -89,6 +97,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[PrimaryNetworkTransaction]:
         """Walk the latest transactions, of some addresses or of all."""
         ...
@@ -117,6 +126,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[PChainTransaction]:
         """Walk the active staking transactions of some addresses."""
         ...
@@ -141,6 +151,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[PendingReward]:
         """Walk the rewards to come."""
         ...
@@ -159,6 +170,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[HistoricalReward]:
         """Walk the rewards paid."""
         ...
@@ -188,6 +200,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[PrimaryNetworkUtxo]:
         """Walk the UTXOs of some addresses."""
         ...
@@ -204,6 +217,7 @@ class PrimaryNetwork(Group):
         *,
         addresses: Texts | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> LastActivity:
         """Return when some addresses were last active."""
         ...
@@ -217,13 +231,20 @@ class PrimaryNetwork(Group):
         block_timestamp: Timestamp | None = None,
         addresses: Texts | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> PrimaryNetworkBalances:
         """Return the balances of some addresses."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/blocks/{blockId}", weight="xl"))
     async def block(
-        self, network: Network, blockchain_id: BlockchainId, block_id: int | str, *, priority: int = 0
+        self,
+        network: Network,
+        blockchain_id: BlockchainId,
+        block_id: int | str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
     ) -> PrimaryNetworkBlock:
         """Return a block, by its height or its hash."""
         ...
@@ -249,6 +270,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks."""
         ...
@@ -275,6 +297,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks that a node proposed."""
         ...
@@ -298,13 +321,20 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[XChainVertex]:
         """Walk the latest vertices of the X-Chain."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", weight="medium"))
     async def vertex(
-        self, network: Network, blockchain_id: XChainId, vertex_hash: str, *, priority: int = 0
+        self,
+        network: Network,
+        blockchain_id: XChainId,
+        vertex_hash: str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
     ) -> XChainVertex:
         """Return a vertex of the X-Chain."""
         ...
@@ -332,13 +362,20 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[XChainVertex]:
         """Walk the vertices of the X-Chain at a height."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
     async def asset(
-        self, network: Network, blockchain_id: XChainId, asset_id: str, *, priority: int = 0
+        self,
+        network: Network,
+        blockchain_id: XChainId,
+        asset_id: str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
     ) -> XChainAsset:
         """Return an asset of the X-Chain."""
         ...
@@ -366,6 +403,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[XChainTransaction]:
         """Walk the transactions of an asset of the X-Chain."""
         ...
@@ -380,6 +418,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[AddressChainIds]:
         """Walk some addresses, with the chains that each is active on."""
         ...
@@ -404,12 +443,15 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Blockchain]:
         """Walk the blockchains."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
-    async def blockchain(self, network: Network, blockchain_id: str, *, priority: int = 0) -> Blockchain:
+    async def blockchain(
+        self, network: Network, blockchain_id: str, *, priority: int = 0, deadline: float | None = None
+    ) -> Blockchain:
         """Return a blockchain."""
         ...
 
@@ -433,12 +475,15 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Subnet]:
         """Walk the subnets."""
         ...
 
     @gets(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
-    async def subnet(self, network: Network, subnet_id: str, *, priority: int = 0) -> Subnet:
+    async def subnet(
+        self, network: Network, subnet_id: str, *, priority: int = 0, deadline: float | None = None
+    ) -> Subnet:
         """Return a subnet."""
         ...
 
@@ -467,6 +512,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Validator]:
         """Walk the validators."""
         ...
@@ -491,6 +537,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Validator]:
         """Walk the validation periods of a node."""
         ...
@@ -509,6 +556,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Delegator]:
         """Walk the delegators."""
         ...
@@ -535,6 +583,7 @@ class PrimaryNetwork(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[L1Validator]:
         """Walk the validators of L1s."""
         ...

@@ -43,6 +43,7 @@ class Usage(Group):
         api_key_id: str | None = None,
         request_path: str | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> UsageMetrics:
         """Return how the Data API was used, by intervals."""
         ...
@@ -64,6 +65,7 @@ class Usage(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[ApiLog]:
         """Walk the log of requests to the Data API."""
         ...
@@ -81,6 +83,7 @@ class Usage(Group):
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> SubnetRpcUsage:
         """Return how the RPC of subnets was used."""
         ...
@@ -98,6 +101,7 @@ class Usage(Group):
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> SubnetRpcUsage:
         """Return how the RPC of subnets was used; deprecated."""
         ...
@@ -118,6 +122,7 @@ class Usage(Group):
         user_agent: str | None = None,
         rpc_method: str | None = None,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> PrimaryNetworkRpcUsage:
         """Return how the RPC of the Primary Network was used."""
         ...

@@ -30,12 +30,15 @@ class Webhooks(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[Webhook]:
         """Walk the webhooks."""
         ...
 
     @gets(Route("/v1/webhooks/{id}", weight="small"))
-    async def get(self, webhook_id: Annotated[str, Wire("id")], *, priority: int = 0) -> Webhook:
+    async def get(
+        self, webhook_id: Annotated[str, Wire("id")], *, priority: int = 0, deadline: float | None = None
+    ) -> Webhook:
         """Return a webhook."""
         ...
 
@@ -53,11 +56,12 @@ class Webhooks(Group):
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int = 0,
+        deadline: float | None = None,
     ) -> Pages[str]:
         """Walk the addresses that a webhook watches."""
         ...
 
     @gets(Route("/v1/webhooks:getSharedSecret", weight="small"))
-    async def shared_secret(self, *, priority: int = 0) -> SharedSecret:
+    async def shared_secret(self, *, priority: int = 0, deadline: float | None = None) -> SharedSecret:
         """Return the secret that signs the webhooks' calls."""
         ...

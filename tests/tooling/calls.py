@@ -24,7 +24,7 @@ def call(name: str, declared: Declared) -> str:
     ]
     if not declared.single:
         given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
-    given += ["priority=1"]
+    given += ["priority=1", "deadline=9.5"]
     result = declared.function.__annotations__["return"]
     called = f"{'await ' if declared.single else ''}session.{name}({', '.join(given)})"
     return f"    assert_type({called}, {result})"

@@ -503,6 +503,7 @@ class Routes:
             yield 'on_invalid: OnInvalid = "raise"'
             yield "prefetch: int = 0"
         yield "priority: int = 0"
+        yield "deadline: float | None = None"
 
     def parameter(self, document: Document, parameter: Schema) -> str:
         """Return one parameter as Python writes it."""

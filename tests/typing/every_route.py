@@ -68,23 +68,36 @@ from chainapi.pages import MetricPages, Pages
 
 async def call_every_route(session: Session) -> None:
     """Call every route; lists send nothing before they are read."""
-    assert_type(await session.data.health_check(priority=1), HealthCheck)
-    assert_type(await session.data.live_check(priority=1), HealthCheck)
+    assert_type(await session.data.health_check(priority=1, deadline=9.5), HealthCheck)
+    assert_type(await session.data.live_check(priority=1, deadline=9.5), HealthCheck)
     assert_type(
         session.data.chains(
-            network="mainnet", feature="nftIndexing", resume=None, on_invalid="raw", prefetch=2, priority=1
+            network="mainnet",
+            feature="nftIndexing",
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[ChainInfo],
     )
-    assert_type(await session.data.chain(7, priority=1), ChainInfo)
-    assert_type(await session.data.avax_supply(priority=1), AvaxSupply)
-    assert_type(await session.data.operation("operation_id-49", priority=1), Operation)
+    assert_type(await session.data.chain(7, priority=1, deadline=9.5), ChainInfo)
+    assert_type(await session.data.avax_supply(priority=1, deadline=9.5), AvaxSupply)
+    assert_type(await session.data.operation("operation_id-49", priority=1, deadline=9.5), Operation)
     assert_type(
-        await session.data.aggregated_signatures("mainnet", "tx_hash-49", priority=1), AggregatedSignatures
+        await session.data.aggregated_signatures("mainnet", "tx_hash-49", priority=1, deadline=9.5),
+        AggregatedSignatures,
     )
     assert_type(
         session.data.evm.blocks_of_all_chains(
-            network="mainnet", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            network="mainnet",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[EvmBlock],
     )
@@ -97,30 +110,42 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.address_chains("address-49", priority=1), AddressChains)
+    assert_type(await session.data.evm.address_chains("address-49", priority=1, deadline=9.5), AddressChains)
     assert_type(
-        session.data.evm.blocks(7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1),
+        session.data.evm.blocks(
+            7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+        ),
         Pages[EvmBlock],
     )
-    assert_type(await session.data.evm.block(7, 7, priority=1), EvmBlock)
+    assert_type(await session.data.evm.block(7, 7, priority=1, deadline=9.5), EvmBlock)
     assert_type(
         session.data.evm.block_transactions(
-            7, 7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            7, 7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
         ),
         Pages[NativeTransaction],
     )
     assert_type(
         session.data.evm.transactions(
-            7, status="failed", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            7,
+            status="failed",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.transaction(7, "tx_hash-49", priority=1), EvmTransaction)
+    assert_type(await session.data.evm.transaction(7, "tx_hash-49", priority=1, deadline=9.5), EvmTransaction)
     assert_type(
-        await session.data.evm.native_balance(7, "address-49", block_number=7, currency="usd", priority=1),
+        await session.data.evm.native_balance(
+            7, "address-49", block_number=7, currency="usd", priority=1, deadline=9.5
+        ),
         NativeBalance,
     )
     assert_type(
@@ -136,6 +161,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Erc20TokenBalance],
     )
@@ -149,6 +175,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Erc721TokenBalance],
     )
@@ -163,6 +190,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Erc1155TokenBalance],
     )
@@ -176,20 +204,31 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[CollectibleBalance],
     )
     assert_type(
-        await session.data.evm.deployment(7, "address-49", currency="usd", priority=1), EvmTransaction
+        await session.data.evm.deployment(7, "address-49", currency="usd", priority=1, deadline=9.5),
+        EvmTransaction,
     )
     assert_type(
         session.data.evm.deployments(
-            7, "address-49", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            7,
+            "address-49",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[Contract],
     )
-    assert_type(await session.data.evm.contract(7, "address-49", priority=1), Contract)
-    assert_type(await session.data.evm.chains_of_address("address-49", priority=1), AddressChains)
+    assert_type(await session.data.evm.contract(7, "address-49", priority=1, deadline=9.5), Contract)
+    assert_type(
+        await session.data.evm.chains_of_address("address-49", priority=1, deadline=9.5), AddressChains
+    )
     assert_type(
         session.data.evm.all_latest_transactions(
             network="mainnet",
@@ -199,12 +238,19 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[NativeTransaction],
     )
     assert_type(
         session.data.evm.all_latest_blocks(
-            network="mainnet", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            network="mainnet",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[EvmBlock],
     )
@@ -219,6 +265,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Transfer],
     )
@@ -234,6 +281,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[AddressTransaction],
     )
@@ -250,6 +298,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[AddressTransactionV2],
     )
@@ -264,6 +313,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[NativeTransaction],
     )
@@ -278,6 +328,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Erc20Transfer],
     )
@@ -292,6 +343,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Erc721Transfer],
     )
@@ -306,6 +358,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Erc1155Transfer],
     )
@@ -320,20 +373,30 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[InternalTransaction],
     )
     assert_type(
         session.data.nfts.tokens(
-            7, "address-49", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            7,
+            "address-49",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[NftToken],
     )
-    assert_type(await session.data.nfts.token(7, "address-49", 7, priority=1), NftToken)
-    assert_type(await session.data.primary_network.details("mainnet", priority=1), NetworkDetails)
+    assert_type(await session.data.nfts.token(7, "address-49", 7, priority=1, deadline=9.5), NftToken)
+    assert_type(
+        await session.data.primary_network.details("mainnet", priority=1, deadline=9.5), NetworkDetails
+    )
     assert_type(
         await session.data.primary_network.transaction(
-            "mainnet", "11111111111111111111111111111111LpoYY", "tx_hash-49", priority=1
+            "mainnet", "11111111111111111111111111111111LpoYY", "tx_hash-49", priority=1, deadline=9.5
         ),
         PrimaryNetworkTransaction,
     )
@@ -352,6 +415,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[PrimaryNetworkTransaction],
     )
@@ -369,6 +433,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[PChainTransaction],
     )
@@ -383,6 +448,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[PendingReward],
     )
@@ -398,6 +464,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[HistoricalReward],
     )
@@ -416,12 +483,17 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[PrimaryNetworkUtxo],
     )
     assert_type(
         await session.data.primary_network.last_activity(
-            "mainnet", "11111111111111111111111111111111LpoYY", addresses=["first", "second"], priority=1
+            "mainnet",
+            "11111111111111111111111111111111LpoYY",
+            addresses=["first", "second"],
+            priority=1,
+            deadline=9.5,
         ),
         LastActivity,
     )
@@ -432,12 +504,13 @@ async def call_every_route(session: Session) -> None:
             block_timestamp=0,
             addresses=["first", "second"],
             priority=1,
+            deadline=9.5,
         ),
         PrimaryNetworkBalances,
     )
     assert_type(
         await session.data.primary_network.block(
-            "mainnet", "11111111111111111111111111111111LpoYY", 7, priority=1
+            "mainnet", "11111111111111111111111111111111LpoYY", 7, priority=1, deadline=9.5
         ),
         PrimaryNetworkBlock,
     )
@@ -452,6 +525,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[PrimaryNetworkBlock],
     )
@@ -467,6 +541,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[PrimaryNetworkBlock],
     )
@@ -479,12 +554,17 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[XChainVertex],
     )
     assert_type(
         await session.data.primary_network.vertex(
-            "mainnet", "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM", "vertex_hash-49", priority=1
+            "mainnet",
+            "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
+            "vertex_hash-49",
+            priority=1,
+            deadline=9.5,
         ),
         XChainVertex,
     )
@@ -499,12 +579,17 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[XChainVertex],
     )
     assert_type(
         await session.data.primary_network.asset(
-            "mainnet", "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM", "asset_id-49", priority=1
+            "mainnet",
+            "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
+            "asset_id-49",
+            priority=1,
+            deadline=9.5,
         ),
         XChainAsset,
     )
@@ -521,12 +606,19 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[XChainTransaction],
     )
     assert_type(
         session.data.primary_network.chain_ids(
-            "mainnet", addresses=["first", "second"], resume=None, on_invalid="raw", prefetch=2, priority=1
+            "mainnet",
+            addresses=["first", "second"],
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[AddressChainIds],
     )
@@ -539,11 +631,15 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Blockchain],
     )
     assert_type(
-        await session.data.primary_network.blockchain("mainnet", "blockchain_id-49", priority=1), Blockchain
+        await session.data.primary_network.blockchain(
+            "mainnet", "blockchain_id-49", priority=1, deadline=9.5
+        ),
+        Blockchain,
     )
     assert_type(
         session.data.primary_network.subnets(
@@ -554,10 +650,13 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Subnet],
     )
-    assert_type(await session.data.primary_network.subnet("mainnet", "subnet_id-49", priority=1), Subnet)
+    assert_type(
+        await session.data.primary_network.subnet("mainnet", "subnet_id-49", priority=1, deadline=9.5), Subnet
+    )
     assert_type(
         session.data.primary_network.validators(
             "mainnet",
@@ -579,6 +678,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Validator],
     )
@@ -593,6 +693,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Validator],
     )
@@ -608,6 +709,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[Delegator],
     )
@@ -623,10 +725,11 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[L1Validator],
     )
-    assert_type(await session.data.icm.message("message_id-49", priority=1), IcmMessage)
+    assert_type(await session.data.icm.message("message_id-49", priority=1, deadline=9.5), IcmMessage)
     assert_type(
         session.data.icm.messages(
             source_blockchain_id="source_blockchain_id-49",
@@ -640,6 +743,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[IcmMessage],
     )
@@ -652,10 +756,13 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[IcmMessage],
     )
-    assert_type(await session.data.teleporter.message("message_id-49", priority=1), TeleporterMessage)
+    assert_type(
+        await session.data.teleporter.message("message_id-49", priority=1, deadline=9.5), TeleporterMessage
+    )
     assert_type(
         session.data.teleporter.messages(
             source_blockchain_id="source_blockchain_id-49",
@@ -669,6 +776,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[TeleporterMessage],
     )
@@ -681,6 +789,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[TeleporterMessage],
     )
@@ -697,6 +806,7 @@ async def call_every_route(session: Session) -> None:
             api_key_id="api_key_id-97",
             request_path="request_path-53",
             priority=1,
+            deadline=9.5,
         ),
         UsageMetrics,
     )
@@ -715,6 +825,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[ApiLog],
     )
@@ -729,6 +840,7 @@ async def call_every_route(session: Session) -> None:
             rpc_method="rpc_method-49",
             rl_bypass_api_token="rl_bypass_api_token-97",
             priority=1,
+            deadline=9.5,
         ),
         SubnetRpcUsage,
     )
@@ -743,6 +855,7 @@ async def call_every_route(session: Session) -> None:
             rpc_method="rpc_method-49",
             rl_bypass_api_token="rl_bypass_api_token-97",
             priority=1,
+            deadline=9.5,
         ),
         SubnetRpcUsage,
     )
@@ -760,34 +873,49 @@ async def call_every_route(session: Session) -> None:
             user_agent="user_agent-5",
             rpc_method="rpc_method-33",
             priority=1,
+            deadline=9.5,
         ),
         PrimaryNetworkRpcUsage,
     )
     assert_type(
         session.data.webhooks.list(
-            status="active", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            status="active",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[Webhook],
     )
-    assert_type(await session.data.webhooks.get("webhook_id-49", priority=1), Webhook)
+    assert_type(await session.data.webhooks.get("webhook_id-49", priority=1, deadline=9.5), Webhook)
     assert_type(
         session.data.webhooks.addresses(
-            "webhook_id-49", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1
+            "webhook_id-49",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[str],
     )
-    assert_type(await session.data.webhooks.shared_secret(priority=1), SharedSecret)
+    assert_type(await session.data.webhooks.shared_secret(priority=1, deadline=9.5), SharedSecret)
     assert_type(
-        session.metrics.avg_tps(7, resume=None, on_invalid="raw", prefetch=2, priority=1),
+        session.metrics.avg_tps(7, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5),
         MetricPages[MetricPoint],
     )
-    assert_type(await session.metrics.health_check(priority=1), HealthCheck)
-    assert_type(await session.metrics.live_check(priority=1), HealthCheck)
+    assert_type(await session.metrics.health_check(priority=1, deadline=9.5), HealthCheck)
+    assert_type(await session.metrics.live_check(priority=1, deadline=9.5), HealthCheck)
     assert_type(
-        session.metrics.chains.list(network="mainnet", resume=None, on_invalid="raw", prefetch=2, priority=1),
+        session.metrics.chains.list(
+            network="mainnet", resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+        ),
         Pages[MetricsChain],
     )
-    assert_type(await session.metrics.chains.get(7, priority=1), MetricsChain)
+    assert_type(await session.metrics.chains.get(7, priority=1, deadline=9.5), MetricsChain)
     assert_type(
         session.metrics.chains.metric(
             7,
@@ -800,13 +928,23 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[MetricPoint],
     )
-    assert_type(await session.metrics.chains.rolling(7, "gasUsed", priority=1), RollingWindowMetrics)
+    assert_type(
+        await session.metrics.chains.rolling(7, "gasUsed", priority=1, deadline=9.5), RollingWindowMetrics
+    )
     assert_type(
         session.metrics.chains.nft_holders(
-            7, "address-49", page_size=5000, resume=None, on_invalid="raw", prefetch=2, priority=1
+            7,
+            "address-49",
+            page_size=5000,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
         ),
         Pages[RankedAddress],
     )
@@ -822,12 +960,13 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[RankedAddress],
     )
     assert_type(
         session.metrics.chains.btcb_bridgers(
-            threshold=7, page_size=5000, resume=None, on_invalid="raw", prefetch=2, priority=1
+            threshold=7, page_size=5000, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
         ),
         Pages[RankedAddress],
     )
@@ -845,6 +984,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[IcmPoint],
     )
@@ -855,6 +995,7 @@ async def call_every_route(session: Session) -> None:
             group_by="srcBlockchainId",
             network="mainnet",
             priority=1,
+            deadline=9.5,
         ),
         IcmSummary,
     )
@@ -870,6 +1011,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[MetricPoint],
     )
@@ -882,6 +1024,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[MetricPoint],
     )
@@ -895,6 +1038,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[MetricPoint],
     )
@@ -908,6 +1052,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[MetricPoint],
     )
@@ -921,6 +1066,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[MetricPoint],
     )
@@ -935,6 +1081,7 @@ async def call_every_route(session: Session) -> None:
             on_invalid="raw",
             prefetch=2,
             priority=1,
+            deadline=9.5,
         ),
         Pages[RankedAddresses],
     )
