@@ -642,19 +642,19 @@ def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
     return patch.object(_Descent, "later", False)
 
 
-@mutant()
+@mutant(2_255, 2_770)
 def rows_before_a_break_forgotten() -> AbstractContextManager[object]:
     """Count only the rows behind the break of an order."""
     return patch.object(_Descent, "move_to", lambda self, counter: None)
 
 
-@mutant()
+@mutant(263, 1_573)
 def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
     """Leave out of checkpoints that the key was given up."""
     return patch.object(Deduplicator, "keyless", False)
 
 
-@mutant()
+@mutant(396, 513)
 def changed_row_refutes_no_number() -> AbstractContextManager[object]:
     """Believe a number as key although another row had it on the page before."""
     return patch.object(Deduplicator, "_is_other", lambda self, page, index, known, place: False)
