@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Deduplicator, Identity
+from chainapi.core.dedupe import Deduplicator, Identity, Watermark
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.convert import DIGITS
 from chainapi.models.metrics import MetricPoint
@@ -28,10 +28,12 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bo
     `invalid` rows there are `Invalid` ones among them.
 
     Raises:
-        CheckpointError: the caller names an order now, and named none when `start` was taken.
+        CheckpointError: the caller names an order now, and named none when `start` was taken, or the list was
+            in the order of another field then.
 
     """
     watermark = start.watermark if route.newest_first is not None else None
+    _check_order(watermark, route)
     resumed = start.rows > 0
     unknown = route.newest_first is not None and resumed and watermark is None and not start.unordered
     if unknown and not declared:
@@ -43,6 +45,20 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bo
         keyless=start.keyless,
         resumed=resumed,
     )
+
+
+def _check_order(watermark: Watermark | None, route: Route) -> None:
+    """Refuse numbers of one field as those of another: rows between them would be taken for given."""
+    if watermark is not None and watermark.field != _order_name(route):
+        raise CheckpointError(
+            f"the checkpoint has rows in the order of {ascii(watermark.field)[:80]}, and this walk is in that"
+            f" of {_order_name(route)!r}: resume in the same order, or without newest_first="
+        )
+
+
+def _order_name(route: Route) -> str:
+    """Return the field with the descending number, as the service names it; empty without one."""
+    return ".".join(map(wire_name, (route.newest_first or "").split(".")))
 
 
 def key_names(key: object) -> tuple[str, ...]:
@@ -64,6 +80,7 @@ def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
         number=None if route.newest_first is None else _number(route, invalid=invalid),
+        number_name=_order_name(route),
         unique=route.key == (route.newest_first,),
         stable=route.immutable_reader(),
         frozen=declared,

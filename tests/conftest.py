@@ -7,6 +7,7 @@ line is counted for coverage, which the other tests see to.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Generator, Mapping
 
@@ -37,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
     config.addinivalue_line("markers", "untraced: its lines are not counted for coverage, which is slow")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _long_lived() -> None:
+    """Let collections pass over what lived before a module's tests: most of them ask for several."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

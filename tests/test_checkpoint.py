@@ -31,7 +31,7 @@ def watermarks(draw: st.DrawFn) -> Watermark:
     marks = st.lists(MARKS, max_size=3).map(tuple)
     ties = tuple((end, draw(marks)) for end in dict.fromkeys(ends) if draw(st.booleans()))
     at = draw(st.none() | st.sampled_from(ends) | st.integers())
-    return Watermark(ends[0], ends[-1], gaps, at, ties, draw(marks) if ties else ())
+    return Watermark(ends[0], ends[-1], gaps, at, ties, draw(marks) if ties else (), draw(UNICODE))
 
 
 @st.composite
@@ -74,11 +74,13 @@ SPANS: tuple[Any, ...] = (
 )
 TIES: tuple[Any, ...] = (None, 5, [5], [[]], [["9"]], [[9, 5]], [[9, "x"]], [[True]], [[9, MARK, None]])
 WRONG_WATERMARKS: list[dict[str, Any]] = [
-    *({"spans": spans, "at": None} for spans in SPANS),
-    *({"spans": [9, 1], "at": at} for at in ("5", True, 5.0, [5])),
-    *({"spans": [9, 1], "at": 1, "ties": ties} for ties in TIES),
+    {"spans": [9, 1], "at": None},
+    {"field": 5, "spans": [9, 1], "at": None},
+    *({"field": "n", "spans": spans, "at": None} for spans in SPANS),
+    *({"field": "n", "spans": [9, 1], "at": at} for at in ("5", True, 5.0, [5])),
+    *({"field": "n", "spans": [9, 1], "at": 1, "ties": ties} for ties in TIES),
     *(
-        {"spans": [9, 1], "at": 1, "ties": [[9, MARK]], "met": met}
+        {"field": "n", "spans": [9, 1], "at": 1, "ties": [[9, MARK]], "met": met}
         for met in (None, 5, MARK, [5], [MARK + "\n"], ["*"])
     ),
 ]

@@ -16,7 +16,7 @@ import chainapi
 from chainapi import Checkpoint, Invalid, MetricPoint, Session, models
 from chainapi.catalogue import ROUTES
 from chainapi.core.wire import Request, Response
-from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.methods import Declared
 from chainapi.models import EvmBlock, Transfer, Unknown
 from chainapi.models.decode import PageDecoder
@@ -163,6 +163,20 @@ async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
     assert numbers([*first, *plain]) == numbers([*first, *mixed]) == list(range(100, 90, -1))
     assert [type(row) for row in mixed].count(Invalid) == 1
     assert plain[1]["gasUsed"] == ""
+
+
+async def test_what_was_in_order_of_one_field_is_not_resumed_in_that_of_another() -> None:
+    """The numbers given of one field say nothing about another one: the error names both."""
+    async with session_of(blocks(block(95))) as session:
+        typed = session.data.evm.blocks(43114, page_size=4)
+        assert len([row async for row, _ in zip_rows(typed, 3)]) == 3
+        at = Checkpoint.loads(typed.checkpoint.dumps())
+        with pytest.raises(
+            CheckpointError, match=r"order of 'blockTimestamp', and .* in that of 'blockNumber'"
+        ):
+            session.data.list(BLOCKS, page_size=4, resume=at, newest_first="blockNumber")
+        plain = session.data.list(BLOCKS, page_size=4, resume=at)
+        assert numbers(await plain.collect()) == list(range(97, 90, -1))
 
 
 # Invalid records

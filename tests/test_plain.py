@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi.errors import DecodeError
-from chainapi.models import Transfer, Unknown
+from chainapi.models import BlockchainInfo, Transfer, Unknown
 from chainapi.models.decode import PageDecoder, decode_resource
 from chainapi.models.plain import exact, is_json, read_loosely, shown, written
 from tests.documents import DEEP
@@ -38,6 +39,25 @@ def test_values_of_any_depth_are_written(end: Any) -> None:
     for _ in range(3_000):
         value, text = [1, {"a": value, "b": []}], f'[1,{{"a":{text},"b":[]}}]'
     assert written(value).decode() == shown(value).replace(" ", "") == text
+
+
+@frozen
+class Own:
+    """A caller's class with a field of any type."""
+
+    name: str
+    more: Any
+
+
+@pytest.mark.parametrize("digits", LOSSY)
+def test_fields_of_any_type_keep_the_digits_within_records(digits: str) -> None:
+    """The genesis data of a blockchain is as exact as a plain row, and so is such a field of a caller's."""
+    body = b'{"chainName":"c","vmId":"v","genesisData":{"n":%b}}' % digits.encode()
+    assert decode_resource(body, BlockchainInfo).genesis_data == {"n": Decimal(digits)}
+    (row,) = PageDecoder(BlockchainInfo, "rows").decode(b'{"rows":[%b]}' % body).rows
+    assert row.genesis_data == {"n": Decimal(digits)}
+    (own,) = PageDecoder(Own, "rows").decode(b'{"rows":[{"name":"a","more":[%b]}]}' % digits.encode()).rows
+    assert own.more == [Decimal(digits)]
 
 
 @pytest.mark.parametrize("digits", LOSSY)

@@ -151,6 +151,7 @@ def _is_unicode(text: str) -> bool:
 
 def _watermark_fields(mark: Watermark) -> dict[str, Any]:
     fields: dict[str, Any] = {
+        "field": mark.field,
         "spans": [mark.newest, *(number for gap in mark.gaps for number in gap), mark.oldest],
         "at": mark.at,
     }
@@ -166,15 +167,20 @@ def _checked_watermark(value: object) -> Watermark | None:
         return None
     try:
         fields: Any = value
-        ends, at = fields["spans"], fields["at"]
+        name, ends, at = fields["field"], fields["spans"], fields["at"]
         ties = tuple((number, _checked_marks(marks)) for number, *marks in fields.get("ties", ()))
         met = _checked_marks(fields.get("met", []))
     except (AttributeError, KeyError, TypeError, ValueError):
         raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}") from None
-    if not _are_spans(ends) or type(at) not in (int, type(None)) or not all(type(n) is int for n, _ in ties):
+    if (
+        not isinstance(name, str)
+        or not _are_spans(ends)
+        or type(at) not in (int, type(None))
+        or not all(type(n) is int for n, _ in ties)
+    ):
         raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
     gaps = tuple(zip(ends[1:-1:2], ends[2:-1:2], strict=False))
-    return Watermark(ends[0], ends[-1], gaps, at, ties, met)
+    return Watermark(ends[0], ends[-1], gaps, at, ties, met, name)
 
 
 def _are_spans(ends: object) -> bool:

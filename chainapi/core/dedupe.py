@@ -63,6 +63,7 @@ class Identity:
     Attributes:
         key: returns the key of a row, or None for a row that lacks one; None for a list without a key.
         number: returns the number that never rises from row to row, or None for a row that lacks one.
+        number_name: the field with that number, as the service names it.
         unique: the number is the key.
         stable: returns what never changes of a row without a key, or None; several rows may share it. None
             where rows are counted by all that they hold.
@@ -72,6 +73,7 @@ class Identity:
 
     key: Callable[[Any], Hashable] | None = None
     number: Callable[[Any], int | None] | None = None
+    number_name: str = ""
     unique: bool = False
     stable: Callable[[Any], Hashable] | None = None
     frozen: bool = False
@@ -299,7 +301,8 @@ class Deduplicator:
         self._keyed = identity.key is not None and not keyless
         self._order: Order | None = None
         if identity.number is not None and not unordered:
-            self._order = Order(unique=identity.unique and not keyless, watermark=watermark)
+            unique = identity.unique and not keyless
+            self._order = Order(unique=unique, watermark=watermark, name=identity.number_name)
         self._resumed = resumed
         self._began = resumed  # rows were given
         # Rows given before a key was given up may be known by it alone.

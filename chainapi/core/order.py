@@ -60,6 +60,7 @@ class Watermark:
         at: number of the row before the page to fetch next; None for the first page.
         ties: for each end of a span where rows may share a number, the marks of the rows given there.
         met: those of the marks at number `at` that this pass has met.
+        field: the field of a row that has its number, as the service names it.
 
     """
 
@@ -69,6 +70,7 @@ class Watermark:
     at: int | None = None
     ties: tuple[tuple[int, tuple[str, ...]], ...] = ()
     met: tuple[str, ...] = ()
+    field: str = ""
 
 
 @frozen(eq=False)
@@ -82,10 +84,14 @@ class _Position:
 
 
 class Order:
-    """The rows given of a list whose numbers never rise. `unique`: no two rows share a number."""
+    """The rows given of a list whose numbers never rise. `unique`: no two rows share a number.
 
-    def __init__(self, *, unique: bool, watermark: Watermark | None = None) -> None:
+    `name` is that of the field with the number.
+    """
+
+    def __init__(self, *, unique: bool, watermark: Watermark | None = None, name: str = "") -> None:
         self._unique = unique
+        self._name = name
         self.lost_marks = False  # rows at the ends of spans may have been given without a mark
         self._after = _Position() if watermark is None else _read(watermark)
         self._before = self._after
@@ -132,8 +138,8 @@ class Order:
     def watermark(self, rows: Rows | None = None, mark: Mark | None = None) -> Watermark | None:
         """Return the numbers given; with `rows`, when only these rows of the last page were."""
         if rows is None or mark is None:
-            return _written(self._after, self._after)
-        return _written(self._sift(rows, mark)[0], self._before)
+            return _written(self._after, self._after, self._name)
+        return _written(self._sift(rows, mark)[0], self._before, self._name)
 
     def _all_below(self, rows: Rows) -> bool:
         """Check whether all rows lie below every span and no two share a number: the usual page."""
@@ -226,7 +232,7 @@ def _read(watermark: Watermark) -> _Position:
     )
 
 
-def _written(given: _Position, before: _Position) -> Watermark | None:
+def _written(given: _Position, before: _Position, name: str) -> Watermark | None:
     """Return what was `given`, for a walk that fetches the page behind the position `before` next."""
     spans = given.spans
     if not spans:
@@ -238,6 +244,7 @@ def _written(given: _Position, before: _Position) -> Watermark | None:
         before.last,
         tuple((number, tuple(marks.elements())) for number, marks in given.ties.items()),
         () if before.last is None else tuple(before.met.get(before.last, Counter()).elements()),
+        name,
     )
 
 

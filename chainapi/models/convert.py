@@ -47,18 +47,19 @@ class RowType:
 
     `quick` is a shorter way of the same kind, where there is one. It takes nothing that the other refuses;
     what it refuses, the other way may take, or else tells what is wrong. `fields` is how many fields a row
-    has, where neither way can refuse further ones. `plain` says that rows are plain values.
+    has, where neither way can refuse further ones. Numbers without a type keep all their digits; `rounded`
+    ones are floats, as hooks of a caller's expect.
     """
 
     wire: Any
     finish: Finish | None = None
     quick: tuple[Any, Finish] | None = None
     fields: int | None = None
-    plain: bool = False
+    rounded: bool = False
 
-    def decoder(self, wire: Any) -> msgspec.json.Decoder[Any]:
+    def decoder(self, wire: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
         """Return what decodes `wire`, in which there are rows."""
-        return msgspec.json.Decoder(wire, float_hook=exact if self.plain else None)
+        return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact)
 
     def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
         """Check that JSON of `count` rows has no further fields: a colon follows each of them."""
@@ -89,7 +90,7 @@ def _names_fields(model: Any) -> bool:
 @lru_cache(maxsize=256)
 def _row_type(model: Any, strict: bool) -> RowType:
     if model is None:
-        return RowType(Any, plain=True)
+        return RowType(Any)
     if model in _AS_ON_THE_WIRE:
         return RowType(model, fields=len(attrs.fields(model)) if strict else None)
     if tags := tags_of(model):
@@ -99,7 +100,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
     except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
         check_cattrs(model)
-        return RowType(Any, lambda rows: structure(rows, model))
+        return RowType(Any, lambda rows: structure(rows, model), rounded=True)
     if wire is model:
         return RowType(model)
     return RowType(wire, lambda rows: _convert(rows, model), _quick_way(model, strict))
@@ -176,7 +177,7 @@ class _Way:
         if rows.quick is not None:
             wire, finish = rows.quick
             several = types.GenericAlias(list, (wire,))
-            self._quick = _lax(wire), _lax(several), finish
+            self._quick = rows.decoder(wire, strict=False), rows.decoder(several, strict=False), finish
 
     def one(self, raw: bytes | msgspec.Raw) -> Any:
         if self._quick is not None:
@@ -272,10 +273,6 @@ def _kept(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
         keep(rows, raws)
     except REFUSED as error:  # deeper than the stack goes from here
         raise refusal(error) from None
-
-
-def _lax(wire: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(wire, strict=False)
 
 
 def _alone(finish: Finish, row: Any, place: str = "$") -> Any:

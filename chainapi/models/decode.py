@@ -103,7 +103,7 @@ class _Envelope:
         if rows.quick is not None:
             wire, finish = rows.quick
             quick = body(types.GenericAlias(list, (wire,)))
-            self._quick = msgspec.json.Decoder(quick, strict=False), finish
+            self._quick = rows.decoder(quick, strict=False), finish
         self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
 
     def read(self, content: bytes) -> Any:

@@ -2,6 +2,8 @@
 
 Each round is 2,000 examples of a seed of its own; a failure is printed with the seed and the smallest
 example that was found, and ends the run.
+
+`--hunt NAME` looks for scripts that catch a mutant, among as many as `--examples`.
 """
 
 from __future__ import annotations
@@ -12,8 +14,21 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
+from chainapi.errors import ChainAPIError
 from tests.paging.kill import walk_and_kill
+from tests.paging.mutants import MUTANTS, Mutant
 from tests.paging.runs import EXAMPLES, check
+from tests.paging.scripts import play
+
+
+def hunt(mutant: Mutant, scripts: int) -> None:
+    """Print the scripts that catch a mutant, as they are found."""
+    for script in range(scripts):
+        with mutant.make():
+            try:
+                play(script)
+            except (AssertionError, ChainAPIError, KeyError) as error:
+                print(f"{script}: {type(error).__name__}: {error}"[:110], flush=True)
 
 
 def main() -> None:
@@ -22,7 +37,11 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=None, help="of the first round; else drawn from the time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--hunt", metavar="NAME", choices=MUTANTS)
     chosen = parser.parse_args()
+    if chosen.hunt is not None:
+        hunt(MUTANTS[chosen.hunt], chosen.examples)
+        return
     seed = int(time.time()) if chosen.seed is None else chosen.seed
     print(f"first seed: {seed}", flush=True)
     began = time.monotonic()

@@ -102,8 +102,12 @@ class Walked:
             return "the walk said that rows given before may come again"
         if self.doubted and self.resumed:
             return "what told the rows apart was refuted, and what came before a resume is in no checkpoint"
+        if self.doubted and self.broken and self.paged:
+            return "behind a break, rows are not counted for a reader of pages"
         if self.doubted and self.broken and manners.small:
             return "the numbers before the break took more runs than are kept"
+        if self.doubted and self.keyless and (self.broken or not manners.ordered):
+            return "rows were counted under a key in an earlier pass, and it was given up in a later one"
         if self.doubted and self.keyless and any(service.shared[key] > 1 for key in service.keys[name]):
             return "rows before KeyNotUnique are known by their keys alone, and another row has this key"
         if self.doubted and self.keyless and (self.ends is None or number in self.ends):

@@ -72,10 +72,13 @@ def drawn_from(choices: Mapping[str, Sequence[Any]]) -> dict[str, st.SearchStrat
     return {name: st.sampled_from(options) for name, options in choices.items()}
 
 
+_rule: Any = rule  # whose overloads take no arguments by a mapping
+
+
 def action(act: Act) -> Act:
     """Make a method a rule of the machine, with the arguments listed for its name."""
     name = act.__name__
-    made = rule(**drawn_from(ACTIONS[name]))(act)
+    made: Act = _rule(**drawn_from(ACTIONS[name]))(act)
     return precondition(lambda self: not self.fragile)(made) if name in LASTING else made
 
 
@@ -126,7 +129,12 @@ class PagingMachine(RuleBasedStateMachine):
 
     # The beginning
 
-    @initialize(drawn=st.builds(Manners, **drawn_from(MANNERS)), **drawn_from(BEGINNING))
+    @initialize(
+        drawn=st.builds(Manners, **drawn_from(MANNERS)),
+        rows=st.sampled_from(BEGINNING["rows"]),
+        prefetch=st.sampled_from(BEGINNING["prefetch"]),
+        patience=st.sampled_from(BEGINNING["patience"]),
+    )
     def begin(self, drawn: Manners, rows: int, prefetch: int, patience: bool) -> None:
         """Make the service, and a stream over it."""
         self.manners = _sound(drawn)

@@ -14,11 +14,11 @@ from math import inf
 from typing import Any
 from unittest.mock import patch
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from chainapi.core import dedupe, order, paging
 from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Deduplicator, RowsOfPage, Taken, _Begun
+from chainapi.core.dedupe import Deduplicator, RowsOfPage, Taken, _Begun, _Descent
 from chainapi.core.digests import DigestCounter
 from chainapi.core.order import Order, Rows, Watermark
 from chainapi.core.paging import LoopGuard, PageToken, Walk
@@ -28,23 +28,37 @@ from chainapi.prefetch import Ahead, Fetched
 
 __all__ = ["MUTANTS"]
 
-Mutant = Callable[[], AbstractContextManager[object]]
+Make = Callable[[], AbstractContextManager[object]]
+
+
+@frozen
+class Mutant:
+    """A broken variant, in force while the context of `make` is open, and the scripts that catch it."""
+
+    make: Make
+    scripts: tuple[int, ...]
+
+
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(make: Callable[[], AbstractContextManager[object]]) -> Mutant:
-    """Enter a mutant in the list."""
-    MUTANTS[make.__name__] = make
-    return make
+def mutant(*scripts: int) -> Callable[[Make], Make]:
+    """Enter a mutant in the list. `python -m tests.paging --hunt NAME` finds scripts."""
+
+    def enter(make: Make) -> Make:
+        MUTANTS[make.__name__] = Mutant(make, scripts)
+        return make
+
+    return enter
 
 
-@mutant
+@mutant(4, 54)
 def no_age_check() -> AbstractContextManager[object]:
     """Let tokens live for ever."""
     return patch.object(Walk, "dies_at", lambda self, token: inf)
 
 
-@mutant
+@mutant(99, 175)
 def age_from_receipt() -> AbstractContextManager[object]:
     """Count the age of a token from when its page came."""
 
@@ -56,7 +70,7 @@ def age_from_receipt() -> AbstractContextManager[object]:
     return patch.object(Fetched, "token", property(token))
 
 
-@mutant
+@mutant(99, 175)
 def age_by_the_wall_clock() -> AbstractContextManager[object]:
     """Judge every token by the wall clock, as if it came from a checkpoint."""
 
@@ -67,7 +81,7 @@ def age_by_the_wall_clock() -> AbstractContextManager[object]:
     return patch.object(Fetched, "token", property(token))
 
 
-@mutant
+@mutant(54, 282)
 def age_forgotten_on_resume() -> AbstractContextManager[object]:
     """Take the token of a checkpoint for new."""
     real = Walk.next_token
@@ -80,7 +94,7 @@ def age_forgotten_on_resume() -> AbstractContextManager[object]:
     return patch.object(Walk, "next_token", next_token)
 
 
-@mutant
+@mutant(129, 196)
 def counted_a_row_late() -> AbstractContextManager[object]:
     """Count a row only when the next one is given."""
     real = DigestCounter.give
@@ -94,7 +108,7 @@ def counted_a_row_late() -> AbstractContextManager[object]:
     return patch.object(DigestCounter, "give", give)
 
 
-@mutant
+@mutant(70, 165)
 def span_a_page_short() -> AbstractContextManager[object]:
     """Leave the last page out of the span of numbers given."""
     real = Order.take
@@ -108,7 +122,7 @@ def span_a_page_short() -> AbstractContextManager[object]:
     return patch.object(Order, "take", take)
 
 
-@mutant
+@mutant(21, 26)
 def offset_lost_on_resume() -> AbstractContextManager[object]:
     """Begin the page again in which the reader stood."""
     return patch.object(
@@ -116,7 +130,7 @@ def offset_lost_on_resume() -> AbstractContextManager[object]:
     )
 
 
-@mutant
+@mutant(21, 27)
 def offset_off_by_one() -> AbstractContextManager[object]:
     """Count the row in hand as given before it is, and the next one with it."""
     real = Pages._inside
@@ -131,7 +145,7 @@ def offset_off_by_one() -> AbstractContextManager[object]:
     return patch.object(Pages, "_inside", inside)
 
 
-@mutant
+@mutant(0, 4)
 def restart_keeps_the_token() -> AbstractContextManager[object]:
     """Restart with the token that has died."""
     real = Walk._expire
@@ -144,20 +158,20 @@ def restart_keeps_the_token() -> AbstractContextManager[object]:
     return patch.object(Walk, "_expire", expire)
 
 
-@mutant
+@mutant(3, 9)
 def loop_guard_on_tokens_alone() -> AbstractContextManager[object]:
     """Take every token that comes again for a loop."""
     real = LoopGuard.loops
     return patch.object(LoopGuard, "loops", lambda self, token, rows: real(self, token, 0))
 
 
-@mutant
+@mutant(64, 71)
 def no_loop_guard() -> AbstractContextManager[object]:
     """Go round in circles."""
     return patch.object(LoopGuard, "loops", lambda self, token, rows: False)
 
 
-@mutant
+@mutant(2, 26)
 def idle_pages_unbounded() -> AbstractContextManager[object]:
     """Take any number of pages that bring nothing new."""
 
@@ -167,7 +181,7 @@ def idle_pages_unbounded() -> AbstractContextManager[object]:
     return patch.object(Walk, "_goes_nowhere", goes_nowhere)
 
 
-@mutant
+@mutant(99, 175)
 def prefetch_ignores_age() -> AbstractContextManager[object]:
     """Fetch pages ahead with tokens that are dead."""
     real = Ahead.__init__
@@ -185,7 +199,7 @@ def prefetch_ignores_age() -> AbstractContextManager[object]:
     return patch.object(Ahead, "__init__", init)
 
 
-@mutant
+@mutant(2, 9)
 def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     """Leave the page that was taken where it was, once."""
     real = Ahead.take
@@ -201,13 +215,13 @@ def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     return patch.object(Ahead, "take", take)
 
 
-@mutant
+@mutant(150, 166)
 def prefetch_outlives_the_stream() -> AbstractContextManager[object]:
     """Cancel nothing that is on its way."""
     return patch.object(Ahead, "cancel", lambda self: self._tasks.clear())
 
 
-@mutant
+@mutant(150, 166)
 def prefetch_survives_a_restart() -> AbstractContextManager[object]:
     """Give the pages fetched with the old token after a restart, as if they came after its first page."""
 
@@ -222,7 +236,7 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
     return both()
 
 
-@mutant
+@mutant(6, 43)
 def error_ends_the_walk() -> AbstractContextManager[object]:
     """Take a failed page for the end, as if the list were whole."""
     real = Pages._fetch
@@ -237,7 +251,7 @@ def error_ends_the_walk() -> AbstractContextManager[object]:
     return patch.object(Pages, "_fetch", fetch)
 
 
-@mutant
+@mutant(21, 27)
 def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     """Give out, for the page in hand, where the stream stands one page further on."""
     real = Pages._open
@@ -260,24 +274,24 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     return both()
 
 
-@mutant
+@mutant(197, 323)
 def watermark_forgotten_on_resume() -> AbstractContextManager[object]:
     """Begin with no number given after a resume."""
     real = Order.__init__
 
-    def init(self: Order, *, unique: bool, watermark: Watermark | None = None) -> None:
-        real(self, unique=unique)
+    def init(self: Order, *, unique: bool, watermark: Watermark | None = None, name: str = "") -> None:
+        real(self, unique=unique, name=name)
 
     return patch.object(Order, "__init__", init)
 
 
-@mutant
+@mutant(21, 415)
 def marks_forgotten() -> AbstractContextManager[object]:
     """Count the rows of a page that were given, instead of telling them by their marks."""
     return patch.object(Deduplicator, "marks_given", lambda self, given, stale: ())
 
 
-@mutant
+@mutant(441, 442)
 def marks_as_a_set() -> AbstractContextManager[object]:
     """Leave out, after a resume inside a page, all rows that have one of its marks."""
     real = _Begun._matches
@@ -292,13 +306,13 @@ def marks_as_a_set() -> AbstractContextManager[object]:
     return patch.object(_Begun, "_matches", matches)
 
 
-@mutant
+@mutant(0, 27)
 def refused_token_is_an_error() -> AbstractContextManager[object]:
     """Raise the refusal of a token as any other error."""
     return patch.object(Walk, "refused", lambda self, error: False)
 
 
-@mutant
+@mutant(0, 28)
 def restarts_without_end() -> AbstractContextManager[object]:
     """Restart again and again, without regard to progress."""
     real = Walk._expire
@@ -310,7 +324,7 @@ def restarts_without_end() -> AbstractContextManager[object]:
     return patch.object(Walk, "_expire", expire)
 
 
-@mutant
+@mutant(28, 116)
 def restart_forgets_the_spans() -> AbstractContextManager[object]:
     """Forget the numbers given when the walk restarts."""
 
@@ -320,7 +334,7 @@ def restart_forgets_the_spans() -> AbstractContextManager[object]:
     return patch.object(Order, "restart", restart)
 
 
-@mutant
+@mutant(129, 196)
 def restart_forgets_the_counts() -> AbstractContextManager[object]:
     """Forget the rows counted when the walk restarts."""
 
@@ -330,13 +344,13 @@ def restart_forgets_the_counts() -> AbstractContextManager[object]:
     return patch.object(DigestCounter, "restart", restart)
 
 
-@mutant
+@mutant(129, 196)
 def restart_keeps_what_was_met() -> AbstractContextManager[object]:
     """Take the rows that the pass before met for rows of the new one."""
     return patch.object(DigestCounter, "restart", lambda self: None)
 
 
-@mutant
+@mutant(2, 4)
 def empty_page_is_the_end() -> AbstractContextManager[object]:
     """Take an empty page for the last one."""
     real = Walk.received
@@ -363,7 +377,7 @@ def _also_stale(
     return patch.object(Deduplicator, "take", take)
 
 
-@mutant
+@mutant(6, 10)
 def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
@@ -374,7 +388,7 @@ def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     return _also_stale(drop)
 
 
-@mutant
+@mutant(11, 21)
 def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     """Take a row for repeated that is equal to one of the page before, without a key."""
     before: dict[int, set[bytes]] = {}
@@ -387,7 +401,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     return _also_stale(drop)
 
 
-@mutant
+@mutant(154, 204)
 def seen_or_not_after_a_restart() -> AbstractContextManager[object]:
     """Leave out, in a later pass, every row that is equal to one that was given."""
     real = DigestCounter.meet
@@ -413,19 +427,19 @@ def seen_or_not_after_a_restart() -> AbstractContextManager[object]:
     return both()
 
 
-@mutant
+@mutant(7, 95)
 def shifted_rows_given_again() -> AbstractContextManager[object]:
     """Compare no keys with those of the pages before."""
     return patch.object(Deduplicator, "_known_keys", lambda self: {})
 
 
-@mutant
+@mutant(42, 67)
 def key_never_given_up() -> AbstractContextManager[object]:
     """Believe a key that rows of one page share."""
     return patch.object(Deduplicator, "_give_up_key", lambda self, page: None)
 
 
-@mutant
+@mutant(73, 91)
 def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
     """Believe a key again on the page after the one that refuted it."""
     real = Deduplicator._give_up_key
@@ -437,19 +451,19 @@ def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
     return patch.object(Deduplicator, "_give_up_key", give_up)
 
 
-@mutant
+@mutant(4, 232)
 def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
     """Promise, once the key is given up, that no row comes again."""
     return patch.object(Deduplicator, "complete", True)
 
 
-@mutant
+@mutant(0, 26)
 def order_believed() -> AbstractContextManager[object]:
     """Look at no number but those of the spans."""
     return patch.object(dedupe, "rising", lambda numbers, last: None)
 
 
-@mutant
+@mutant(2, 10)
 def spans_believed_after_a_break() -> AbstractContextManager[object]:
     """Leave out the rows behind a break whose numbers lie in a span."""
 
@@ -483,7 +497,7 @@ def spans_believed_after_a_break() -> AbstractContextManager[object]:
     return both()
 
 
-@mutant
+@mutant(6, 11)
 def ties_at_the_end_of_a_span_dropped() -> AbstractContextManager[object]:
     """Take every row for given that has the number at which a span ends."""
 
@@ -493,7 +507,7 @@ def ties_at_the_end_of_a_span_dropped() -> AbstractContextManager[object]:
     return patch.object(Order, "_given", given)
 
 
-@mutant
+@mutant(28, 70)
 def ties_at_the_end_of_a_span_given_again() -> AbstractContextManager[object]:
     """Take no row for given that has the number at which a span ends."""
 
@@ -503,7 +517,7 @@ def ties_at_the_end_of_a_span_given_again() -> AbstractContextManager[object]:
     return patch.object(Order, "_given", given)
 
 
-@mutant
+@mutant(165, 1041)
 def spans_joined_by_a_tie() -> AbstractContextManager[object]:
     """Join two spans at a number of which only some rows were given."""
     real = order._walked
@@ -514,13 +528,14 @@ def spans_joined_by_a_tie() -> AbstractContextManager[object]:
     return patch.object(order, "_walked", walked)
 
 
-@mutant
+@mutant(341, 484)
 def ties_met_not_in_the_checkpoint() -> AbstractContextManager[object]:
     """Forget at a resume which rows with the last number this pass has met."""
     real = Order.__init__
 
-    def init(self: Order, *, unique: bool, watermark: Watermark | None = None) -> None:
-        real(self, unique=unique, watermark=None if watermark is None else evolve(watermark, met=()))
+    def init(self: Order, *, unique: bool, watermark: Watermark | None = None, name: str = "") -> None:
+        kept = None if watermark is None else evolve(watermark, met=())
+        real(self, unique=unique, watermark=kept, name=name)
 
     return patch.object(Order, "__init__", init)
 
@@ -528,7 +543,7 @@ def ties_met_not_in_the_checkpoint() -> AbstractContextManager[object]:
 # Refused tokens
 
 
-@mutant
+@mutant(91, 387)
 def refused_token_restarts_at_once() -> AbstractContextManager[object]:
     """Take every refusal for the death of the token."""
     real = Walk.refused
@@ -540,7 +555,7 @@ def refused_token_restarts_at_once() -> AbstractContextManager[object]:
     return patch.object(Walk, "refused", refused)
 
 
-@mutant
+@mutant(756, 1312)
 def renewed_token_not_used() -> AbstractContextManager[object]:
     """Go on with the token that was refused, not with the new one."""
     real, refuse = Walk.checked, Walk.refused
@@ -561,7 +576,7 @@ def renewed_token_not_used() -> AbstractContextManager[object]:
     return both()
 
 
-@mutant
+@mutant(1327)
 def page_before_not_compared() -> AbstractContextManager[object]:
     """Go on with a new token although the page that it came with has changed."""
     real = Walk.checked
@@ -572,7 +587,7 @@ def page_before_not_compared() -> AbstractContextManager[object]:
     return patch.object(Walk, "checked", checked)
 
 
-@mutant
+@mutant(543, 7779)
 def refused_page_refused_for_good() -> AbstractContextManager[object]:
     """Take a token for tried once and for all, although it may have died since."""
     real = Walk.refused
@@ -587,7 +602,7 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
     return patch.object(Walk, "refused", refused)
 
 
-@mutant
+@mutant(232, 388)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
     from chainapi.calls import Ask
@@ -600,13 +615,13 @@ def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     return patch.object(Ask, "__init__", init)
 
 
-@mutant
+@mutant(3, 11)
 def exhausted_too_early() -> AbstractContextManager[object]:
     """Call the walk exhausted as soon as its last page is here, though its rows were not given."""
     return patch.object(Pages, "exhausted", property(lambda self: self._walk.exhausted))
 
 
-@mutant
+@mutant(2, 26)
 def partial_list_after_close() -> AbstractContextManager[object]:
     """Give what there is when the stream is closed under `collect`."""
 
@@ -619,3 +634,27 @@ def partial_list_after_close() -> AbstractContextManager[object]:
         return rows
 
     return patch.object(Pages, "collect", collect)
+
+
+@mutant(15_567)
+def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
+    """Give again, where the order breaks in a later pass, what the passes before gave below the break."""
+    return patch.object(_Descent, "later", False)
+
+
+@mutant(2_255, 2_770)
+def rows_before_a_break_forgotten() -> AbstractContextManager[object]:
+    """Count only the rows behind the break of an order."""
+    return patch.object(_Descent, "move_to", lambda self, counter: None)
+
+
+@mutant(263, 1_573)
+def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
+    """Leave out of checkpoints that the key was given up."""
+    return patch.object(Deduplicator, "keyless", False)
+
+
+@mutant(396, 513)
+def changed_row_refutes_no_number() -> AbstractContextManager[object]:
+    """Believe a number as key although another row had it on the page before."""
+    return patch.object(Deduplicator, "_is_other", lambda self, page, index, known, place: False)

@@ -1,4 +1,4 @@
-"""How the machine is run: the settings of CI, of the hunt for mutants, and of the long soak."""
+"""Runs of the machine: the settings of CI and of the long soak."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ EXAMPLES = 2_000  # of CI
 STEPS = 12  # rules of one example
 
 
-def check(examples: int = EXAMPLES, *, seed: int = 0, shrink: bool = True) -> None:
+def check(examples: int = EXAMPLES, *, seed: int = 0) -> None:
     """Run the machine, with the same examples for the same seed. Raises what the machine finds."""
-    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
     chosen = settings(
         max_examples=examples,
         stateful_step_count=STEPS,
         deadline=None,
         database=None,
-        phases=phases,
+        phases=[Phase.generate, Phase.shrink],
         report_multiple_bugs=False,
         print_blob=False,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

@@ -6,6 +6,7 @@ A script that catches a mutant catches it in every run, which a search for it do
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from attrs import frozen
 
@@ -17,7 +18,7 @@ __all__ = ["Script", "play"]
 
 STEPS = 12  # of one script at most
 READING = ("read_rows", "collect")  # what every script may do
-Arguments = dict[str, object]
+Arguments = dict[str, Any]
 
 
 @frozen
@@ -36,7 +37,7 @@ class Script:
         names = [name for name in ACTIONS if name in READING or source.random() < 0.6]
         chosen = [source.choice(names) for _ in range(source.randint(1, STEPS))]
         steps = tuple((name, _draw(source, ACTIONS[name])) for name in chosen)
-        return cls(Manners(**manners), beginning, steps)  # type: ignore[arg-type]
+        return cls(Manners(**manners), beginning, steps)
 
 
 def _draw(source: random.Random, choices: Choices) -> Arguments:

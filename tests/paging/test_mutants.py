@@ -1,4 +1,4 @@
-"""The machine is worth something: it catches every broken variant, within the examples that CI runs."""
+"""The machine is worth something: scripts of it catch every broken variant, and pass without one."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ import pytest
 
 from chainapi.errors import ChainAPIError
 from tests.paging.mutants import MUTANTS
-from tests.paging.runs import check
+from tests.paging.scripts import play
 
 pytestmark = pytest.mark.untraced
 
-
-def check_seeds() -> None:
-    """Run the machine under several seeds: what hypothesis draws depends on the modules that are loaded."""
-    for seed in range(4):
-        check(seed=seed, shrink=False)
+CASES = [(name, script) for name, mutant in MUTANTS.items() for script in mutant.scripts]
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+def test_each_mutant_has_a_script() -> None:
+    """No mutant is left that nothing catches."""
+    assert {name for name, _ in CASES} == set(MUTANTS)
+
+
+@pytest.mark.parametrize(("name", "script"), CASES)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_mutant_is_caught(name: str) -> None:
-    """A broken variant fails under a seed and the settings under which `test_machine` passes."""
-    with MUTANTS[name](), pytest.raises((AssertionError, ChainAPIError, KeyError)):
-        check_seeds()
+def test_mutant_is_caught(name: str, script: int) -> None:
+    """A broken variant fails in a script that passes without it."""
+    play(script)
+    with MUTANTS[name].make(), pytest.raises((AssertionError, ChainAPIError, KeyError)):
+        play(script)
     gc.collect()  # what a mutant leaves behind is not the next test's
