@@ -84,18 +84,23 @@ def gate_of(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, transport: obje
     `transport` is what its user gave to send the requests, and None where they go to the network: what two
     transports lead to cannot be known, so each has gates of its own.
     """
-    place = _place(endpoint, transport)
     with _LOCK:
         for other in [other for other in _LOOPS if other.is_closed()]:
             del _LOOPS[other]
-        return _LOOPS.setdefault(loop, _Gates()).get(place)
+        try:
+            gates = _LOOPS.setdefault(loop, _Gates())
+        except TypeError:  # a loop that takes no weak references: what it learned could never be forgotten
+            return Gate()
+        return gates.get(_place(endpoint, transport))
 
 
 def used(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, transport: object, gate: Gate) -> None:
     """Remember a gate that a session has used until now."""
+    place = _place(endpoint, transport)
     with _LOCK:
-        if (gates := _LOOPS.get(loop)) is not None:
-            gates.keep(_place(endpoint, transport), gate)
+        gates = next((gates for known, gates in _LOOPS.items() if known is loop), None)
+        if gates is not None:
+            gates.keep(place, gate)
 
 
 def _place(endpoint: Endpoint, transport: object) -> Place:

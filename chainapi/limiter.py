@@ -70,7 +70,7 @@ class Permit:
     def _settle(self) -> Flight | None:
         flight, self._flight = self._flight, None
         if flight is not None:
-            self._share.landed()
+            self._gate.landed(self._share)
         return flight
 
 
@@ -94,11 +94,12 @@ class _Ticket(Waiter):
         self.flight: Flight | None = None
         self.paid = False
         self.max_wait = inf
-        # On the loop's clock; its turn may not come later. The first is max_wait's.
-        self.waits_until = self.deadline = inf
+        self.waits_until = inf  # on the loop's clock, by max_wait
+        self.deadline = inf  # the same, of the whole call
 
     @property
     def latest(self) -> float:
+        """The time of the loop that its turn may not be later than."""
         return min(self.waits_until, self.deadline)
 
 
@@ -174,11 +175,12 @@ class Gate:
         """
         loop = asyncio.get_running_loop()
         share = share or self._own
-        if not self._queue and (share.group is None or (share.rate is None and not share.full)):
+        if not self._queue and (share.group is None or (share.rate is None and share.group.room)):
             now = loop.time()
             flight = self._try(now, route, cost)
             if flight is not None:
-                share.sent()
+                if share.group is not None:
+                    share.group.in_flight += 1
                 return Permit(self, flight, share)
         rank = -inf if again else -priority
         waiter = _Ticket(next(self._numbers), rank, route, cost, share, loop.create_future())
@@ -209,7 +211,8 @@ class Gate:
 
     def left(self, share: Share) -> None:
         """Forget the settings of a session that was closed."""
-        self._shares[share.settings].discard(share)
+        if (shares := self._shares.get(share.settings)) is not None:
+            shares.discard(share)
         self._agree()
 
     def _agree(self) -> None:
@@ -253,19 +256,18 @@ class Gate:
                 return flight
             waiter.future = loop.create_future()
             if flight is not None:
+                self.landed(waiter.share)
                 self._queue.add(waiter)
-                waiter.share.landed()
                 self._quota.unsent(flight)
+            elif waiter.queued:
+                self._queue.step_in(waiter)  # it has paid
             self._pump()
 
     def _leave(self, waiter: _Ticket) -> None:
         """Take a waiter out that gives up, and let the next one have its turn."""
         flight, waiter.flight = waiter.flight, None
-        share = waiter.share
-        if share.paying is waiter:
-            share.paid()
         if flight is not None:
-            share.landed()
+            self.landed(waiter.share)
             self._quota.unsent(flight)
         elif waiter.queued:
             self._queue.remove(waiter)
@@ -273,7 +275,7 @@ class Gate:
 
     async def _pay(self, waiter: _Ticket) -> None:
         """Take what the request costs from its session's ceiling; the session's others wait meanwhile."""
-        share, rate = waiter.share, waiter.share.rate
+        rate = waiter.share.rate
         assert rate is not None  # noqa: S101 - only then a waiter is woken without a grant
         left = self._toll(waiter)
         while left > 1e-9:
@@ -281,7 +283,6 @@ class Gate:
             await rate.acquire(part)
             left -= part
         waiter.paid = True
-        share.paid()
 
     def _toll(self, waiter: _Ticket) -> float:
         return self._quota.costs.price(waiter.route, waiter.prior) if waiter.share.rate_units else 1.0
@@ -308,7 +309,8 @@ class Gate:
         waiter.future.set_exception(error)
 
     def _too_long(self, now: float, seconds: float, waiter: _Ticket) -> QuotaWaitError:
-        return waiter.share.too_long(seconds, waiter.max_wait, waiter.deadline - now)
+        left = waiter.deadline - now if waiter.deadline < waiter.waits_until else None
+        return waiter.share.too_long(seconds, waiter.max_wait, left)
 
     def _forecast(self, now: float, waiter: _Ticket) -> float:
         """Return the seconds until a waiter leaves, as far as limits decide that."""
@@ -360,6 +362,7 @@ class Gate:
         now = asyncio.get_running_loop().time()
         self._waits_until = -inf
         self._reopen(now)
+        self._queue.fill()
         while (waiter := self._first(now)) is not None:
             if waiter.share.rate is not None and not waiter.paid:
                 if self._bill(now, waiter):
@@ -405,7 +408,7 @@ class Gate:
         if when > now:
             self._wait_until(now, when)
             return False
-        share.pays(waiter)
+        self._queue.step_out(waiter)
         assert rate is not None  # noqa: S101 - the caller saw it
         toll = self._toll(waiter)
         if not rate.has_capacity(min(toll, rate.max_rate)):
@@ -441,7 +444,8 @@ class Gate:
         room = min(quota.room(now), cost - dear.passed)
         for waiter in self._queue.behind(dear, LOOK_AHEAD):
             units = quota.costs.price(waiter.route, waiter.prior)
-            if units > room or waiter.future.done() or waiter.share.full:
+            unpaid = waiter.share.rate is not None and not waiter.paid
+            if units > room or waiter.future.done() or unpaid:
                 continue
             if quota.routes and quota.routes.opens_at(waiter.route, now) > now:
                 continue
@@ -453,7 +457,8 @@ class Gate:
 
     def _grant(self, waiter: _Ticket, flight: Flight) -> None:
         self._queue.remove(waiter, granted=True)
-        waiter.share.sent()
+        if waiter.group is not None:
+            waiter.group.in_flight += 1
         waiter.flight = flight
         waiter.future.set_result(None)
 
@@ -472,6 +477,12 @@ class Gate:
         self._pump()
 
     # --- how flights end; called by the permits ---------------------------------------------
+
+    def landed(self, share: Share) -> None:
+        """Note that a request of a share is in flight no more; another of its requests may follow."""
+        if share.group is not None:
+            share.group.in_flight -= 1
+            self._queue.freed(share.group)
 
     def answered(self, flight: Flight, status: int, news: LimitNews) -> Verdict:
         """Take in an answer, and return how far it reaches."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from chainapi.core.costs import Costs
-from chainapi.core.queue import Group, Waiter
+from chainapi.core.queue import Group
 from chainapi.core.quota import Limit, QuotaSnapshot
 from chainapi.errors import QuotaWaitError
 
@@ -69,11 +69,9 @@ class Share:
         self.on_wait = on_wait
         self.now = now
         self.told = -inf  # the end of the wait that `on_wait` heard of last
-        self.paying: Waiter | None = None
-        self.in_flight = 0
-        self._most = inf if max_in_flight is None else max_in_flight
         limited = rate is not None or max_in_flight is not None
-        self.group = Group(paced=rate is not None) if limited else None
+        most = inf if max_in_flight is None else max_in_flight
+        self.group = Group(most, rate is not None) if limited else None
         self._gate: Gate | None = None
 
     def join(self, gate: Gate) -> None:
@@ -121,42 +119,10 @@ class Share:
         """Return what is known of the quota now; inside a running loop only."""
         return self.gate.snapshot(self)
 
-    @property
-    def full(self) -> bool:
-        """Whether no more of these requests may leave before one is answered."""
-        return self.in_flight >= self._most
-
-    def sent(self) -> None:
-        """Note that a request was granted."""
-        self.in_flight += 1
-        if self.group is not None:
-            self._hold()
-
-    def landed(self) -> None:
-        """Note that a request ended, or gave its grant back."""
-        self.in_flight -= 1
-        if self.group is not None:
-            self._hold()
-
-    def pays(self, waiter: Waiter) -> None:
-        """Note that a request waits for the ceiling."""
-        self.paying = waiter
-        self._hold()
-
-    def paid(self) -> None:
-        """Note that it has paid, or gave up."""
-        self.paying = None
-        self._hold()
-
-    def _hold(self) -> None:
-        """Let the requests of other sessions pass these while one pays, or too many are in flight."""
-        if self.group is not None:
-            self.group.held = self.full or self.paying is not None
-
-    def too_long(self, seconds: float, max_wait: float, left: float) -> QuotaWaitError:
-        """Make the error of a wait that would end after `max_wait`, or after a deadline in `left` seconds."""
-        late = {"max_wait": max_wait} if max_wait <= left else {"deadline": left}
-        return QuotaWaitError(self.now() + seconds, retry_after=seconds, **late)
+    def too_long(self, seconds: float, max_wait: float, left: float | None) -> QuotaWaitError:
+        """Make the error of a wait that is longer than `max_wait`, or than is left until a deadline."""
+        allowed = max_wait if left is None else None
+        return QuotaWaitError(self.now() + seconds, retry_after=seconds, max_wait=allowed, deadline=left)
 
     def tell(self, reason: str, now: float, until: float, waiting: int) -> None:
         """Tell the listener that the queue waits until a known time, unless it has heard of that."""

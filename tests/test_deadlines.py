@@ -177,6 +177,18 @@ async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
         assert (caught.value.max_wait is None) == (named == "deadline")
 
 
+async def test_a_wait_that_becomes_too_long_names_what_was_tighter() -> None:
+    """A waiter that a refusal sends away hears of `max_wait` where that would have ended first."""
+    for deadline, named in ((12.0, "max_wait"), (8.0, "deadline")):
+        gate = Gate(max_in_flight=1)
+        flying = await gate.acquire()
+        waiting = asyncio.create_task(gate.acquire(max_wait=10.0, deadline=time() + deadline))
+        await asyncio.sleep(5)
+        flying.answered(429, _refused(60.0))
+        with pytest.raises(QuotaWaitError, match=named):
+            await waiting
+
+
 async def test_hidden_limits_are_waited_for_until_the_deadline() -> None:
     """A call that would never give up on 429s without a wait does so at its deadline."""
     refused = Response(429, {}, b'{"message": "too many", "error": "Too Many Requests", "statusCode": 429}')

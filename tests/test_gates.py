@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 import tracemalloc
 import weakref
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import Limit, Session, gates
+from chainapi.config import Endpoint
 from chainapi.core.costs import Costs
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.headers import LimitNews, Policy
@@ -229,6 +232,19 @@ def test_loops_do_not_share() -> None:
     assert len({*found.values()}) == 2
 
 
+def test_loop_without_weak_references_has_gates_of_its_own() -> None:
+    """On a loop that cannot be referred to weakly, nothing is kept, and each session has its own gate."""
+
+    class Strong:
+        __slots__ = ()
+
+    loop = cast("Any", Strong())
+    endpoint = Endpoint("data", HOST)
+    one, two = (gates.gate_of(loop, endpoint, None) for _ in range(2))
+    gates.used(loop, endpoint, None, one)
+    assert len({one, two, gates.gate_of(loop, endpoint, None)}) == 3
+
+
 def test_loop_and_its_gates_can_be_collected() -> None:
     """A loop is not kept alive by what was learned in it, even where calls were left waiting in it."""
 
@@ -281,6 +297,42 @@ async def test_ten_thousand_sessions_leave_nothing() -> None:
     known = gates._LOOPS[asyncio.get_running_loop()]
     assert len(known.recent) == gates.REMEMBERED
     assert len(known.known) <= gates.REMEMBERED + 1
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"max_in_flight": 5}, {"rate": Limit(50, per=1.0)}],
+    ids=["plain", "max_in_flight", "rate"],
+)
+def test_work_for_a_session_does_not_grow_with_their_number(options: dict[str, Any]) -> None:
+    """Of many sessions that wait at one gate, each takes as many calls of functions as of few."""
+
+    async def steps(number: int) -> float:
+        service = Service()
+        calls = 0
+
+        async def use() -> None:
+            limits = {"data": [Limit(100, per=10.0)]}
+            async with opened(service, limits=limits, **options) as session:
+                await session.data.get(PATH)
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        tasks = [asyncio.create_task(use()) for _ in range(number)]
+        sys.setprofile(count)
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            sys.setprofile(None)
+        assert len(service.times) == number
+        return calls / number
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        few, many = runner.run(steps(200)), runner.run(steps(2_000))
+    assert many < 1.4 * few
 
 
 async def test_forgotten_session_is_collected() -> None:
@@ -506,9 +558,11 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     leaves.leave()
     (await stays.acquire()).answered(200, told(98))
     assert time() < 1.1
-    assert (leaves.in_flight, leaves.group and leaves.group.held) == (0, False)
+    assert leaves.group is not None
+    assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
     assert gate.snapshot().waiting == 0
-    assert all(group is None for _, group in gate._queue._lanes)
+    assert not gate._queue.all()
+    assert not gate._queue._aside
 
 
 @given(
@@ -559,7 +613,8 @@ def test_shares_of_one_gate_serve_everybody_in_order(
         assert all(numbers == sorted(numbers) for numbers in order.values())
         assert sum(map(len, order.values())) >= sum(not task.cancelled() for task in tasks)
         assert (gate.snapshot().waiting, gate.snapshot().in_flight) == (0, 0)
-        assert [share.in_flight for share in shares.values()] == [0, 0, 0, 0]
+        groups = [share.group for share in shares.values() if share.group is not None]
+        assert [(group.in_flight, group.inside, len(group.lanes)) for group in groups] == [(0, 0, 0)] * 3
 
     loop = VirtualLoop()
     try:
@@ -568,30 +623,47 @@ def test_shares_of_one_gate_serve_everybody_in_order(
         loop.close()
 
 
-def test_queue_looks_past_those_who_are_held() -> None:
-    """The first of each group counts by rank and number; a held group lets all others pass."""
+def test_requests_that_may_not_leave_stand_aside() -> None:
+    """Of a group as many are in the queue as may leave; its others follow in order, better ranks first."""
     queue = Queue[Waiter](Costs())
-    held, free = Group(), Group(paced=True)
-    waiters = [
-        Waiter(number, rank, "", None, group)
-        for number, (rank, group) in enumerate([(0.0, held), (0.0, None), (0.0, free), (-1.0, free)])
-    ]
-    for waiter in waiters:
+    group = Group(most=2)
+    ranks = [0.0, 0.0, 0.0, 0.0, -1.0]
+    waiters = [Waiter(number, rank, "", None, group) for number, rank in enumerate(ranks)]
+    for waiter in waiters[:4]:
         queue.add(waiter)
-    assert queue.first() is waiters[3]
-    queue.remove(waiters[3], granted=True)
-    assert queue.first() is waiters[0]
-    held.held = True
-    assert queue.first() is waiters[1]
-    assert queue.ahead(Waiter(9, 0.0, "", None)) == (1.0, 1)
-    assert queue.ahead(Waiter(9, 0.0, "", None, free)) == (2.0, 2)
-    assert queue.ahead(waiters[2]) == (1.0, 1)
-    queue.remove(waiters[1])
-    assert queue.first() is waiters[2]
-    queue.remove(waiters[2])
-    assert queue.first() is None
-    held.held = False
-    assert queue.first() is waiters[0]
+    assert queue.ahead(Waiter(9, 0.0, "", None)) == (2.0, 2)
+    assert queue.ahead(Waiter(9, 0.0, "", None, group)) == (4.0, 4)
+    queue.add(waiters[4])
+    assert group.inside == 2
+    order = list[int]()
+    while (first := queue.first()) is not None:
+        order.append(first.number)
+        queue.remove(first, granted=True)
+        queue.fill()
+    assert order == [4, 0, 1, 2, 3]
+    assert (len(queue), group.inside, group.best()) == (0, 0, None)
+
+
+def test_request_that_pays_lets_others_pass() -> None:
+    """While one of a paced group pays it is out of the way, even for one of its group with a better rank."""
+    queue = Queue[Waiter](Costs())
+    group = Group(paced=True)
+    pays, better, other = (
+        Waiter(0, 0.0, "", None, group),
+        Waiter(1, -1.0, "", None, group),
+        Waiter(2, 0.0, "", None),
+    )
+    queue.add(pays)
+    queue.step_out(pays)
+    queue.add(better)
+    queue.add(other)
+    assert queue.first() is other
+    assert len(queue) == 3
+    queue.step_in(pays)
+    assert queue.first() is pays
+    queue.remove(pays, granted=True)
+    queue.fill()
+    assert queue.first() is better
 
 
 # --- real loops ---
