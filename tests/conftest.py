@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +32,35 @@ ON_OTHER_LOOPS = frozenset(
 OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
     {} if sys.platform == "win32" else {"uvloop": __import__("uvloop").new_event_loop}
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that runs part of the cases."""
+    parser.addoption(
+        "--cases",
+        type=int,
+        metavar="N",
+        help="of each test run at most N cases, spread evenly over all of them",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what `--cases` leaves out."""
+    most: int | None = config.getoption("cases")
+    if most is None:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for cases in tests.values() for item in spread(cases, most)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def spread(cases: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
+    """Return at most so many cases, evenly spread."""
+    count = min(most, len(cases))
+    return [cases[place * len(cases) // count] for place in range(count)]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -398,7 +398,7 @@ def disordered(draw: st.DrawFn) -> list[tuple[int | None, int]]:
             return [(None if place in missing else n, v) for place, (n, v) in enumerate(parts)]
 
 
-@settings(max_examples=1_500)
+@settings(max_examples=600)
 @given(
     parts=disordered(),
     tokens=TOKENS,
@@ -422,7 +422,7 @@ def test_lists_out_of_order(
     assert walker.doubts.count(Doubt.ORDER) <= 1 or walker.resumed
 
 
-@settings(max_examples=800)
+@settings(max_examples=400)
 @given(steps=STEPS, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
 def test_a_number_that_is_no_key(
     steps: list[tuple[int, int]], tokens: Tokens, counting: bool, happens: list[Happening]
@@ -434,7 +434,7 @@ def test_a_number_that_is_no_key(
     drive(walker, happens)
 
 
-@settings(max_examples=800)
+@settings(max_examples=400)
 @given(
     keys=st.lists(st.integers(0, 5), max_size=16),
     steps=st.lists(st.integers(0, 2), min_size=16, max_size=16),

@@ -167,7 +167,7 @@ ODD = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=st.lists(ODD, max_size=4), second=st.lists(ODD, max_size=4), source=TEXTS)
 def test_what_is_read_is_what_was_written(
     form: Format, first: list[Odd], second: list[Odd], source: str

@@ -1,6 +1,6 @@
 """The soak: `python -m tests.paging --examples 100000` runs the machine over and over, on all processors.
 
-Each round is 2,000 examples of a seed of its own; a failure is printed with the seed and the smallest
+Each round is 500 examples of a seed of its own; a failure is printed with the seed and the smallest
 example that was found, and ends the run.
 
 `--hunt NAME` looks for scripts that catch a mutant, among as many as `--examples`.

@@ -636,7 +636,7 @@ def partial_list_after_close() -> AbstractContextManager[object]:
     return patch.object(Pages, "collect", collect)
 
 
-@mutant(15_567)
+@mutant(51_296)
 def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
     """Give again, where the order breaks in a later pass, what the passes before gave below the break."""
     return patch.object(_Descent, "later", False)
