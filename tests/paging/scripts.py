@@ -47,6 +47,7 @@ def _draw(source: random.Random, choices: Choices) -> Arguments:
 def play(seed: int) -> None:
     """Let a reader follow the script of a seed. Raises what the machine finds."""
     script = Script.from_seed(seed)
+    random.seed(seed)  # of the jitter between attempts
     machine = PagingMachine()
     try:
         machine.begin(drawn=script.manners, **script.beginning)
