@@ -76,6 +76,11 @@ def _long_lived() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Let the end of the process collect everything."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Let a test that is marked `untraced` run without what counts lines."""

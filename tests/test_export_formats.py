@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -187,11 +188,19 @@ def named(name: str) -> Any:
     return model, [*rows, Unknown({"txHash": "x", "news": [10**30]})] if tags_of(model) else rows
 
 
+UNIONS = [name for name in models.__all__ if tags_of(getattr(models, name))]
+
+
 @pytest.mark.parametrize(
-    "name",
-    [name for name in models.__all__ if tags_of(getattr(models, name))] + ["EvmBlock", "EvmTransaction"],
+    ("name", "form"),
+    [
+        *zip(UNIONS, cycle(FORMATS), strict=False),
+        *(("EvmBlock", form) for form in FORMATS),
+        *(("EvmTransaction", form) for form in FORMATS),
+    ],
+    indirect=["form"],
 )
-def test_rows_of_models(form: Format, name: str, tmp_path: Path) -> None:
+def test_rows_of_models(name: str, form: Format, tmp_path: Path) -> None:
     """Rows of our models come back exactly, those of all kinds of a union from one table."""
     model, rows = named(name)
     names = ["source", *(column.name for column in Codec(model).columns)]

@@ -179,7 +179,7 @@ BLOCK = {
 @pytest.mark.untraced
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Path) -> None:
-    """An export of 1,500 sources holds what one of 300 does: of a source that is done only its name is left.
+    """An export of 1,300 sources holds what one of 700 does: of a source that is done only its name is left.
 
     Its rows would be 13 KiB. How many pages wait to be committed is up to the threads, to a fixed number.
     """
@@ -206,7 +206,7 @@ async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Pa
     await held(20)  # what is loaded and compiled at first use
     few, many = (
         await held(700),
-        await held(1_900),
+        await held(1_300),
     )  # the ledger of the gate, which is bounded, is full by then
-    assert many[0] - few[0] < 1_200 * 200
+    assert many[0] - few[0] < 600 * 200
     assert many[1] - few[1] < 2 * 2**20
