@@ -139,6 +139,7 @@ class Gate:
         self._random = random
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
+        self._woken = 0  # granted, but their tasks did not run yet: nobody leaves before them
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
         self._waits_until = -inf  # when the queue is known to go on, where it waits for that
@@ -175,7 +176,11 @@ class Gate:
         """
         loop = asyncio.get_running_loop()
         share = share or self._own
-        if not self._queue and (share.group is None or (share.rate is None and share.group.room)):
+        if (
+            not self._queue
+            and not self._woken
+            and (share.group is None or (share.rate is None and share.group.room))
+        ):
             now = loop.time()
             flight = self._try(now, route, cost)
             if flight is not None:
@@ -245,13 +250,15 @@ class Gate:
         """Wait until the request is granted and may still leave."""
         while True:
             try:
+                if self._woken > 1 and waiter.future.done():
+                    await asyncio.sleep(0)  # behind those who were granted before
                 await waiter.future
                 if waiter.flight is None:
                     await self._pay(waiter)
             except BaseException:
                 self._leave(waiter)
                 raise
-            flight, waiter.flight = waiter.flight, None
+            flight = self._claim(waiter)
             if flight is not None and self._quota.holds(flight, loop.time()):
                 return flight
             waiter.future = loop.create_future()
@@ -263,9 +270,15 @@ class Gate:
                 self._queue.step_in(waiter)  # it has paid
             self._pump()
 
+    def _claim(self, waiter: _Ticket) -> Flight | None:
+        """Take what was granted to a waiter; None where nothing was."""
+        flight, waiter.flight = waiter.flight, None
+        self._woken -= flight is not None
+        return flight
+
     def _leave(self, waiter: _Ticket) -> None:
         """Take a waiter out that gives up, and let the next one have its turn."""
-        flight, waiter.flight = waiter.flight, None
+        flight = self._claim(waiter)
         if flight is not None:
             self.landed(waiter.share)
             self._quota.unsent(flight)
@@ -460,6 +473,7 @@ class Gate:
         if waiter.group is not None:
             waiter.group.in_flight += 1
         waiter.flight = flight
+        self._woken += 1
         waiter.future.set_result(None)
 
     def _wake_at(self, when: float) -> None:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi import Limit, Session, gates
@@ -565,6 +565,26 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     assert not gate._queue._aside
 
 
+async def test_who_was_granted_leaves_before_a_newcomer() -> None:
+    """A request that finds the queue empty does not pass one that was granted and did not run yet."""
+    gate, order = Gate(), list[int]()
+
+    async def call(number: int) -> None:
+        permit = await gate.acquire()
+        order.append(number)
+        await asyncio.sleep(0.1)
+        permit.answered(200, told(50))
+
+    canary = await gate.acquire()
+    first = asyncio.create_task(call(1))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(call(2))
+    canary.lost()  # now two may leave
+    await asyncio.gather(first, second)
+    assert order == [1, 2]
+
+
+@example([("a", 0, 0.0, False), ("a", 0, 0.0, True), ("a", 0, 0.0, False)])
 @given(
     st.lists(
         st.tuples(st.sampled_from("abcd"), st.integers(0, 1), st.floats(0.0, 0.4), st.booleans()),
