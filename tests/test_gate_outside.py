@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 import sys
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import Limit, Session
+from chainapi.core.costs import Costs
 from chainapi.core.headers import LimitNews, Policy
 from chainapi.core.ledger import Ledger
 from chainapi.core.quota import Quota, Verdict
@@ -22,7 +24,8 @@ from chainapi.core.scope import Routes
 from chainapi.core.wire import Request, Response
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from chainapi.limiter import Gate
-from tests.limits.servers import FromFirst, Gcra
+from tests.limits.outside import random_scene
+from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Errand, Front, Scene, ideal, many, run
 from tests.virtual_time import VirtualLoop
 
@@ -92,6 +95,43 @@ def test_partial_fields_erase_nothing(form: str) -> None:
         outcome = run(Scene(window(), many(400), Front(form, torn=0.4), seed=seed), 20_000.0)
         assert outcome.storm <= 3
         assert outcome.refusals <= 5
+
+
+@pytest.mark.parametrize(("form", "seed"), [("x", 3), ("d6", 1)])
+def test_answers_that_hide_what_remains_are_counted(form: str, seed: int) -> None:
+    """Of a hundred answers half say what remains, the lowest not last: those that do not are counted off."""
+    kinds: tuple[type[Server], ...] = (Bucket, FromFirst)
+    for kind in kinds:
+        scene = Scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed)
+        assert run(scene).storm <= 2
+
+
+@pytest.mark.parametrize("seed", [401, 575])
+def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
+    """Where a round trip brings back more units than a request costs, its price is not taken for less."""
+    assert run(random_scene(seed), 1e7).storm <= 3
+
+
+def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
+    """A request alone after which no less remains costs at most what dripped in meanwhile."""
+    costs = Costs()
+    for _ in range(2):
+        costs.tried("/a")
+        costs.hidden("/a", -5.0, 25.0)
+    assert costs.price("/a", None) == 20.0
+
+
+def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
+    """Requests that were sent one after the other do not show their price: units dripped in between them."""
+    costs = Costs()
+    for number in range(20):
+        costs.sample(costs, "/a", 50.0 - number, 0.02 * number, 0.02 * number + 0.05, fresh=False, drips=True)
+    costs.tally()
+    assert not costs.known("/a")
+    for remaining in (40.0, 38.0, 36.0):
+        costs.sample(costs, "/a", remaining, 1.0, 1.05, fresh=False, drips=True)
+    costs.tally()
+    assert costs.price("/a", None) == 2.0
 
 
 def test_reopening_that_nothing_proves_grows_slowly() -> None:

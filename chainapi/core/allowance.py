@@ -80,6 +80,9 @@ class Allowance:
     _epoch: float | None = field(default=None, init=False)
     guessed: bool = field(default=False, init=False)
     _first_reset: float = field(default=inf, init=False)
+    _counted: float = field(default=inf, init=False)  # what is left by counting alone
+    _silent_at: float = field(default=-inf, init=False)  # when an answer last did not say what remains
+    _sent: float = field(default=-inf, init=False)  # when the last request was sent whose answer said it
     _lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -149,6 +152,11 @@ class Allowance:
             return heard
         return heard + min(2.0 * self.window / self.limit, PATIENCE * self.window)
 
+    @property
+    def sure(self) -> bool:
+        """Tell whether `remaining` is what an answer said, and no answer since kept it to itself."""
+        return self.told and self._sent >= self._silent_at
+
     # --- what the answers say ---------------------------------------------------------------
 
     def name_window(self, limit: float, window: float | None) -> None:
@@ -158,10 +166,17 @@ class Allowance:
         if window is not None:
             self.window, self.guessed = window, False
 
-    def spend(self, sent: float, now: float, cost: float) -> None:
-        """Note that a request was counted by the service, whose answer said nothing of this policy."""
-        self.remaining -= cost
+    def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
+        """Note a request whose answer said nothing of this policy; `counted` if the service surely did so."""
+        self._counted -= cost
+        self._silent_at = now
         self._note(sent, now, cost)
+        if not counted or not self.told or self.kind is Kind.DRIP:
+            self.remaining -= cost
+            return
+        # What answers told to remain may include this request, but never more than was counted is left.
+        self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
+        self._lowest_since(now, now, self.remaining)
 
     def _note(self, sent: float, now: float, cost: float) -> None:
         if self._epoch is None:
@@ -176,6 +191,10 @@ class Allowance:
             self.limit = low + cost
         if judge:
             self._judge(sent, now, low + cost)
+        self._counted = self._counted - cost if self.told and low <= self.remaining else low
+        self._sent = max(self._sent, sent)
+        if sent < self._silent_at and self._counted < low:
+            low = self._lowest_since(now, now, self._counted)
         if low > self.remaining:
             # A new stretch: what was told of the end of the last one is past.
             self.reset_at, self._first_reset, self._epoch = inf, inf, None
@@ -226,6 +245,7 @@ class Allowance:
     def restart(self) -> None:
         """Begin to count again: the wait is over, and no answer says what is back."""
         self.remaining, self.returned, self.proven = self.limit, 0.0, False
+        self._counted = self.limit
         self.reset_at, self._first_reset = inf, inf
         self._spent.clear()
 
@@ -236,7 +256,7 @@ class Allowance:
         if not self.window or not self.told:
             return
         gain, whole = found - self.remaining, self.limit - self.remaining
-        drip = self.limit / self.window * (now - self.believed_at)
+        drip = self.drip(now - self.believed_at)
         if self.kind is Kind.DRIP:
             self._measure(gain, drip, found)
             return
@@ -245,10 +265,14 @@ class Allowance:
         if gain > possibly + 0.5:
             if gain >= 0.5 * (whole + max(possibly, min(drip, whole))):
                 self._judged_window(now)
-            elif drip < (1 - FAR) * whole and possibly == 0:
+            elif gain <= 2.0 * drip + 2.0 and drip < (1 - FAR) * whole and possibly == 0:
                 self.kind = Kind.DRIP
         elif gain + 0.5 < 0.5 * surely:
             self.kind = Kind.DRIP
+
+    def drip(self, seconds: float) -> float:
+        """Return the units that come back in so many seconds if they drip."""
+        return self.limit / self.window * seconds if self.window else 0.0
 
     def _measure(self, gain: float, drip: float, found: float) -> None:
         """Follow how much slower than promised the quota drips, because others use it too."""

@@ -117,7 +117,8 @@ class QuotaSnapshot:
 class Flight:
     """One request that was granted: `sent` at this time, for `cost` units.
 
-    `alone` is set when no other was in flight, so that its answer shows its price.
+    `alone` is set when no other was in flight, so that its answer shows its price; `counted` when it passed
+    beside others, so that the service has surely counted it.
     """
 
     route: str
@@ -128,6 +129,7 @@ class Flight:
     guess: bool
     prior: float | None
     alone: bool
+    counted: bool = False
 
 
 @define(eq=False, repr=False)
@@ -314,7 +316,8 @@ class Quota:
         trip = now - flight.sent
         self.canaries.trip += 0.1 * (trip - self.canaries.trip) if self.canaries.trip else trip
         refused = status == 429
-        before = self.policies.told.remaining if self.policies.told and self.policies.told.told else None
+        last = self.policies.told
+        before = last.remaining if last is not None and last.sure else None
         told = self._read(flight, now, news, refused=refused)
         verdict = Verdict.PASSED
         if refused:
@@ -355,19 +358,32 @@ class Quota:
             self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes:
             self.routes.passed(flight.route, flight.sent)
+        flight.counted = status < 400 and not flight.canary and not flight.guess
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
         if flight.alone and not self.costs.known(flight.route):
             self.costs.tried(flight.route)
-            if told is not None and news.remaining is not None and told.sized:
-                fresh = flight.canary and before is not None
-                if not fresh:
-                    self.costs.alone(flight.route, flight.prior, before, told.limit, news.remaining)
+            if told is not None and told.sized:
+                self._price(flight, now, news.remaining, told, before)
         if self._hidden is not None:
             self._hidden.passed(flight.sent, now, flight.cost, answered=status < 400)
             learned = self._hidden.learned
             if (self._allowances[-1:] != [learned]) if learned else len(self._allowances) > len(self._given):
                 self._allowances = [*self._given, *([learned] if learned else [])]
+
+    def _price(
+        self, flight: Flight, now: float, left: float | None, told: Allowance, before: float | None
+    ) -> None:
+        """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
+        fresh = flight.canary and before is not None
+        if fresh:
+            return
+        if left is None or before is None:
+            self.costs.hidden(flight.route, 0.0, told.drip(now - flight.sent))
+        else:
+            self.costs.hidden(flight.route, before - left, told.drip(now - told.believed_at))
+        if left is not None:
+            self.costs.alone(flight.route, flight.prior, before, told.limit, left)
 
     def _account(
         self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, verdict: Verdict
@@ -385,7 +401,7 @@ class Quota:
                 if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
                     # The wait is over, and a request passed; how much is back no answer said.
                     one.restart()
-                one.spend(flight.sent, now, flight.cost)
+                one.spend(flight.sent, now, flight.cost, counted=flight.counted)
             elif one is told and one.only_on_refusal:
                 one.restart()
         while self._lost and self._lost[0][0] <= flight.sent:
@@ -408,7 +424,10 @@ class Quota:
             one.tell_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._flights)).sent if self._flights else now)
         if not refused:
-            self.costs.sample(one, flight.route, remaining, flight.sent, now, fresh=flight.canary)
+            drips = one.kind is Kind.DRIP
+            self.costs.sample(
+                one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
+            )
 
     def _land(self, flight: Flight) -> None:
         del self._flights[flight]
