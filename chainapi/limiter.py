@@ -29,7 +29,8 @@ __all__ = ["Gate", "Permit", "is_rate"]
 LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
 WORTH_TELLING = 1.0  # seconds
 UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
-GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away
+GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away before its time is over
+CLOSE = 0.05  # seconds: a turn that is so close is waited for
 
 
 class Permit:
@@ -128,6 +129,7 @@ class Gate:
         self._wakes_at = inf
         self._told = -inf
         self._judged = -inf  # the opening time that the waiters were judged by
+        self._judged_idle = False  # whether nothing was in flight then
         self._asked_at = inf  # when the oldest request left that nothing was answered since
 
     async def acquire(
@@ -187,11 +189,10 @@ class Gate:
     ) -> _Ticket:
         waiter = _Ticket(next(self._numbers), rank, route, cost, loop.create_future())
         if max_wait is not None:
-            now = loop.time()
-            seconds = self._forecast(now, waiter)
-            if seconds > max_wait:
-                raise self._too_long(seconds, max_wait)
-            waiter.deadline, waiter.max_wait = now + max_wait, max_wait
+            now, waiter.max_wait = loop.time(), max_wait
+            if self._forecast(now, waiter, least=True) > max_wait + CLOSE:
+                raise self._too_long(now, waiter)
+            waiter.deadline = now + max_wait
         self._queue.add(waiter)
         self._pump()
         return waiter
@@ -245,9 +246,8 @@ class Gate:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        seconds = self._forecast(now, waiter)
-        if seconds > GRACE:
-            self._fail(waiter, self._too_long(seconds, waiter.max_wait))
+        if self._forecast(now, waiter) > CLOSE:
+            self._fail(waiter, self._too_long(now, waiter))
         elif self._asked_at <= now - max(waiter.max_wait, UNANSWERED):
             waited = now - self._asked_at
             self._fail(waiter, APITimeoutError(f"no answer to any request for {waited:.0f} s"))
@@ -260,14 +260,18 @@ class Gate:
         self._queue.remove(waiter)
         waiter.future.set_exception(error)
 
-    def _too_long(self, seconds: float, max_wait: float) -> QuotaWaitError:
-        return QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=max_wait)
+    def _too_long(self, now: float, waiter: _Ticket) -> QuotaWaitError:
+        seconds = self._quota.promise(now, self._forecast(now, waiter, again=True))
+        return QuotaWaitError(self._now() + seconds, retry_after=seconds, max_wait=waiter.max_wait)
 
-    def _forecast(self, now: float, waiter: _Ticket) -> float:
-        """Return the seconds until a waiter leaves, as far as limits decide that."""
-        units, ahead = self._queue.ahead(waiter)
+    def _forecast(self, now: float, waiter: _Ticket, *, least: bool = False, again: bool = False) -> float:
+        """Return the seconds until a waiter leaves, as far as limits decide that.
+
+        With `least`, as soon as may be; with `again`, if it comes again behind all who wait now.
+        """
+        units, ahead = self._queue.ahead(waiter, last=again)
         units += self._quota.costs.likely(waiter.route, waiter.prior)
-        seconds = self._quota.forecast(now, units)
+        seconds = self._quota.forecast(now, units, least=least)
         if self._quota.routes:
             seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
         if self._rate is not None:
@@ -334,7 +338,7 @@ class Gate:
                 return waiter
             self._queue.park(waiter, opens)
             if waiter.deadline < routes.closed_until(waiter.route):
-                self._fail(waiter, self._too_long(opens - now, waiter.max_wait))
+                self._fail(waiter, self._too_long(now, waiter))
         return None
 
     def _reopen(self, now: float) -> None:
@@ -366,18 +370,19 @@ class Gate:
     def _judge(self, now: float) -> None:
         """Fail at once those whose turn, as it is foreseen now, comes later than they may wait.
 
-        Newcomers are judged when they enter, so all are judged again only when the opening moved.
+        Newcomers are judged when they enter, so all are judged again only when the opening moved, and when
+        everybody has an answer: until then more may be left than it seems.
         """
-        opens = self._wakes_at
-        if not now < opens < inf or opens < self._judged + 1:
+        opens, idle = self._wakes_at, not self._quota.in_flight
+        if not now < opens < inf or (opens < self._judged + 1 and self._judged_idle >= idle):
             return
-        self._judged = opens
+        self._judged, self._judged_idle = opens, idle
         for waiter in self._queue.all():
             if waiter.deadline == inf or waiter.future.done():
                 continue
-            seconds = self._forecast(now, waiter)
-            if now + seconds > waiter.deadline + GRACE:
-                self._fail(waiter, self._too_long(seconds, waiter.max_wait))
+            seconds = self._forecast(now, waiter, least=True)
+            if now + seconds > waiter.deadline + GRACE and seconds > CLOSE:
+                self._fail(waiter, self._too_long(now, waiter))
 
     def _let_pass(self, now: float, dear: _Ticket) -> None:
         """Let cheaper requests use what is too little for a dear one, as many units as it costs at most.

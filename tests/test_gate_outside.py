@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import Limit, Session
+from chainapi.core.allowance import Allowance
 from chainapi.core.costs import Costs
 from chainapi.core.headers import LimitNews, Policy
 from chainapi.core.ledger import Ledger
@@ -24,7 +25,8 @@ from chainapi.core.scope import Routes
 from chainapi.core.wire import Request, Response
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from chainapi.limiter import Gate
-from tests.limits.outside import random_scene
+from tests.limits.clairvoyant import judge
+from tests.limits.outside import promised_scene, random_scene
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Errand, Front, Scene, ideal, many, run
 from tests.virtual_time import VirtualLoop
@@ -363,6 +365,46 @@ def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None
         assert after > 10.0
 
 
+@pytest.mark.parametrize(("seed", "hidden"), [(4, False), (5, False), (165, False), (12, True), (51, True)])
+def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
+    """Played again with another future, nobody was turned away in vain, and `retry_after` was long enough."""
+    verdict = judge(promised_scene(seed, hidden=hidden))
+    assert verdict.judged
+    assert (verdict.wrong, verdict.again, verdict.late, verdict.soon) == (0, 0, 0, 0)
+
+
+async def test_turn_that_is_close_is_waited_for() -> None:
+    """A stop that ends in a moment turns nobody away; a longer one does, with a time that is no zero."""
+    gate = Gate()
+    (await gate.acquire()).answered(200, told(99))
+    (await gate.acquire()).answered(429, told(0, retry_after=10))
+    await asyncio.sleep(9.98)
+    (await gate.acquire(max_wait=0)).answered(429, told(0, retry_after=10))
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(max_wait=0)
+    assert caught.value.retry_after >= 10
+
+
+def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
+    """A pace that proves slower than foreseen ends the wait when `max_wait` is over, not seconds later."""
+    scene = Scene(lambda: Bucket(100.0, 10.0), many(200), Front("d7"), callers=200, used=100.0, max_wait=5.0)
+    outcome = run(scene)
+    assert outcome.turned_away
+    assert max(when for when, _ in outcome.turned_away.values()) < 5.1
+
+
+def test_drip_is_not_refused_before_the_question_is_answered() -> None:
+    """While nobody knows whether units drip, only those wait in vain whom no drip could serve in time."""
+    one = Allowance(100.0, 60.0, named=True)
+    one.believe(0.0, 0.1, 0.0, 100.0, judge=False)
+    assert one.wait_for(0.1, 5.0, least=True) < 5.0
+    assert one.wait_for(0.1, 5.0, least=True, asks=False) > 59.0
+    assert one.wait_for(0.1, 5.0) > 59.0
+    one.asked = True
+    one.refused(0.2, 60.2, 1.0, backed=False)
+    assert one.wait_for(0.2, 5.0, least=True) == pytest.approx(60.0)
+
+
 async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
     """With `max_wait=0`, callers that only wait for a place are not told about quota."""
     gate = Gate(max_in_flight=1)
@@ -512,7 +554,7 @@ async def test_gate_on_real_loops() -> None:
     """Stops, waiters, cancellations and deadlines work on loops that are not asyncio's own."""
     gate = Gate(max_in_flight=2)
     (await gate.acquire()).answered(200, told(99))
-    (await gate.acquire()).answered(429, LimitNews(100.0, 0.0, None, 0.05, MINUTE))
+    (await gate.acquire()).answered(429, LimitNews(100.0, 0.0, None, 0.2, MINUTE))
     waiting = [asyncio.create_task(gate.acquire(max_wait=30)) for _ in range(6)]
     await asyncio.sleep(0)
     waiting[2].cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from itertools import pairwise
-from math import inf
+from math import floor, inf
 
 from attrs import define, field
 
@@ -107,7 +107,7 @@ class Costs:
     def hidden(self, route: str, gap: float, dripped: float) -> None:
         """Learn from a request alone whose price did not show: it was at most what `dripped` in hid."""
         if gap <= 0 and len(self._hidden) < MOST_ROUTES:
-            self._hidden[route] = max(self._hidden.get(route, 0.0), gap + dripped)
+            self._hidden[route] = max(self._hidden.get(route, 0.0), floor(gap + dripped))
 
     def sample(
         self,

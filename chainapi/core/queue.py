@@ -165,16 +165,18 @@ class Queue(Generic[W]):
         after = islice(self._lanes[waiter.rank].waiters, 1, number)
         return [one for one in after if one.queued and not one.parked and one is not waiter]
 
-    def ahead(self, waiter: W) -> tuple[float, int]:
+    def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, int]:
         """Return the units and the number of those before a waiter, or before a newcomer of its rank.
 
-        Who gave up behind a waiter is counted as if it had been before it.
+        With `last`, the waiter leaves and comes again, as a newcomer whatever rank its retry has now. Who
+        gave up behind a waiter is counted as if it had been before it.
         """
         units, number = 0.0, 0
+        until = inf if last and waiter.rank == -inf else waiter.rank
         for rank, lane in self._lanes.items():
-            if rank > waiter.rank:
+            if rank > until:
                 break
-            if rank < waiter.rank or waiter.entered is None:
+            if rank < waiter.rank or last or waiter.entered is None:
                 units, number = units + lane.units, number + lane.waiting
             elif lane.waiting:
                 before = min(lane.waiting, max(0, waiter.entered - lane.left))

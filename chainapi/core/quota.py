@@ -36,6 +36,8 @@ __all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
 LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
+ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
+ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
 CAUTIOUS = 3  # guesses at once that answers without fields allow
 
 
@@ -420,11 +422,12 @@ class Quota:
         refused = verdict is not Verdict.PASSED
         cost = 0.0 if refused else flight.cost
         one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
-        if reset is not None and not refused:
+        if reset is not None and not refused and remaining <= one.remaining:
+            # Else it is from before what others said, who overtook it.
             one.tell_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._flights)).sent if self._flights else now)
         if not refused:
-            drips = one.kind is Kind.DRIP
+            drips = one.kind is Kind.DRIP and one.drip(now - flight.sent) >= 1.0
             self.costs.sample(
                 one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
             )
@@ -501,19 +504,27 @@ class Quota:
 
     # --- for people -------------------------------------------------------------------------
 
-    def forecast(self, now: float, units: float) -> float:
+    def forecast(self, now: float, units: float, *, least: bool = False) -> float:
         """Return the seconds until a request leaves that needs `units` with all those before it.
 
-        Those in flight are no part of `units`. How long answers take is no part of the forecast.
+        With `least`, as soon as may be: nobody is sent away early for an estimate. Those in flight are no
+        part of `units`. How long answers take is no part of the forecast.
         """
-        stop = max(now, self.stopped_until)
-        wait, units = stop - now, units + self._held + self._lost_units
+        stop, held, hidden = max(now, self.stopped_until), self._held + self._lost_units, self._hidden
+        ends = [stop - now]
         for one in self._allowances:
             one.collect(now)
-            wait = max(wait, one.wait_for(now, units))
+            ends.append(one.wait_for(now, units, held, least=least, asks=self.ask))
+        if hidden is not None:
+            ends.append(stop - now + (ESTIMATE if least else 1.0) * hidden.wait_for(stop, units + held))
+        return max(ends)
+
+    def promise(self, now: float, seconds: float) -> float:
+        """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
         if self._hidden is not None:
-            wait = max(wait, self._hidden.wait_for(stop, units) + stop - now)
-        return wait
+            seconds = max(seconds, self._hidden.surely_at(now) - now)
+        # What is in flight may still be told a time that is a round trip later.
+        return seconds + (max(ROUNDED, self.canaries.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""
