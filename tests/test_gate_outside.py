@@ -114,6 +114,15 @@ def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
     assert run(random_scene(seed), 1e7).storm <= 3
 
 
+@pytest.mark.parametrize("seed", [711, 967, 999, 1323])
+def test_random_services_that_were_met_badly_once(seed: int) -> None:
+    """Faults that may be counted, a route dearer than the limit, no waits in an hour, no remainder at first."""
+    outcome = run(random_scene(seed), 1e6)
+    assert outcome.storm <= 3
+    assert outcome.refusals <= 20
+    assert not outcome.hung
+
+
 def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
     """A request alone after which no less remains costs at most what dripped in meanwhile."""
     costs = Costs()
@@ -402,7 +411,7 @@ def test_drip_is_not_refused_before_the_question_is_answered() -> None:
     assert one.wait_for(0.1, 5.0) > 59.0
     one.asked = True
     one.refused(0.2, 60.2, 1.0, backed=False)
-    assert one.wait_for(0.2, 5.0, least=True) == pytest.approx(60.0)
+    assert one.wait_for(0.2, 5.0, least=True) > 59.0
 
 
 async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:

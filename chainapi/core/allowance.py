@@ -185,6 +185,10 @@ class Allowance:
         self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
         self._lowest_since(now, now, self.remaining)
 
+    def doubt(self, cost: float) -> None:
+        """Note a request of which nobody knows whether it was counted."""
+        self._counted -= cost
+
     def _note(self, sent: float, now: float, cost: float) -> None:
         if self._epoch is None:
             self._epoch = sent

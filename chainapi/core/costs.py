@@ -17,7 +17,7 @@ MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
 ALONE = 2  # votes of an answer whose request flew alone
 HIDES_A_UNIT = 5.0  # units: a price from which on one that dripped in makes a difference in a burst
-SHARE = 0.02  # of the most that was seen to remain: what a request is taken to cost whose price did not show
+SHARE = 0.02  # of the limit, or of the most that remained: what a request costs whose price did not show
 TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
 
 
@@ -61,7 +61,8 @@ class Costs:
         if known is None:
             price = max(prior if prior is not None else self.dearest or 1.0, self._above.get(route, 0.0))
             # Units that drip in hid the price of requests that flew alone.
-            most = max(SHARE * self._most_left, self._hidden.get(route, 0.0))
+            most_left = self._most_left if self.roof == inf else max(self.roof, self._most_left)
+            most = max(SHARE * most_left, self._hidden.get(route, 0.0))
             return max(price, most) if self._tries.get(route, 0) >= TRIES else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior

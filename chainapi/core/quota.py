@@ -35,6 +35,7 @@ __all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
+OF_WINDOW = 1 / 6  # of a window that is known: the longest backoff if no refusal tells how long to wait
 LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
 ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
 ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
@@ -201,8 +202,7 @@ class Quota:
 
     def _alone(self, route: str) -> bool:
         """Tell whether a request has to fly alone, because nobody knows what it costs."""
-        told = self.policies.told
-        return told is not None and told.told and not self.costs.known(route)
+        return self.policies.told is not None and not self.costs.known(route)
 
     def _opens_at(self, now: float, cost: float, opens: float) -> float:
         """Return from when a request may leave as far as the limits are concerned."""
@@ -300,7 +300,9 @@ class Quota:
     def _unclear(self, flight: Flight, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
         for one in self._allowances:
-            if not one.told:
+            if one.told:
+                one.doubt(flight.cost)
+            else:
                 one.spend(flight.sent, now, flight.cost)
         self._lost.append((now, flight.cost))
         self._lost_units += flight.cost
@@ -449,7 +451,7 @@ class Quota:
     ) -> Verdict:
         left = None
         if told is not None and news.remaining is not None:
-            needed = max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0)
+            needed = min(max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
             left = news.remaining - self._held >= needed
         wait = min(hold(429, news), self.max_stop) if news.retry_after is not None or news.reset else None
         if self.routes.judge(flight.route, now, left=left):
@@ -478,10 +480,10 @@ class Quota:
         self.routes.close(flight.route, now + wait)
         return Verdict.TOO_DEAR if whole and refusals > 1 else Verdict.ROUTE
 
-    def _backoff(self, refusals: int, jitter: float) -> float:
-        return (0.5 + 0.5 * jitter) * min(
-            LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16)
-        )
+    def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
+        """Return 1, 2, 4 ... 60 seconds with jitter, and more where the window is known to be long."""
+        longest = max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0))
+        return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
         self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
@@ -489,7 +491,7 @@ class Quota:
         """Stop everybody."""
         if self._hidden is not None:
             self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
-        backoff = self._backoff(self._refusals, jitter)
+        backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
         elif self._hidden is not None:
