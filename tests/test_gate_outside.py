@@ -116,7 +116,7 @@ def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [711, 967, 999, 1323])
 def test_random_services_that_were_met_badly_once(seed: int) -> None:
-    """Faults that may be counted, a route dearer than the limit, no waits in an hour, no remainder at first."""
+    """Counted faults, a route dearer than the limit, an hour without waits, no remainder at first."""
     outcome = run(random_scene(seed), 1e6)
     assert outcome.storm <= 3
     assert outcome.refusals <= 20
@@ -210,6 +210,23 @@ def test_reopened_route_begins_with_one_request() -> None:
     for _ in range(63):
         routes.passed("/a", 12.0)
     assert not routes
+
+
+def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
+    """Behind an inner limiter that nothing names, a route waits as told, not twice as long each time."""
+    routes = Routes()
+    assert routes.refused("/a", 0.0) == 1
+    assert routes.refused("/a", 1.0) == 2
+    for _ in range(3):
+        routes.passed("/a", 2.0)
+    assert routes.refused("/a", 2.5) == 1
+    assert routes.refused("/a", 3.5) == 2
+
+
+def test_small_burst_under_a_large_limit_is_used() -> None:
+    """What one request may cost at most is no more than was ever seen to remain."""
+    scene = Scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(200), callers=1, trip=0.2)
+    assert run(scene).seconds < 1.2 * ideal(scene)
 
 
 async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> None:

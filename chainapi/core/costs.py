@@ -17,8 +17,9 @@ MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
 ALONE = 2  # votes of an answer whose request flew alone
 HIDES_A_UNIT = 5.0  # units: a price from which on one that dripped in makes a difference in a burst
-SHARE = 0.02  # of the limit, or of the most that remained: what a request costs whose price did not show
-TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
+SHARE = 0.02  # of the most that remained, else of the limit: what a request costs whose price did not show
+TRIES = 2  # requests of a route that fly alone to show its price
+SILENT = 0.4  # of such a try: one whose answer says nothing
 
 
 @define(eq=False, repr=False)
@@ -42,7 +43,7 @@ class Costs:
     _contradictions: int = 0
     _above: dict[str, float] = field(factory=dict[str, float])  # the least price, by refusals
     _hidden: dict[str, float] = field(factory=dict[str, float])  # the most that a price may be
-    _tries: dict[str, int] = field(factory=dict[str, int])
+    _tries: dict[str, float] = field(factory=dict[str, float])
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
     _source: object = None
@@ -61,7 +62,8 @@ class Costs:
         if known is None:
             price = max(prior if prior is not None else self.dearest or 1.0, self._above.get(route, 0.0))
             # Units that drip in hid the price of requests that flew alone.
-            most_left = self._most_left if self.roof == inf else max(self.roof, self._most_left)
+            # A burst may be far smaller than the limit: that counts only before anything was said to remain.
+            most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
             most = max(SHARE * most_left, self._hidden.get(route, 0.0))
             return max(price, most) if self._tries.get(route, 0) >= TRIES else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
@@ -76,9 +78,9 @@ class Costs:
         """Return what a request of `route` is foreseen to cost: a `prior` that nothing confirms is none."""
         return self.price(route, prior if self.units else None)
 
-    def tried(self, route: str) -> None:
-        """Note that a request of `route` flew alone, whatever its answer says."""
-        self._tries[route] = self._tries.get(route, 0) + 1
+    def tried(self, route: str, *, told: bool = True) -> None:
+        """Note that a request of `route` flew alone; `told` if its answer says what remains."""
+        self._tries[route] = self._tries.get(route, 0.0) + (1.0 if told else SILENT)
 
     def refused(self, route: str, left: float) -> None:
         """Learn from a request that was refused while `left` was left: it costs more than that."""

@@ -366,7 +366,7 @@ class Quota:
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
         if flight.alone and not self.costs.known(flight.route):
-            self.costs.tried(flight.route)
+            self.costs.tried(flight.route, told=news.remaining is not None)
             if told is not None and told.sized:
                 self._price(flight, now, news.remaining, told, before)
         if self._hidden is not None:
