@@ -275,14 +275,14 @@ class Allowance:
         if self.kind is Kind.DRIP:
             self._measure(gain, drip, found)
             return
-        # No drip is faster than promised, but round trips differ, and answers round.
+        # No drip is faster than promised; that counts where answers did not say how much was left before.
         most = 2.0 * (drip + self.drip(now - sent)) + 2.0
         surely = self.returned + self._spent.back_by(sent)
         possibly = self.returned + self._spent.sent_by(now - self.window)
         if gain > possibly + 0.5:
             if gain >= 0.5 * (whole + max(possibly, min(drip, whole))):
                 self._judged_window(now)
-            elif gain <= most and drip < (1 - FAR) * whole and possibly == 0:
+            elif (self.sure or gain <= most) and drip < (1 - FAR) * whole and possibly == 0:
                 self.kind = Kind.DRIP
         elif gain + 0.5 < 0.5 * surely:
             self.kind = Kind.DRIP
