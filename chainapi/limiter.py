@@ -31,7 +31,8 @@ __all__ = ["Gate", "Permit"]
 
 LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
 UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
-GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away
+GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away before its time is over
+CLOSE = 0.05  # seconds: a turn that is so close is waited for
 
 
 class Permit:
@@ -145,6 +146,7 @@ class Gate:
         self._waits_until = -inf  # when the queue is known to go on, where it waits for that
         self._told = -inf  # the end of the longest wait that listeners heard of
         self._judged = -inf  # the opening time that the waiters were judged by
+        self._judged_idle = False  # whether nothing was in flight then
         self._asked_at = inf  # when the oldest request left that nothing was answered since
 
     async def acquire(
@@ -236,10 +238,8 @@ class Gate:
         waiter.deadline = deadline
         if max_wait is not None:
             waiter.max_wait, waiter.waits_until = max_wait, now + max_wait
-        if waiter.latest < inf:
-            seconds = self._forecast(now, waiter)
-            if now + seconds > waiter.latest:
-                raise self._too_long(now, seconds, waiter)
+        if waiter.latest < inf and now + self._forecast(now, waiter, least=True) > waiter.latest + CLOSE:
+            raise self._too_long(now, waiter)
         self._queue.add(waiter)
         self._pump()
         if waiter.queued:
@@ -306,9 +306,8 @@ class Gate:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        seconds = self._forecast(now, waiter)
-        if seconds > GRACE:
-            self._fail(waiter, self._too_long(now, seconds, waiter))
+        if self._forecast(now, waiter) > CLOSE:
+            self._fail(waiter, self._too_long(now, waiter))
         elif self._asked_at <= now - max(waiter.max_wait, UNANSWERED):
             waited = now - self._asked_at
             self._fail(waiter, APITimeoutError(f"no answer to any request for {waited:.0f} s"))
@@ -321,15 +320,19 @@ class Gate:
         self._queue.remove(waiter)
         waiter.future.set_exception(error)
 
-    def _too_long(self, now: float, seconds: float, waiter: _Ticket) -> QuotaWaitError:
+    def _too_long(self, now: float, waiter: _Ticket) -> QuotaWaitError:
+        seconds = self._quota.promise(now, self._forecast(now, waiter, again=True))
         left = waiter.deadline - now if waiter.deadline < waiter.waits_until else None
         return waiter.share.too_long(seconds, waiter.max_wait, left)
 
-    def _forecast(self, now: float, waiter: _Ticket) -> float:
-        """Return the seconds until a waiter leaves, as far as limits decide that."""
-        units, ahead = self._queue.ahead(waiter)
+    def _forecast(self, now: float, waiter: _Ticket, *, least: bool = False, again: bool = False) -> float:
+        """Return the seconds until a waiter leaves, as far as limits decide that.
+
+        With `least`, as soon as may be; with `again`, if it comes again behind all who wait now.
+        """
+        units, ahead = self._queue.ahead(waiter, last=again)
         units += self._quota.costs.likely(waiter.route, waiter.prior)
-        seconds = self._quota.forecast(now, units)
+        seconds = self._quota.forecast(now, units, least=least)
         if self._quota.routes:
             seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
         if (rate := waiter.share.rate) is not None:
@@ -405,7 +408,7 @@ class Gate:
                 return waiter
             self._queue.park(waiter, opens)
             if waiter.latest < routes.closed_until(waiter.route):
-                self._fail(waiter, self._too_long(now, opens - now, waiter))
+                self._fail(waiter, self._too_long(now, waiter))
         return None
 
     def _reopen(self, now: float) -> None:
@@ -432,18 +435,19 @@ class Gate:
     def _judge(self, now: float) -> None:
         """Fail at once those whose turn, as it is foreseen now, comes later than they may wait.
 
-        Newcomers are judged when they enter, so all are judged again only when the opening moved.
+        Newcomers are judged when they enter, so all are judged again only when the opening moved, and when
+        everybody has an answer: until then more may be left than it seems.
         """
-        opens = self._wakes_at
-        if not now < opens < inf or opens < self._judged + 1:
+        opens, idle = self._wakes_at, not self._quota.in_flight
+        if not now < opens < inf or (opens < self._judged + 1 and self._judged_idle >= idle):
             return
-        self._judged = opens
+        self._judged, self._judged_idle = opens, idle
         for waiter in self._queue.all():
             if waiter.latest == inf or waiter.future.done():
                 continue
-            seconds = self._forecast(now, waiter)
-            if now + seconds > waiter.latest + GRACE:
-                self._fail(waiter, self._too_long(now, seconds, waiter))
+            seconds = self._forecast(now, waiter, least=True)
+            if now + seconds > waiter.latest + GRACE and seconds > CLOSE:
+                self._fail(waiter, self._too_long(now, waiter))
 
     def _let_pass(self, now: float, dear: _Ticket) -> None:
         """Let cheaper requests use what is too little for a dear one, as many units as it costs at most.

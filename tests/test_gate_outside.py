@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 import sys
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import Limit, Session
+from chainapi.core.allowance import Allowance
+from chainapi.core.costs import Costs
 from chainapi.core.headers import LimitNews, Policy
 from chainapi.core.ledger import Ledger
 from chainapi.core.quota import Quota, Verdict
@@ -22,7 +25,9 @@ from chainapi.core.scope import Routes
 from chainapi.core.wire import Request, Response
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from chainapi.limiter import Gate
-from tests.limits.servers import FromFirst, Gcra
+from tests.limits.clairvoyant import judge
+from tests.limits.outside import promised_scene, random_scene
+from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Errand, Front, Scene, ideal, many, run
 from tests.virtual_time import VirtualLoop
 
@@ -94,6 +99,52 @@ def test_partial_fields_erase_nothing(form: str) -> None:
         assert outcome.refusals <= 5
 
 
+@pytest.mark.parametrize(("form", "seed"), [("x", 3), ("d6", 1)])
+def test_answers_that_hide_what_remains_are_counted(form: str, seed: int) -> None:
+    """Of a hundred answers half say what remains, the lowest not last: those that do not are counted off."""
+    kinds: tuple[type[Server], ...] = (Bucket, FromFirst)
+    for kind in kinds:
+        scene = Scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed)
+        assert run(scene).storm <= 2
+
+
+@pytest.mark.parametrize("seed", [401, 575])
+def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
+    """Where a round trip brings back more units than a request costs, its price is not taken for less."""
+    assert run(random_scene(seed), 1e7).storm <= 3
+
+
+@pytest.mark.parametrize("seed", [711, 967, 999, 1323])
+def test_random_services_that_were_met_badly_once(seed: int) -> None:
+    """Counted faults, a route dearer than the limit, an hour without waits, no remainder at first."""
+    outcome = run(random_scene(seed), 1e6)
+    assert outcome.storm <= 3
+    assert outcome.refusals <= 20
+    assert not outcome.hung
+
+
+def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
+    """A request alone after which no less remains costs at most what dripped in meanwhile."""
+    costs = Costs()
+    for _ in range(2):
+        costs.tried("/a")
+        costs.hidden("/a", -5.0, 25.0)
+    assert costs.price("/a", None) == 20.0
+
+
+def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
+    """Requests that were sent one after the other do not show their price: units dripped in between them."""
+    costs = Costs()
+    for number in range(20):
+        costs.sample(costs, "/a", 50.0 - number, 0.02 * number, 0.02 * number + 0.05, fresh=False, drips=True)
+    costs.tally()
+    assert not costs.known("/a")
+    for remaining in (40.0, 38.0, 36.0):
+        costs.sample(costs, "/a", remaining, 1.0, 1.05, fresh=False, drips=True)
+    costs.tally()
+    assert costs.price("/a", None) == 2.0
+
+
 def test_reopening_that_nothing_proves_grows_slowly() -> None:
     """After a stop, answers that say nothing of the policy let 1, 2, 3 leave at once and no more."""
     quota = Quota()
@@ -159,6 +210,23 @@ def test_reopened_route_begins_with_one_request() -> None:
     for _ in range(63):
         routes.passed("/a", 12.0)
     assert not routes
+
+
+def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
+    """Behind an inner limiter that nothing names, a route waits as told, not twice as long each time."""
+    routes = Routes()
+    assert routes.refused("/a", 0.0) == 1
+    assert routes.refused("/a", 1.0) == 2
+    for _ in range(3):
+        routes.passed("/a", 2.0)
+    assert routes.refused("/a", 2.5) == 1
+    assert routes.refused("/a", 3.5) == 2
+
+
+def test_small_burst_under_a_large_limit_is_used() -> None:
+    """What one request may cost at most is no more than was ever seen to remain."""
+    scene = Scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(200), callers=1, trip=0.2)
+    assert run(scene).seconds < 1.2 * ideal(scene)
 
 
 async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> None:
@@ -323,6 +391,46 @@ def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None
         assert after > 10.0
 
 
+@pytest.mark.parametrize(("seed", "hidden"), [(4, False), (5, False), (165, False), (12, True), (51, True)])
+def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
+    """Played again with another future, nobody was turned away in vain, and `retry_after` was long enough."""
+    verdict = judge(promised_scene(seed, hidden=hidden))
+    assert verdict.judged
+    assert (verdict.wrong, verdict.again, verdict.late, verdict.soon) == (0, 0, 0, 0)
+
+
+async def test_turn_that_is_close_is_waited_for() -> None:
+    """A stop that ends in a moment turns nobody away; a longer one does, with a time that is no zero."""
+    gate = Gate()
+    (await gate.acquire()).answered(200, told(99))
+    (await gate.acquire()).answered(429, told(0, retry_after=10))
+    await asyncio.sleep(9.98)
+    (await gate.acquire(max_wait=0)).answered(429, told(0, retry_after=10))
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(max_wait=0)
+    assert caught.value.retry_after >= 10
+
+
+def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
+    """A pace that proves slower than foreseen ends the wait when `max_wait` is over, not seconds later."""
+    scene = Scene(lambda: Bucket(100.0, 10.0), many(200), Front("d7"), callers=200, used=100.0, max_wait=5.0)
+    outcome = run(scene)
+    assert outcome.turned_away
+    assert max(when for when, _ in outcome.turned_away.values()) < 5.1
+
+
+def test_drip_is_not_refused_before_the_question_is_answered() -> None:
+    """While nobody knows whether units drip, only those wait in vain whom no drip could serve in time."""
+    one = Allowance(100.0, 60.0, named=True)
+    one.believe(0.0, 0.1, 0.0, 100.0, judge=False)
+    assert one.wait_for(0.1, 5.0, least=True) < 5.0
+    assert one.wait_for(0.1, 5.0, least=True, asks=False) > 59.0
+    assert one.wait_for(0.1, 5.0) > 59.0
+    one.asked = True
+    one.refused(0.2, 60.2, 1.0, backed=False)
+    assert one.wait_for(0.2, 5.0, least=True) > 59.0
+
+
 async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
     """With `max_wait=0`, callers that only wait for a place are not told about quota."""
     gate = Gate(max_in_flight=1)
@@ -472,7 +580,7 @@ async def test_gate_on_real_loops() -> None:
     """Stops, waiters, cancellations and deadlines work on loops that are not asyncio's own."""
     gate = Gate(max_in_flight=2)
     (await gate.acquire()).answered(200, told(99))
-    (await gate.acquire()).answered(429, LimitNews(100.0, 0.0, None, 0.05, MINUTE))
+    (await gate.acquire()).answered(429, LimitNews(100.0, 0.0, None, 0.2, MINUTE))
     waiting = [asyncio.create_task(gate.acquire(max_wait=30)) for _ in range(6)]
     await asyncio.sleep(0)
     waiting[2].cancel()

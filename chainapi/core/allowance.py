@@ -30,6 +30,7 @@ PATIENCE = 0.02  # of a window: the question waits this long at most for a unit 
 CUSHION = 0.005  # of the limit: a predicted drip is used when it is this much more than needed
 LARGEST_RESERVE = 0.01  # of the limit
 UNTOLD_WINDOW = 60.0  # seconds, where nothing better is known
+ESTIMATE = 0.8  # of the time that a drip takes as promised: the least, for answers round and trips differ
 SLOWEST = 64.0  # times as slow as promised
 STILL = 1.75  # seconds: a reset that moves by less is the same, told in whole seconds
 EPSILON = 1e-6
@@ -53,6 +54,7 @@ class Allowance:
         proven: whether that is known since it opened last; else requests leave few at first.
         sized: whether `limit` was told; else it is the most that was ever seen to remain.
         reset_at: when all comes back, as an answer told; inf when none did.
+        asked: whether a question was sent, or need not be; `answered`: whether an answer to it came.
         guessed: whether nobody named the window.
         moving: whether the told reset moved as units were spent: then it is not the end of a window.
 
@@ -74,12 +76,17 @@ class Allowance:
     tick: float = field(default=inf, init=False)
     reserve: float = field(default=0.0, init=False)
     asked: bool = field(default=False, init=False)
+    answered: bool = field(default=False, init=False)
     ceiling: float = field(default=0.0, init=False)
     slowness: float = field(default=1.0, init=False)
     _spent: Ledger = field(factory=Ledger, init=False)
     _epoch: float | None = field(default=None, init=False)
     guessed: bool = field(default=False, init=False)
     _first_reset: float = field(default=inf, init=False)
+    _first_left: float = field(default=0.0, init=False)  # what remained when that was told
+    _counted: float = field(default=inf, init=False)  # what is left by counting alone
+    _silent_at: float = field(default=-inf, init=False)  # when an answer last did not say what remains
+    _sent: float = field(default=-inf, init=False)  # when the last request was sent whose answer said it
     _lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -107,7 +114,10 @@ class Allowance:
 
     def opens_at(self, now: float, cost: float, held: float) -> float:
         """Return when `cost` units beside the `held` ones are predicted to be there; inf when unknown."""
-        missing = min(cost, self.limit) + held + self.reserve - self.remaining
+        return self._back_at(now, min(cost, self.limit) + held + self.reserve - self.remaining)
+
+    def _back_at(self, now: float, missing: float) -> float:
+        """Return when so many units more than `remaining` are predicted to be there."""
         if self.kind is Kind.DRIP and self.window:
             missing += min(CUSHION * self.limit, 0.25 * self.ceiling, 5.0)
             return max(now, self.believed_at + missing * self.window * self.slowness / self.limit)
@@ -149,6 +159,11 @@ class Allowance:
             return heard
         return heard + min(2.0 * self.window / self.limit, PATIENCE * self.window)
 
+    @property
+    def sure(self) -> bool:
+        """Tell whether `remaining` is what an answer said, and no answer since kept it to itself."""
+        return self.told and self._sent >= self._silent_at
+
     # --- what the answers say ---------------------------------------------------------------
 
     def name_window(self, limit: float, window: float | None) -> None:
@@ -158,10 +173,21 @@ class Allowance:
         if window is not None:
             self.window, self.guessed = window, False
 
-    def spend(self, sent: float, now: float, cost: float) -> None:
-        """Note that a request was counted by the service, whose answer said nothing of this policy."""
-        self.remaining -= cost
+    def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
+        """Note a request whose answer said nothing of this policy; `counted` if the service surely did so."""
+        self._counted -= cost
+        self._silent_at = now
         self._note(sent, now, cost)
+        if not counted or not self.told or self.kind is Kind.DRIP:
+            self.remaining -= cost
+            return
+        # What answers told to remain may include this request, but never more than was counted is left.
+        self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
+        self._lowest_since(now, now, self.remaining)
+
+    def doubt(self, cost: float) -> None:
+        """Note a request of which nobody knows whether it was counted."""
+        self._counted -= cost
 
     def _note(self, sent: float, now: float, cost: float) -> None:
         if self._epoch is None:
@@ -176,6 +202,12 @@ class Allowance:
             self.limit = low + cost
         if judge:
             self._judge(sent, now, low + cost)
+        self._counted += self.returned - cost + self._forget(now)
+        if not self.told or low > self.remaining:
+            self._counted = low
+        self._sent = max(self._sent, sent)
+        if sent < self._silent_at and self._counted < low:
+            low = self._lowest_since(now, now, self._counted)
         if low > self.remaining:
             # A new stretch: what was told of the end of the last one is past.
             self.reset_at, self._first_reset, self._epoch = inf, inf, None
@@ -184,7 +216,7 @@ class Allowance:
         self.ceiling = max(self.ceiling, low)
         if cost:
             self._note(sent, now, cost)
-        self._forget(now, low)
+        self._spent.shrink(self.limit - low)
 
     def tell_reset(self, now: float, seconds: float) -> None:
         """Take in that all comes back in so many seconds, as an answer says that was not refused."""
@@ -192,6 +224,8 @@ class Allowance:
         if self.guessed and max(seconds, 1.0) > (self.window or 0.0):
             self.window = max(seconds, 1.0)
             self._spent.postpone(now, self.window)
+        if self._first_reset == inf:
+            self._first_left = self.remaining
         self._first_reset = min(self._first_reset, end)
         self.moving = end - self._first_reset > STILL
         self.reset_at = end
@@ -209,12 +243,11 @@ class Allowance:
         if len(self._lows) > 64:
             del self._lows[: bisect_left(self._lows, (before, -inf))]
 
-    def _forget(self, now: float, low: float) -> None:
-        """Drop from the ledger what the answer shows, or may show, to be back already."""
-        if self._spent:
-            if self._spent.first_sent <= now - (self.window or 0.0):
-                self._spent.forget(now - (self.window or 0.0))
-            self._spent.shrink(self.limit - low)
+    def _forget(self, now: float) -> float:
+        """Drop from the ledger what may be back already, for the answer shows it, and return its units."""
+        if not self._spent or self._spent.first_sent > now - (self.window or 0.0):
+            return 0.0
+        return self._spent.forget(now - (self.window or 0.0))
 
     def exhaust(self, now: float) -> None:
         """Take all of it for spent now: what had come back by the ledger had not."""
@@ -226,6 +259,7 @@ class Allowance:
     def restart(self) -> None:
         """Begin to count again: the wait is over, and no answer says what is back."""
         self.remaining, self.returned, self.proven = self.limit, 0.0, False
+        self._counted = self.limit
         self.reset_at, self._first_reset = inf, inf
         self._spent.clear()
 
@@ -235,20 +269,27 @@ class Allowance:
         """Learn from the first answer after a pause, which found `found` units, how units come back."""
         if not self.window or not self.told:
             return
+        self.answered = self.answered or self.asked
         gain, whole = found - self.remaining, self.limit - self.remaining
-        drip = self.limit / self.window * (now - self.believed_at)
+        drip = self.drip(now - self.believed_at)
         if self.kind is Kind.DRIP:
             self._measure(gain, drip, found)
             return
+        # No drip is faster than promised; that counts where answers did not say how much was left before.
+        most = 2.0 * (drip + self.drip(now - sent)) + 2.0
         surely = self.returned + self._spent.back_by(sent)
         possibly = self.returned + self._spent.sent_by(now - self.window)
         if gain > possibly + 0.5:
             if gain >= 0.5 * (whole + max(possibly, min(drip, whole))):
                 self._judged_window(now)
-            elif drip < (1 - FAR) * whole and possibly == 0:
+            elif (self.sure or gain <= most) and drip < (1 - FAR) * whole and possibly == 0:
                 self.kind = Kind.DRIP
         elif gain + 0.5 < 0.5 * surely:
             self.kind = Kind.DRIP
+
+    def drip(self, seconds: float) -> float:
+        """Return the units that come back in so many seconds if they drip."""
+        return self.limit / self.window * seconds if self.window else 0.0
 
     def _measure(self, gain: float, drip: float, found: float) -> None:
         """Follow how much slower than promised the quota drips, because others use it too."""
@@ -265,7 +306,7 @@ class Allowance:
 
     def refused(self, now: float, stop: float, cost: float, *, backed: bool) -> None:
         """Learn from a refusal of `cost` units with a wait until `stop`; `backed` if there seemed room."""
-        self.asked = True
+        self.answered, self.asked = self.answered or self.asked, True
         self.tick = inf
         self.reset_at, self._first_reset, self.moving = stop, inf, False
         if self._epoch is not None and self.guessed:
@@ -283,14 +324,39 @@ class Allowance:
 
     # --- forecasts --------------------------------------------------------------------------
 
-    def wait_for(self, now: float, units: float) -> float:
-        """Return the seconds until `units` beside those already spent have passed."""
-        room = self.remaining + self.returned - self.reserve if self.proven else 0.0
-        missing = units - room
+    def wait_for(
+        self, now: float, units: float, held: float = 0.0, *, least: bool = False, asks: bool = True
+    ) -> float:
+        """Return the seconds until `units` beside the `held` ones and those already spent have passed.
+
+        The `least` is that of a drip as promised, where units drip, or a question (if the gate `asks`) may
+        still show it; and what was told to remain may be without those in flight already.
+        """
+        if least and self.told:
+            held = -self._strange()
+        missing = units - self.room(held) if self.proven else units + held
         if missing <= EPSILON:
             return 0.0
-        if self.kind is Kind.DRIP and self.window:
-            return max(0.0, self.opens_at(now, 0.0, units) - now)
-        whole = max(0.0, ceil(missing / self.limit - EPSILON) - 1)
-        opens = self.opens_at(now, 0.0, units - whole * self.limit)
-        return max(0.0, opens - now) + whole * (self.window or UNTOLD_WINDOW)
+        drips = self.kind is Kind.DRIP and self.window is not None
+        whole = 0.0 if drips else max(0.0, ceil(missing / self.limit - EPSILON) - 1)
+        back = missing if drips else missing - whole * self.limit + self.returned
+        opens = self._back_at(now, back) if drips or self.proven else now
+        seconds = max(0.0, opens - now) + whole * (self.window or UNTOLD_WINDOW)
+        if least and self.window and self.told and (drips or (asks and not self.settled())):
+            dripped = self.believed_at + (missing - 1.0) * self.window / self.limit - now
+            return min(seconds, max(0.0, ESTIMATE * dripped))
+        # The answer to a question may tell the time, rounded up to whole seconds.
+        return seconds if least or not asks or self._reset() < inf or self.settled() else seconds + 1.0
+
+    def _strange(self) -> float:
+        """Return the units that are not left, and not in the ledger: nobody knows when they come back."""
+        if self._reset() < inf or self.kind is not Kind.LOG:
+            return 0.0
+        return max(0.0, self.limit - self.remaining - self._spent.outstanding)
+
+    def settled(self) -> bool:
+        """Tell whether it is known how units come back: by an answer, or by a reset that does not move."""
+        if self.answered or self.kind is not Kind.LOG:
+            return True
+        dripped = self.drip(1.0) * 2.0 * STILL
+        return not self.moving and self.reset_at < inf and self._first_left - self.remaining > dripped

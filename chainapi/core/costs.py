@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from itertools import pairwise
-from math import inf
+from math import floor, inf
 
 from attrs import define, field
 
@@ -17,8 +17,9 @@ MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to what the caller says is taken for a blurred view of it
 ALONE = 2  # votes of an answer whose request flew alone
 HIDES_A_UNIT = 5.0  # units: a price from which on one that dripped in makes a difference in a burst
-SHARE = 0.02  # of the most that was seen to remain: what a request is taken to cost whose price did not show
-TRIES = 2  # requests of a route that fly alone to show its price; some answers do not say anything
+SHARE = 0.02  # of the most that remained, else of the limit: what a request costs whose price did not show
+TRIES = 2  # requests of a route that fly alone to show its price
+SILENT = 0.4  # of such a try: one whose answer says nothing
 
 
 @define(eq=False, repr=False)
@@ -41,11 +42,13 @@ class Costs:
     version: int = 0  # counts up when a price changes
     _contradictions: int = 0
     _above: dict[str, float] = field(factory=dict[str, float])  # the least price, by refusals
-    _tries: dict[str, int] = field(factory=dict[str, int])
+    _hidden: dict[str, float] = field(factory=dict[str, float])  # the most that a price may be
+    _tries: dict[str, float] = field(factory=dict[str, float])
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
     _source: object = None
     _low_at: float = 0.0
+    _sent: float = -inf
     _most_left: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
@@ -59,7 +62,10 @@ class Costs:
         if known is None:
             price = max(prior if prior is not None else self.dearest or 1.0, self._above.get(route, 0.0))
             # Units that drip in hid the price of requests that flew alone.
-            return max(price, SHARE * self._most_left) if self._tries.get(route, 0) >= TRIES else price
+            # A burst may be far smaller than the limit: that counts only before anything was said to remain.
+            most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
+            most = max(SHARE * most_left, self._hidden.get(route, 0.0))
+            return max(price, most) if self._tries.get(route, 0) >= TRIES else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior
         return known
@@ -72,9 +78,9 @@ class Costs:
         """Return what a request of `route` is foreseen to cost: a `prior` that nothing confirms is none."""
         return self.price(route, prior if self.units else None)
 
-    def tried(self, route: str) -> None:
-        """Note that a request of `route` flew alone, whatever its answer says."""
-        self._tries[route] = self._tries.get(route, 0) + 1
+    def tried(self, route: str, *, told: bool = True) -> None:
+        """Note that a request of `route` flew alone; `told` if its answer says what remains."""
+        self._tries[route] = self._tries.get(route, 0.0) + (1.0 if told else SILENT)
 
     def refused(self, route: str, left: float) -> None:
         """Learn from a request that was refused while `left` was left: it costs more than that."""
@@ -101,22 +107,39 @@ class Costs:
         # Until others vote, a unit that may have dripped in is counted to a price of several.
         self._vote(route, gap + 1 if gap >= HIDES_A_UNIT else gap, ALONE)
 
+    def hidden(self, route: str, gap: float, dripped: float) -> None:
+        """Learn from a request alone whose price did not show: it was at most what `dripped` in hid."""
+        if gap <= 0 and len(self._hidden) < MOST_ROUTES:
+            self._hidden[route] = max(self._hidden.get(route, 0.0), floor(gap + dripped))
+
     def sample(
-        self, source: object, route: str, remaining: float, sent: float, now: float, *, fresh: bool
+        self,
+        source: object,
+        route: str,
+        remaining: float,
+        sent: float,
+        now: float,
+        *,
+        fresh: bool,
+        drips: bool = False,
     ) -> None:
         """Note what an answer for `route`, sent and received at these times, told to remain of `source`.
 
-        `fresh` is the first answer after a pause, in which units came back.
+        `fresh` is the first answer after a pause, in which units came back; where a quota `drips`, some do
+        between any two requests that were not sent at once.
         """
         self._most_left = max(self._most_left, remaining)
         if fresh or source is not self._source:
             self.tally()
             self._samples.clear()
             self._source = source
-        elif self._samples and sent >= self._low_at and remaining >= self._samples[0][0]:
+        elif (drips and sent > self._sent) or (
+            self._samples and sent >= self._low_at and remaining >= self._samples[0][0]
+        ):
             # Units came back: what follows cannot be compared with what was before.
             self.tally()
             self._samples.clear()
+        self._sent = sent
         insort(self._samples, (remaining, route))
         if self._samples[0][0] == remaining:
             self._low_at = now

@@ -153,6 +153,18 @@ class Hidden:
             return 0.0
         return max(0.0, self._next - now) + max(0.0, units - 1.0) / self._pace(now)
 
+    def surely_at(self, now: float) -> float:
+        """Return when trying will likely have found the window: after a minute, or twice what it took."""
+        if (
+            self._refused is None
+            or self._told
+            or self.rate is not None
+            or self._foreseen(self._refused) > now
+        ):
+            return now
+        begun = min(self._anchor, self._refused)
+        return max(begun + LONGEST_TRY, now + (now - begun if now - begun > LONGEST_TRY else 0.0))
+
     def send(self, now: float, cost: float) -> None:
         """Note that a request leaves."""
         self._opened = min(self._opened, now)
@@ -209,9 +221,11 @@ class Hidden:
             return at
         elapsed = 0.0 if self._refused is None else now - self._refused
         longest = min(max(LONGEST_TRY, elapsed / 8.0), FIRST_TRY * 2.0 ** min(self._tries - 1, 16))
+        # A window that others used up ends at the latest one window after it was met.
+        begun = self._anchor if self._refused is None else min(self._anchor, self._refused)
         for window in USUAL:
-            if now + longest / 4.0 <= self._anchor + window <= now + longest:
-                return self._anchor + window
+            if now + longest / 4.0 <= begun + window <= now + longest:
+                return begun + window
         return now + longest * (1.0 - 0.25 * jitter)
 
     def _foreseen(self, now: float) -> float:

@@ -77,9 +77,9 @@ class Ledger:
         """Take out what is back by `now`, and return how many units that are."""
         return self._drop_while(lambda one: one.back <= now)
 
-    def forget(self, before: float) -> None:
-        """Take out what was sent by `before`."""
-        self._drop_while(lambda one: one.sent <= before)
+    def forget(self, before: float) -> float:
+        """Take out what was sent by `before`, and return how many units that are."""
+        return self._drop_while(lambda one: one.sent <= before)
 
     def shrink(self, units: float) -> None:
         """Take out the oldest units until no more than `units` are left."""

@@ -302,17 +302,19 @@ class Queue(Generic[W]):
         after = islice(lane.waiters, 1, number)
         return [one for one in after if one.lane is lane and one is not waiter]
 
-    def ahead(self, waiter: W) -> tuple[float, float]:
+    def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, float]:
         """Return the units and the number of those before a waiter, or before a newcomer of its rank.
 
-        Who gave up behind a waiter is counted as if it had been before it; who stands aside is counted for
-        the others of its group only.
+        With `last`, the waiter leaves and comes again, as a newcomer whatever rank its retry has now. Who
+        gave up behind a waiter is counted as if it had been before it; who stands aside is counted for the
+        others of its group only.
         """
         units, number = 0.0, 0.0
+        until = inf if last and waiter.rank == -inf else waiter.rank
         own = () if waiter.group is None else waiter.group.lanes.values()
         for lane in (*self._lanes.values(), *own):
-            if lane.rank <= waiter.rank:
-                more, others = lane.ahead(waiter)
+            if lane.rank <= until:
+                more, others = (lane.units, lane.waiting) if last else lane.ahead(waiter)
                 units, number = units + more, number + others
         return units, number
 

@@ -35,7 +35,10 @@ __all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
+OF_WINDOW = 1 / 6  # of a window that is known: the longest backoff if no refusal tells how long to wait
 LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
+ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
+ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
 CAUTIOUS = 3  # guesses at once that answers without fields allow
 
 
@@ -117,7 +120,8 @@ class QuotaSnapshot:
 class Flight:
     """One request that was granted: `sent` at this time, for `cost` units.
 
-    `alone` is set when no other was in flight, so that its answer shows its price.
+    `alone` is set when no other was in flight, so that its answer shows its price; `counted` when it passed
+    beside others, so that the service has surely counted it.
     """
 
     route: str
@@ -128,6 +132,7 @@ class Flight:
     guess: bool
     prior: float | None
     alone: bool
+    counted: bool = False
 
 
 @define(eq=False, repr=False)
@@ -208,8 +213,7 @@ class Quota:
 
     def _alone(self, route: str) -> bool:
         """Tell whether a request has to fly alone, because nobody knows what it costs."""
-        told = self.policies.told
-        return told is not None and told.told and not self.costs.known(route)
+        return self.policies.told is not None and not self.costs.known(route)
 
     def _opens_at(self, now: float, cost: float, opens: float) -> float:
         """Return from when a request may leave as far as the limits are concerned."""
@@ -307,7 +311,9 @@ class Quota:
     def _unclear(self, flight: Flight, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
         for one in self._allowances:
-            if not one.told:
+            if one.told:
+                one.doubt(flight.cost)
+            else:
                 one.spend(flight.sent, now, flight.cost)
         self._lost.append((now, flight.cost))
         self._lost_units += flight.cost
@@ -325,7 +331,8 @@ class Quota:
         trip = now - flight.sent
         self.canaries.trip += 0.1 * (trip - self.canaries.trip) if self.canaries.trip else trip
         refused = status == 429
-        before = self.policies.told.remaining if self.policies.told and self.policies.told.told else None
+        last = self.policies.told
+        before = last.remaining if last is not None and last.sure else None
         told = self._read(flight, now, news, refused=refused)
         verdict = Verdict.PASSED
         if refused:
@@ -366,19 +373,32 @@ class Quota:
             self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes:
             self.routes.passed(flight.route, flight.sent)
+        flight.counted = status < 400 and not flight.canary and not flight.guess
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
         if flight.alone and not self.costs.known(flight.route):
-            self.costs.tried(flight.route)
-            if told is not None and news.remaining is not None and told.sized:
-                fresh = flight.canary and before is not None
-                if not fresh:
-                    self.costs.alone(flight.route, flight.prior, before, told.limit, news.remaining)
+            self.costs.tried(flight.route, told=news.remaining is not None)
+            if told is not None and told.sized:
+                self._price(flight, now, news.remaining, told, before)
         if self._hidden is not None:
             self._hidden.passed(flight.sent, now, flight.cost, answered=status < 400)
             learned = self._hidden.learned
             if (self._allowances[-1:] != [learned]) if learned else len(self._allowances) > len(self._given):
                 self._allowances = [*self._given, *([learned] if learned else [])]
+
+    def _price(
+        self, flight: Flight, now: float, left: float | None, told: Allowance, before: float | None
+    ) -> None:
+        """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
+        fresh = flight.canary and before is not None
+        if fresh:
+            return
+        if left is None or before is None:
+            self.costs.hidden(flight.route, 0.0, told.drip(now - flight.sent))
+        else:
+            self.costs.hidden(flight.route, before - left, told.drip(now - told.believed_at))
+        if left is not None:
+            self.costs.alone(flight.route, flight.prior, before, told.limit, left)
 
     def _account(
         self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, verdict: Verdict
@@ -396,7 +416,7 @@ class Quota:
                 if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
                     # The wait is over, and a request passed; how much is back no answer said.
                     one.restart()
-                one.spend(flight.sent, now, flight.cost)
+                one.spend(flight.sent, now, flight.cost, counted=flight.counted)
             elif one is told and one.only_on_refusal:
                 one.restart()
         while self._lost and self._lost[0][0] <= flight.sent:
@@ -415,11 +435,15 @@ class Quota:
         refused = verdict is not Verdict.PASSED
         cost = 0.0 if refused else flight.cost
         one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
-        if reset is not None and not refused:
+        if reset is not None and not refused and remaining <= one.remaining:
+            # Else it is from before what others said, who overtook it.
             one.tell_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._flights)).sent if self._flights else now)
         if not refused:
-            self.costs.sample(one, flight.route, remaining, flight.sent, now, fresh=flight.canary)
+            drips = one.kind is Kind.DRIP and one.drip(now - flight.sent) >= 1.0
+            self.costs.sample(
+                one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
+            )
 
     def _land(self, flight: Flight) -> None:
         del self._flights[flight]
@@ -438,7 +462,7 @@ class Quota:
     ) -> Verdict:
         left = None
         if told is not None and news.remaining is not None:
-            needed = max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0)
+            needed = min(max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
             left = news.remaining - self._held >= needed
         wait = min(hold(429, news), self.max_stop) if news.retry_after is not None or news.reset else None
         if self.routes.judge(flight.route, now, left=left):
@@ -467,10 +491,10 @@ class Quota:
         self.routes.close(flight.route, now + wait)
         return Verdict.TOO_DEAR if whole and refusals > 1 else Verdict.ROUTE
 
-    def _backoff(self, refusals: int, jitter: float) -> float:
-        return (0.5 + 0.5 * jitter) * min(
-            LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16)
-        )
+    def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
+        """Return 1, 2, 4 ... 60 seconds with jitter, and more where the window is known to be long."""
+        longest = max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0))
+        return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
         self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
@@ -478,7 +502,7 @@ class Quota:
         """Stop everybody."""
         if self._hidden is not None:
             self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
-        backoff = self._backoff(self._refusals, jitter)
+        backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
         elif self._hidden is not None:
@@ -493,19 +517,27 @@ class Quota:
 
     # --- for people -------------------------------------------------------------------------
 
-    def forecast(self, now: float, units: float) -> float:
+    def forecast(self, now: float, units: float, *, least: bool = False) -> float:
         """Return the seconds until a request leaves that needs `units` with all those before it.
 
-        Those in flight are no part of `units`. How long answers take is no part of the forecast.
+        With `least`, as soon as may be: nobody is sent away early for an estimate. Those in flight are no
+        part of `units`. How long answers take is no part of the forecast.
         """
-        stop = max(now, self.stopped_until)
-        wait, units = stop - now, units + self._held + self._lost_units
+        stop, held, hidden = max(now, self.stopped_until), self._held + self._lost_units, self._hidden
+        ends = [stop - now]
         for one in self._allowances:
             one.collect(now)
-            wait = max(wait, one.wait_for(now, units))
+            ends.append(one.wait_for(now, units, held, least=least, asks=self.ask))
+        if hidden is not None:
+            ends.append(stop - now + (ESTIMATE if least else 1.0) * hidden.wait_for(stop, units + held))
+        return max(ends)
+
+    def promise(self, now: float, seconds: float) -> float:
+        """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
         if self._hidden is not None:
-            wait = max(wait, self._hidden.wait_for(stop, units) + stop - now)
-        return wait
+            seconds = max(seconds, self._hidden.surely_at(now) - now)
+        # What is in flight may still be told a time that is a round trip later.
+        return seconds + (max(ROUNDED, self.canaries.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""

@@ -15,6 +15,7 @@ from attrs import define, field
 __all__ = ["Routes", "Verdict"]
 
 PROVEN = 64  # successes after which a route is like all others
+SOME = 3  # successes after which a refusal is the first again
 MOST_ROUTES = 1024
 LATER = 1e-3  # seconds after the end of a stop: others are the canary then
 
@@ -117,7 +118,9 @@ class Routes:
                 self._routes.pop(next(iter(self._routes)))
             self._routes[route] = _Route(now, now, own=True)
             return 1
-        if one.most > 1 or now >= one.until:
+        if one.passed >= SOME:
+            one.refusals = 1  # a limiter that lets some pass is no closed route
+        elif one.most > 1 or now >= one.until:
             one.refusals += 1
         one.refused_at, one.most, one.passed = now, 1, 0
         one.others_passed, one.own = False, True

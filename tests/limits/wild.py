@@ -19,12 +19,13 @@ from chainapi.core.headers import read_limits
 from chainapi.core.quota import Limit
 from chainapi.core.scope import Verdict
 from chainapi.errors import QuotaWaitError
-from chainapi.limiter import Gate
+from chainapi.limiter import Gate, Permit
 from tests.limits.servers import EPSILON, Server, Stacked
 from tests.virtual_time import VirtualLoop
 
-__all__ = ["Errand", "Front", "Outcome", "Scene", "ideal", "run"]
+__all__ = ["OVERDUE", "Client", "Errand", "Front", "Outcome", "Scene", "ideal", "run"]
 
+OVERDUE = 1.1  # seconds: who is as good as served is not turned away
 BEGAN = 1_700_000_000.0  # Unix time at time 0 of the loop
 
 
@@ -97,6 +98,8 @@ class Outcome:
     in_stops: int = 0
     hung: bool = False
     first_burst: int = 0  # refusals within a second of the first one
+    overdue: int = 0  # requests that left later than `max_wait` allows
+    asked: dict[int, tuple[float, int]] = field(factory=dict[int, tuple[float, int]])  # last time, which try
     begun: dict[int, float] = field(factory=dict[int, float])
     finished: dict[int, float] = field(factory=dict[int, float])
     turned_away: dict[int, tuple[float, float]] = field(factory=dict[int, tuple[float, float]])
@@ -220,16 +223,7 @@ def ideal(scene: Scene) -> float:
     return at + half
 
 
-def run(scene: Scene, limit: float = 1e6) -> Outcome:
-    """Run the job through a gate, with retries as a session makes them."""
-    loop = VirtualLoop()
-    try:
-        return loop.run_until_complete(_job(scene, limit))
-    finally:
-        loop.close()
-
-
-class _Client:
+class Client:
     """Sends the requests of a scene through a gate, with retries as a session makes them."""
 
     def __init__(self, scene: Scene) -> None:
@@ -249,11 +243,19 @@ class _Client:
         """Return the name of the route if it is always refused."""
         return errand.route if errand.route in self.scene.front.closed else ""
 
-    async def send(self, errand: Errand, tries: int) -> int:
+    async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
+        """Wait at the gate."""
+        return await self.gate.acquire(
+            errand.route, cost=errand.prior, again=tries > 0, max_wait=self.scene.max_wait
+        )
+
+    async def send(self, number: int, errand: Errand, tries: int) -> int:
         """Make one attempt; return the status."""
         scene, outcome = self.scene, self.outcome
-        permit = await self.gate.acquire(
-            errand.route, cost=errand.prior, again=tries > 0, max_wait=scene.max_wait
+        outcome.asked[number] = self.loop.time(), tries
+        permit = await self.acquire(number, errand, tries)
+        outcome.overdue += scene.max_wait is not None and self.loop.time() > (
+            outcome.asked[number][0] + scene.max_wait + OVERDUE
         )
         outcome.in_stops += self.loop.time() < self.stops.get(self.closed(errand), -inf) - EPSILON
         await asyncio.sleep(scene.trip / 2)
@@ -282,7 +284,7 @@ class _Client:
         outcome, tries = self.outcome, 0
         outcome.begun[number] = self.loop.time()
         try:
-            while await self.send(errand, tries) not in (200, 404):
+            while await self.send(number, errand, tries) not in (200, 404):
                 tries += 1
         except _GaveUpError:
             outcome.given_up += 1
@@ -295,8 +297,17 @@ class _Client:
                 outcome.seconds = self.loop.time()
 
 
-async def _job(scene: Scene, limit: float) -> Outcome:
-    client, loop = _Client(scene), asyncio.get_running_loop()
+def run(scene: Scene, limit: float = 1e6, client: Callable[[Scene], Client] = Client) -> Outcome:
+    """Run the job through a gate, with retries as a session makes them."""
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(_job(scene, limit, client))
+    finally:
+        loop.close()
+
+
+async def _job(scene: Scene, limit: float, build: Callable[[Scene], Client]) -> Outcome:
+    client, loop = build(scene), asyncio.get_running_loop()
     todo = iter(enumerate(scene.errands))
 
     async def work(place: int) -> None:
