@@ -199,7 +199,8 @@ class Queue(Generic[W]):
         return self._waiting
 
     def add(self, waiter: W) -> None:
-        """Let a waiter enter, or enter again at its old place."""
+        """Let a waiter enter, or enter again at its old place; who stands aside has free places first."""
+        self.fill()
         waiter.queued = True
         self._waiting += 1
         self._place(waiter)
