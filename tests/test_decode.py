@@ -286,7 +286,7 @@ def test_extremes_that_are_fine() -> None:
     assert type(big.rows[0]) is int
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.binary() | st.text().map(str.encode))
 def test_any_bytes_decode_or_raise_decode_error(body: bytes) -> None:
     """Whatever the bytes, there is a page or a DecodeError, and never anything else."""

@@ -20,7 +20,7 @@ from chainapi.models.decode import PageDecoder, decode_error, decode_resource
 from chainapi.models.plain import written
 from tests.documents import Maker
 
-ROUNDS = 50  # mutated answers of each route
+ROUNDS = 30  # mutated answers of each route
 DEEP = 975  # levels: a decoder that gets there by several calls runs out of stack, the first one does not
 
 

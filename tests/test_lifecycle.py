@@ -153,6 +153,7 @@ async def test_aclose_before_between_and_after() -> None:
         await rows.aclose()
 
 
+@pytest.mark.untraced
 async def test_thousands_of_streams_that_were_begun_hold_nothing() -> None:
     """Ten thousand walks that stopped after a page hold no task and no place in the gate."""
     session, _ = scripted(OK)

@@ -729,6 +729,7 @@ async def read(reader: str, pages: Pages[Json], session: Session, out: Path, opt
                 raise error.failures[ROWS] from None
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("identified", IDENTIFIED)
 @pytest.mark.parametrize("back_to", [5, 0])
 @pytest.mark.parametrize("reader", ["items", "pages", "export"])
@@ -793,9 +794,11 @@ async def take(reader: str, pages: Pages[Json], got: list[Json]) -> None:
             got += page
 
 
-@pytest.mark.parametrize("status", [400, 404, 410, 422])
-@pytest.mark.parametrize("identified", IDENTIFIED)
-@pytest.mark.parametrize("reader", ["items", "pages"])
+@pytest.mark.parametrize(
+    ("status", "identified", "reader"),
+    [(422, identified, reader) for identified in IDENTIFIED for reader in ("items", "pages")]
+    + [(status, "keyed", "items") for status in (400, 404, 410)],
+)
 async def test_a_page_under_maintenance(status: int, identified: str, reader: str) -> None:
     """A walk whose page 301 is refused ends with the service's words, and with fewer than 310 requests."""
     rows = [{"id": f"r{number}", "n": 900 - number, "price": 1.0} for number in range(800)]
