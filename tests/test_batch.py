@@ -775,6 +775,7 @@ class Torn:
                     await asyncio.sleep(pause)
 
 
+@pytest.mark.untraced
 @given(
     seed=st.integers(0, 2**16),
     how=st.lists(st.tuples(st.sampled_from(["cancel", "stop", "close"]), st.floats(0, 4)), max_size=6),

@@ -457,6 +457,7 @@ def test_list_lets_nothing_of_a_service_steer_the_terminal(rows: list[dict[str, 
         assert outcome.rows == rows
 
 
+@pytest.mark.untraced
 @given(HOSTILE, HOSTILE)
 def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: str) -> None:
     """An error that names fields of a service, or quotes it, is one printable line."""

@@ -591,12 +591,14 @@ def completed(*words: str) -> list[str]:
     return [line.partition("\t")[0] for line in lines]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("command", ["list", "estimate", "routes"])
 def test_commands_offer_all_names(command: str) -> None:
     """Wherever a route is asked for, its name is offered."""
     assert completed(command, "data.evm.bl") == list(ROUTES)
 
 
+@pytest.mark.untraced
 def test_values_are_offered_where_the_service_lists_them() -> None:
     """Behind a name, the values of the parameter in that place are offered."""
     assert completed("list", UTXOS, "fu") == ["mainnet", "fuji", "testnet"]
@@ -645,6 +647,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
+@pytest.mark.untraced
 @needs("bash")
 @pytest.mark.real_time
 @pytest.mark.parametrize(

@@ -320,6 +320,7 @@ FIELDS = st.sampled_from(
 )
 
 
+@pytest.mark.untraced
 @settings(max_examples=100)
 @given(JSON | st.dictionaries(FIELDS, JSON | st.lists(st.dictionaries(FIELDS, JSON))))
 def test_any_json_decodes_or_raises_decode_error(value: Any) -> None:
@@ -872,6 +873,7 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
         assert isinstance(caught.value, ChainAPIError)
 
 
+@pytest.mark.untraced
 @settings(max_examples=60)
 @given(
     st.lists(

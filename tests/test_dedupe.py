@@ -407,6 +407,7 @@ def disordered(draw: st.DrawFn) -> list[tuple[int | None, int]]:
             return [(None if place in missing else n, v) for place, (n, v) in enumerate(parts)]
 
 
+@pytest.mark.untraced
 @settings(max_examples=600)
 @given(
     parts=disordered(),
@@ -431,6 +432,7 @@ def test_lists_out_of_order(
     assert walker.doubts.count(Doubt.ORDER) <= 1 or walker.resumed
 
 
+@pytest.mark.untraced
 @settings(max_examples=400)
 @given(steps=STEPS, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
 def test_a_number_that_is_no_key(
@@ -443,6 +445,7 @@ def test_a_number_that_is_no_key(
     drive(walker, happens)
 
 
+@pytest.mark.untraced
 @settings(max_examples=400)
 @given(
     keys=st.lists(st.integers(0, 5), max_size=16),

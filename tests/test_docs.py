@@ -75,6 +75,7 @@ def commands() -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.untraced
 @pytest.mark.real_time
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
@@ -125,6 +126,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
+@pytest.mark.untraced
 def test_recordings_are_up_to_date() -> None:
     """What the docs show of a terminal is, to the byte, what the commands show."""
     outcome = subprocess.run(

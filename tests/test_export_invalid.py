@@ -143,6 +143,7 @@ async def test_odd_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None
     assert made_in(tmp_path, "jsonl") + numbers(rows) == EXPECTED + new
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None:
     """Wherever the power fails, no row is lost or doubled in either file."""

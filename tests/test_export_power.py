@@ -103,6 +103,7 @@ FULL = """
 """
 
 
+@pytest.mark.untraced
 @pytest.mark.real_time
 @pytest.mark.parametrize(
     ("stage", "said"),

@@ -143,6 +143,7 @@ def walk(reader: Reader, happens: Sequence[tuple[str, object]]) -> None:
     reader.finish()
 
 
+@pytest.mark.untraced
 @settings(max_examples=800)
 @given(rows=begun(0), happens=steps(0))
 def test_rows_that_share_numbers_come_once(
