@@ -390,9 +390,8 @@ class Quota:
         self, flight: Flight, now: float, left: float | None, told: Allowance, before: float | None
     ) -> None:
         """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
-        fresh = flight.canary and before is not None
-        if fresh:
-            return
+        if flight.canary and before is not None:
+            return  # units came back in the pause before it
         if left is None or before is None:
             self.costs.hidden(flight.route, 0.0, told.drip(now - flight.sent))
         else:

@@ -274,15 +274,20 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     return both()
 
 
+def _resumed_from(change: Callable[[Watermark], Watermark | None]) -> AbstractContextManager[object]:
+    """Change the watermark from which an ordered walk is resumed."""
+    real = Order.__init__
+
+    def init(self: Order, *, watermark: Watermark | None = None, **options: Any) -> None:
+        real(self, watermark=None if watermark is None else change(watermark), **options)
+
+    return patch.object(Order, "__init__", init)
+
+
 @mutant(197, 323)
 def watermark_forgotten_on_resume() -> AbstractContextManager[object]:
     """Begin with no number given after a resume."""
-    real = Order.__init__
-
-    def init(self: Order, *, unique: bool, watermark: Watermark | None = None, name: str = "") -> None:
-        real(self, unique=unique, name=name)
-
-    return patch.object(Order, "__init__", init)
+    return _resumed_from(lambda watermark: None)
 
 
 @mutant(21, 415)
@@ -531,13 +536,7 @@ def spans_joined_by_a_tie() -> AbstractContextManager[object]:
 @mutant(341, 484)
 def ties_met_not_in_the_checkpoint() -> AbstractContextManager[object]:
     """Forget at a resume which rows with the last number this pass has met."""
-    real = Order.__init__
-
-    def init(self: Order, *, unique: bool, watermark: Watermark | None = None, name: str = "") -> None:
-        kept = None if watermark is None else evolve(watermark, met=())
-        real(self, unique=unique, watermark=kept, name=name)
-
-    return patch.object(Order, "__init__", init)
+    return _resumed_from(lambda watermark: evolve(watermark, met=()))
 
 
 # Refused tokens
