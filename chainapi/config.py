@@ -149,7 +149,7 @@ def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
     """Return an argument that is a number of seconds.
 
     Raises:
-        ConfigurationError: it is none, or not finite, or negative, or 0 where `zero` is not allowed.
+        ConfigurationError: it is not a finite number, or it is negative, or 0 where `zero` is not allowed.
 
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -197,7 +197,7 @@ class Session:
 
     @property
     def quota(self) -> dict[str, QuotaSnapshot]:
-        """What is known of the quota of each configured service now; inside a running event loop.
+        """Snapshots of the quota of each configured service; inside a running event loop.
 
         Sessions that share a gate see the same.
         """

@@ -1,4 +1,4 @@
-"""What one session has of a gate: the settings of its own requests, and who hears of its waits."""
+"""Settings and wait listener of one session in the gate that it shares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORTH_TELLING = 1.0  # seconds
 
 @frozen
 class Settings:
-    """What sessions that share a gate may want differently."""
+    """Settings in which the sessions that share a gate may differ."""
 
     max_in_flight: int
     ask: bool

@@ -117,7 +117,7 @@ class Allowance:
         return self._back_at(now, min(cost, self.limit) + held + self.reserve - self.remaining)
 
     def _back_at(self, now: float, missing: float) -> float:
-        """Return when so many units more than `remaining` are predicted to be there."""
+        """Return when `missing` units beside `remaining` are predicted to be there."""
         if self.kind is Kind.DRIP and self.window:
             missing += min(CUSHION * self.limit, 0.25 * self.ceiling, 5.0)
             return max(now, self.believed_at + missing * self.window * self.slowness / self.limit)
@@ -186,7 +186,7 @@ class Allowance:
         self._lowest_since(now, now, self.remaining)
 
     def doubt(self, cost: float) -> None:
-        """Note a request of which nobody knows whether it was counted."""
+        """Note a request that the service may or may not have counted."""
         self._counted -= cost
 
     def _note(self, sent: float, now: float, cost: float) -> None:
@@ -288,7 +288,7 @@ class Allowance:
             self.kind = Kind.DRIP
 
     def drip(self, seconds: float) -> float:
-        """Return the units that come back in so many seconds if they drip."""
+        """Return the units that drip back within `seconds`."""
         return self.limit / self.window * seconds if self.window else 0.0
 
     def _measure(self, gain: float, drip: float, found: float) -> None:
