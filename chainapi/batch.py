@@ -107,7 +107,7 @@ def merge(
     streams: _Many[MetricPages[T]],
     *,
     concurrency: int = ...,
-    on_error: Literal["give"],
+    on_error: Literal["yield"],
     stop: asyncio.Event | None = ...,
 ) -> AsyncGenerator[tuple[MetricPages[T], MetricPage[T] | Failure], None]: ...
 @overload
@@ -115,7 +115,7 @@ def merge(
     streams: _Many[Pages[T]],
     *,
     concurrency: int = ...,
-    on_error: Literal["give"],
+    on_error: Literal["yield"],
     stop: asyncio.Event | None = ...,
 ) -> AsyncGenerator[tuple[Pages[T], Page[T] | Failure], None]: ...
 @overload
@@ -123,14 +123,14 @@ def merge(
     streams: _Keyed[K, P],
     *,
     concurrency: int = ...,
-    on_error: Literal["give"],
+    on_error: Literal["yield"],
     stop: asyncio.Event | None = ...,
 ) -> AsyncGenerator[tuple[K, P | Failure], None]: ...
 def merge(
     streams: Any,
     *,
     concurrency: int = 32,
-    on_error: Literal["raise", "give"] = "raise",
+    on_error: Literal["raise", "yield"] = "raise",
     stop: asyncio.Event | None = None,
 ) -> AsyncGenerator[tuple[Any, Any], None]:
     """Walk many streams at once and give ``(source, page)`` as pages arrive, each source's pages in order.
@@ -146,7 +146,7 @@ def merge(
             next stream is taken only when there is room for it; an asynchronous generator is closed at the
             end.
         concurrency: how many sources may be open at once.
-        on_error: what becomes of a source that fails. "give" gives ``(source, Failure)`` in its turn. "raise"
+        on_error: policy for a source that fails. "yield" yields ``(source, Failure)`` in its turn. "raise"
             walks the others to their ends, then raises all errors as one ExceptionGroup. An error of the
             session (AuthenticationError, ConfigurationError, SessionClosedError), or one of `streams`, ends
             the merge either way: the pages fetched until then are given, then it is raised.
@@ -161,13 +161,13 @@ def merge(
     """
     if type(concurrency) is not int or concurrency < 1:
         raise ConfigurationError(f"concurrency={concurrency!r} must be a whole number above 0")
-    if on_error not in ("raise", "give"):
+    if on_error not in ("raise", "yield"):
         raise ConfigurationError(f"on_error={on_error!r} must be one of 'raise', 'give'")
     if stop is not None and not isinstance(stop, asyncio.Event):
         raise ConfigurationError(f"stop={stop!r} must be an asyncio.Event")
     if isinstance(streams, Pages) or not isinstance(streams, Iterable | AsyncIterable):
         raise ConfigurationError(f"merge() takes many Pages, such as a list of them, not {_kind(streams)}")
-    return _Merge(streams, concurrency, on_error == "give", stop or asyncio.Event()).pages()
+    return _Merge(streams, concurrency, on_error == "yield", stop or asyncio.Event()).pages()
 
 
 # An error of the session: what one source met, each would meet.

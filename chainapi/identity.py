@@ -32,12 +32,12 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bo
             in the order of another field then.
 
     """
-    watermark = start.watermark if route.newest_first is not None else None
+    watermark = start.watermark if route.descending_key is not None else None
     _check_order(watermark, route)
     resumed = start.rows > 0
-    unknown = route.newest_first is not None and resumed and watermark is None and not start.unordered
+    unknown = route.descending_key is not None and resumed and watermark is None and not start.unordered
     if unknown and not declared:
-        raise CheckpointError("the checkpoint has no watermark: it was taken without newest_first=")
+        raise CheckpointError("the checkpoint has no watermark: it was taken without descending_key=")
     return Deduplicator(
         _identity(route, declared=declared, invalid=invalid),
         watermark=watermark,
@@ -52,13 +52,13 @@ def _check_order(watermark: Watermark | None, route: Route) -> None:
     if watermark is not None and watermark.field != _order_name(route):
         raise CheckpointError(
             f"the checkpoint has rows in the order of {ascii(watermark.field)[:80]}, and this walk is in that"
-            f" of {_order_name(route)!r}: resume in the same order, or without newest_first="
+            f" of {_order_name(route)!r}: resume in the same order, or without descending_key="
         )
 
 
 def _order_name(route: Route) -> str:
     """Return the field with the descending number, as the service names it; empty without one."""
-    return ".".join(map(wire_name, (route.newest_first or "").split(".")))
+    return ".".join(map(wire_name, (route.descending_key or "").split(".")))
 
 
 def key_names(key: object) -> tuple[str, ...]:
@@ -79,9 +79,9 @@ def key_names(key: object) -> tuple[str, ...]:
 def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
-        number=None if route.newest_first is None else _number(route, invalid=invalid),
+        number=None if route.descending_key is None else _number(route, invalid=invalid),
         number_name=_order_name(route),
-        unique=route.key == (route.newest_first,),
+        unique=route.key == (route.descending_key,),
         stable=route.immutable_reader(),
         frozen=declared,
     )
@@ -119,7 +119,7 @@ def _hashable(value: Any) -> Hashable:
 
 def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
     """Return what reads the number of a row: a whole number, perhaps sent as a text."""
-    name = route.newest_first or ""
+    name = route.descending_key or ""
     if route.model is MetricPoint and not invalid:
         return operator.attrgetter(name)
     read = _reader(name, route.model)
@@ -133,7 +133,7 @@ def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
             return int(value)
         if hasattr(row, "raw"):  # not made into its model: nobody knows what is in it
             return None
-        raise DecodeError(f"no whole number as {name!r}, which newest_first= names")
+        raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
 
     return number
 

@@ -112,7 +112,7 @@ class Gate:
             program may share. It counts requests, and a `Limit` with ``units=True`` counts units.
         max_in_flight: how many requests may be without an answer at once.
         limits: limits of a service that does not tell them in headers.
-        ask: whether one request may be risked to learn when the quota comes back.
+        probe: whether one request may be risked to learn when the quota comes back.
         max_stop: seconds after which a wait that an answer told is tried nevertheless; None obeys it.
         random: returns numbers from 0 to 1, for jitter.
         on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when the queue begins to wait for a
@@ -128,7 +128,7 @@ class Gate:
         rate: Limit | AsyncLimiter | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
         limits: Sequence[Limit] = (),
-        ask: bool = True,
+        probe: bool = True,
         max_stop: float | None = None,
         random: Callable[[], float] = random.random,
         on_wait: Callable[..., None] | None = None,
@@ -136,7 +136,7 @@ class Gate:
     ) -> None:
         self._own = Share(rate=rate, on_wait=on_wait, now=now)
         self._shares: dict[Settings, WeakSet[Share]] = {}
-        self._quota = Quota(max_in_flight, tuple(limits), ask, inf if max_stop is None else max_stop)
+        self._quota = Quota(max_in_flight, tuple(limits), probe, inf if max_stop is None else max_stop)
         self._random = random
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
@@ -223,13 +223,13 @@ class Gate:
         self._agree()
 
     def _agree(self) -> None:
-        """Use the largest `max_in_flight` and `max_stop` of all, and ask only where all may."""
+        """Use the largest `max_in_flight` and `max_stop` of all, and probe only where all may."""
         self._shares = {settings: shares for settings, shares in self._shares.items() if shares}
         if self._shares:
             quota, wanted = self._quota, self._shares
             quota.max_in_flight = max(one.max_in_flight for one in wanted)
             quota.max_stop = max(one.max_stop for one in wanted)
-            quota.ask = all(one.ask for one in wanted)
+            quota.probe = all(one.probe for one in wanted)
 
     # --- the queue --------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class MetricsAPI(ServiceAPI):
             "/v1/avg_tps/{chainId}",
             "results",
             key=("timestamp",),
-            newest_first="timestamp",
+            descending_key="timestamp",
             others=(("status", "int"), ("last_run", "int")),
         )
     )

@@ -14,7 +14,7 @@ __all__ = ["UNITS", "Route", "Weight", "route_name"]
 
 Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "xxl"]
 
-Conditional: TypeAlias = Literal["key", "newest_first"]
+Conditional: TypeAlias = Literal["key", "descending_key"]
 
 # What a request of each weight costs, in compute units.
 UNITS: Mapping[Weight, int] = MappingProxyType(
@@ -24,7 +24,7 @@ UNITS: Mapping[Weight, int] = MappingProxyType(
 # What takes an attribute out of a record: without an order there is nothing that `until` could bound.
 _WITHOUT: Mapping[Conditional, dict[str, Any]] = {
     "key": {"key": ()},
-    "newest_first": {"newest_first": None, "until": None},
+    "descending_key": {"descending_key": None, "until": None},
 }
 
 
@@ -38,10 +38,10 @@ class Route:
         path: below the base address, with its parameters in braces, named as on the wire.
         items: name of the list field; None where the first page decides, and for a single resource.
         model: class of the rows, or of the resource; None for plain JSON values.
-        newest_first: name of the row attribute that is a whole number and does not rise from row to row;
+        descending_key: name of the row attribute that is a whole number and does not rise from row to row;
             several rows may share it.
         others: further fields of the envelope, by their Python names, each with its type or the name of it.
-        until: name of the query parameter that bounds the `newest_first` number from above.
+        until: name of the query parameter that bounds the `descending_key` number from above.
         key: names of the row attributes that identify a row: by the service's definition no two rows of the
             whole list share all of them, and they do not change from answer to answer. A row where one of
             them is None or missing has no key. Empty where rows have none: equal rows are several rows then.
@@ -59,7 +59,7 @@ class Route:
     path: str
     items: str | None = None
     model: Any = None
-    newest_first: str | None = None
+    descending_key: str | None = None
     others: tuple[tuple[str, Any], ...] = ()
     until: str | None = None
     key: tuple[str, ...] = ()

@@ -81,7 +81,7 @@ class ServiceAPI:
         model: type[T],
         page_size: int | None = None,
         key: str | Sequence[str] | None = None,
-        newest_first: str | None = None,
+        descending_key: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
@@ -100,7 +100,7 @@ class ServiceAPI:
         model: None = None,
         page_size: int | None = None,
         key: str | Sequence[str] | None = None,
-        newest_first: str | None = None,
+        descending_key: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
@@ -118,7 +118,7 @@ class ServiceAPI:
         model: type[Any] | None = None,
         page_size: int | None = None,
         key: str | Sequence[str] | None = None,
-        newest_first: str | None = None,
+        descending_key: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
@@ -137,7 +137,7 @@ class ServiceAPI:
             key: name of the row field (a model: attribute), or the names of the fields, that identify a row
                 by the service's definition; dots lead into objects. A row that a shifted list repeats on a
                 neighbouring page is then dropped, and a row that changed is not given again after a restart.
-            newest_first: name of a row field (a model: attribute) that is a whole number and never rises from
+            descending_key: a row field (of a model: attribute) that is a whole number and never rises from
                 row to row; rows given before a restart or a resume are then left out without memory. A page
                 that breaks the order is noticed: no row is lost by it.
             until: name of the query parameter that bounds that number from above; a restart begins there.
@@ -154,9 +154,9 @@ class ServiceAPI:
             CheckpointError: `resume` belongs to another query.
 
         """
-        if until is not None and newest_first is None:
-            raise ConfigurationError(f"until={until!r} needs newest_first: the row field that it bounds")
-        route = Route(checked_path(path), items, model, newest_first, until=until, key=key_names(key))
+        if until is not None and descending_key is None:
+            raise ConfigurationError(f"until={until!r} needs descending_key: the row field that it bounds")
+        route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
         return Pages(
             self._source(
                 route,
@@ -283,7 +283,7 @@ class ServiceAPI:
             emit=session.emit,
             prefetch=options.prefetch,
             model=rows.model,
-            bounded=route.until is not None and route.newest_first is not None,
+            bounded=route.until is not None and route.descending_key is not None,
             end=_whole_parameter(params, route.until),
             page_size=_whole_parameter(params, "pageSize"),
             price=lambda: service.share.price(query.route, query.cost),
@@ -341,7 +341,7 @@ _LIST_ARGUMENTS = (
     "items",
     "page_size",
     "key",
-    "newest_first",
+    "descending_key",
     "until",
     "resume",
     "on_invalid",

@@ -73,7 +73,7 @@ class Session:
         max_in_flight: requests that may be without an answer at once, on each service; 100 by default, which
             the sessions of one gate share.
         limits: what is known of the limits of "metrics" or "data", for services that send no headers.
-        ask: whether one request may be risked to learn when an exhausted quota comes back.
+        probe: whether one request may be risked to learn when an exhausted quota comes back.
         max_body: bytes that an answer may have, decompressed; 8 MiB by default.
         ssl_context: decides which certificates are trusted; else the system's authorities are, or those in
             the file SSL_CERT_FILE and the folder SSL_CERT_DIR.
@@ -107,7 +107,7 @@ class Session:
         rate: Limit | AsyncLimiter | None = None,
         max_in_flight: int | None = None,
         limits: Mapping[str, Sequence[Limit]] | None = None,
-        ask: bool = True,
+        probe: bool = True,
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
         max_stop: float | None = DEFAULT_MAX_STOP,
@@ -164,7 +164,7 @@ class Session:
                     rate=rate,
                     flying=flying,
                     limits=known.get(name, ()),
-                    ask=_flag("ask", ask),
+                    probe=_flag("probe", probe),
                     max_stop=stop,
                     emit=self.emit,
                 )
@@ -323,7 +323,7 @@ def _service(
     rate: Limit | AsyncLimiter | None,
     flying: int | None,
     limits: Sequence[Limit],
-    ask: bool,
+    probe: bool,
     max_stop: float | None,
     emit: Listener,
 ) -> Service:
@@ -336,7 +336,7 @@ def _service(
         rate=rate,
         max_in_flight=flying,
         limits=limits,
-        ask=ask,
+        probe=probe,
         max_stop=max_stop,
         on_wait=on_wait,
         now=now,

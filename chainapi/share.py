@@ -31,7 +31,7 @@ class Settings:
     """Settings in which the sessions that share a gate may differ."""
 
     max_in_flight: int
-    ask: bool
+    probe: bool
     max_stop: float
 
 
@@ -43,7 +43,7 @@ class Share:
         max_in_flight: how many of them may be without an answer at once. None has no such limit of its own
             besides that of the gate, which is the largest of its open sessions, each with 100 by default.
         limits: limits of the service that it does not tell; once said they hold for the whole gate.
-        ask: False on one open session holds for the whole gate.
+        probe: False on one open session holds for the whole gate.
         max_stop: the longest of the open sessions holds for the whole gate.
         on_wait: see `Gate`; called for waits of these requests.
         now: the wall clock in Unix seconds, for errors and snapshots.
@@ -56,7 +56,7 @@ class Share:
         rate: Limit | AsyncLimiter | None = None,
         max_in_flight: int | None = None,
         limits: Sequence[Limit] = (),
-        ask: bool = True,
+        probe: bool = True,
         max_stop: float | None = None,
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
@@ -65,7 +65,7 @@ class Share:
         self.rate_units = isinstance(rate, Limit) and rate.units
         self.limits = tuple(limits)
         flying = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
-        self.settings = Settings(flying, ask, inf if max_stop is None else max_stop)
+        self.settings = Settings(flying, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
         self.now = now
         self.told = -inf  # the end of the wait that `on_wait` heard of last

@@ -70,7 +70,7 @@ def _identity(route: Route) -> str:
 
 
 def _order(route: Route) -> str:
-    return f"`{route.newest_first}`" + _condition(route, "newest_first") if route.newest_first else ""
+    return f"`{route.descending_key}`" + _condition(route, "descending_key") if route.descending_key else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -429,7 +429,7 @@ class Chained:
         """Do nothing."""
 
 
-@pytest.mark.parametrize("on_error", ["give", "raise"])
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_error_of_a_source_keeps_none_of_its_rows(on_error: Any) -> None:
     """The error of a source and the cause of that error are kept; the rows beside them are let go."""
     stream, kept = Chained(), list[BaseException]()
@@ -734,7 +734,7 @@ async def test_transport_that_swallows_its_cancellation(error: type[Exception] |
 
     simulator = Simulator(chains=CHAINS, rows=30, limit=1_000)
     async with simulated(simulator, transport=Stubborn(simulator.transport()), max_attempts=1) as session:
-        merged = merge(many(session, CHAINS), on_error="give")
+        merged = merge(many(session, CHAINS), on_error="yield")
         assert (await anext(merged))[0] == 1
         await asyncio.sleep(1)
         if error is None:
@@ -907,12 +907,12 @@ def test_stop_of_another_loop() -> None:
 
 
 async def test_failure_is_given_in_its_turn() -> None:
-    """on_error="give" gives a Failure for the source that does not exist, and all pages of the others."""
+    """on_error="yield" gives a Failure for the source that does not exist, and all pages of the others."""
     simulator = Simulator(chains=CHAINS, rows=50)
     async with simulated(simulator) as session:
         given = Counter[int]()
         failures = {}
-        async for chain, outcome in merge(many(session, [1, 2, 404, 3, 405, 4, 5, 6]), on_error="give"):
+        async for chain, outcome in merge(many(session, [1, 2, 404, 3, 405, 4, 5, 6]), on_error="yield"):
             if isinstance(outcome, Failure):
                 failures[chain] = outcome
             else:
@@ -931,7 +931,7 @@ async def test_failures_of_a_slow_reader_do_not_pile_up() -> None:
     simulator = Simulator()
     async with simulated(simulator) as session:
         got = 0
-        async for _, outcome in merge(many(session, range(50)), concurrency=4, on_error="give"):
+        async for _, outcome in merge(many(session, range(50)), concurrency=4, on_error="yield"):
             assert isinstance(outcome, Failure)
             got += 1
             await asyncio.sleep(1)
@@ -958,7 +958,7 @@ async def test_failures_are_raised_after_the_others_ended() -> None:
     assert alone()
 
 
-@pytest.mark.parametrize("on_error", ["give", "raise"])
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Any) -> None:
     """A source that breaks in the middle resumes at its checkpoint with the page after the last one given."""
     simulator = Simulator(rows=50, faults=[Fault(at=5, every=1, times=6, status=500)])
@@ -980,7 +980,7 @@ async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Any) -> No
     assert len(rows) == len(set(rows)) == 50
 
 
-@pytest.mark.parametrize("on_error", ["give", "raise"])
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
     """A key that is refused ends the whole merge: 2,000 sources send no more than may be open at once."""
     simulator = Simulator(chains=range(1, 2_001))
@@ -1001,7 +1001,7 @@ async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
     assert alone()
 
 
-@pytest.mark.parametrize("on_error", ["give", "raise"])
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_pages_come_before_an_error_of_the_session(on_error: Any) -> None:
     """When the session is closed, pages that were fetched are given, then SessionClosedError is raised."""
     simulator = Simulator(chains=CHAINS, rows=100)
@@ -1064,7 +1064,7 @@ async def test_error_in_opening_ends_the_merge() -> None:
         assert alone()
 
 
-@pytest.mark.parametrize("on_error", ["give", "raise"])
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_bug_is_raised_as_it_is(on_error: Any) -> None:
     """An exception that is not chainapi's, from under a source, comes out unwrapped and ends the merge."""
     boom = ZeroDivisionError("a bug")
@@ -1097,7 +1097,7 @@ async def test_stream_given_twice(late: bool) -> None:
         stream = blocks(session, 43114)
         entries = [("first", stream), ("between", blocks(session, 43113)), ("again", stream)]
         got: list[Any] = []
-        await drain(merge(entries, concurrency=1 if late else 3, on_error="give"), got)
+        await drain(merge(entries, concurrency=1 if late else 3, on_error="yield"), got)
     assert Counter(key for key, _ in got) == {"first": 5, "between": 5, "again": 1}
     (failure,) = (outcome for key, outcome in got if key == "again")
     assert isinstance(failure.error, PagingError)
@@ -1111,7 +1111,7 @@ async def test_stream_that_was_closed() -> None:
         closed, meanwhile = blocks(session, 43114), blocks(session, 43113)
         await closed.aclose()
         failures = {}
-        async for key, outcome in merge({"closed": closed, "meanwhile": meanwhile}, on_error="give"):
+        async for key, outcome in merge({"closed": closed, "meanwhile": meanwhile}, on_error="yield"):
             if isinstance(outcome, Failure):
                 failures[key] = outcome
             await meanwhile.aclose()
@@ -1144,7 +1144,7 @@ async def test_stream_that_somebody_reads() -> None:
         other = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.5)
         got: list[Any] = []
-        await drain(merge([("read", stream)], on_error="give"), got)
+        await drain(merge([("read", stream)], on_error="yield"), got)
         ((_, failure),) = got
         assert "being read already" in str(failure.error)
         assert len(await other) == 10

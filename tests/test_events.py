@@ -96,7 +96,7 @@ async def test_wait_for_quota_is_told() -> None:
         await asyncio.gather(*(session.metrics.avg_tps(43114).collect(limit=1) for _ in range(3)))
     assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"rate"}
     heard.clear()
-    async with simulated(simulator, on_event=heard.append, ask=False) as session:
+    async with simulated(simulator, on_event=heard.append, probe=False) as session:
         await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(12)))
     assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"quota"}
 

@@ -206,7 +206,7 @@ async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("out", ["blocks.jsonl", "blocks/"])
 async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
-    """Started again when it was done, an export of a newest-first list adds the new rows only."""
+    """Started again when it was done, an export of a descending-key list adds the new rows only."""
     simulator = Simulator(chains=CHAINS, rows=250)
     target = f"{tmp_path}/{out}"
 

@@ -339,17 +339,17 @@ async def test_forgotten_session_is_collected() -> None:
     """A session that is dropped without being closed goes, and its settings with it."""
     service = Service()
     kept = opened(service, max_in_flight=5)
-    forgotten = opened(service, max_in_flight=50, ask=False)
+    forgotten = opened(service, max_in_flight=50, probe=False)
     quota = gate(kept)._quota
     assert gate(forgotten)._quota is quota
-    assert (quota.max_in_flight, quota.ask) == (50, False)
+    assert (quota.max_in_flight, quota.probe) == (50, False)
     found = weakref.ref(forgotten)
     del forgotten
     gc.collect()
     assert found() is None
     await opened(service, max_in_flight=7).data.get(PATH)
     gc.collect()
-    assert gate(opened(service, max_in_flight=6))._quota.ask
+    assert gate(opened(service, max_in_flight=6))._quota.probe
     await kept.aclose()
 
 
@@ -417,21 +417,21 @@ async def test_most_in_flight_is_that_of_the_largest_open_session() -> None:
 
 
 async def test_careful_settings_hold_for_all() -> None:
-    """ask=False, the longest max_stop and every documented limit hold for all that share the gate."""
+    """probe=False, the longest max_stop and every documented limit hold for all that share the gate."""
     service = Service()
     bold = opened(service, max_stop=60.0, limits={"data": [Limit(100)]})
-    careful = opened(service, max_stop=None, ask=False, limits={"data": [Limit(100), Limit(5, per=1.0)]})
+    careful = opened(service, max_stop=None, probe=False, limits={"data": [Limit(100), Limit(5, per=1.0)]})
     quota = gate(bold)._quota
-    assert (quota.ask, quota.max_stop) == (True, 60.0)
+    assert (quota.probe, quota.max_stop) == (True, 60.0)
     assert gate(careful)._quota is quota
-    assert (quota.ask, quota.max_stop) == (False, float("inf"))
+    assert (quota.probe, quota.max_stop) == (False, float("inf"))
     assert [*quota.limits] == [Limit(100), Limit(5, per=1.0)]
     assert bold.service("data").share.limits == (Limit(100),)
     began = time()
     await asyncio.gather(*(bold.data.get(PATH) for _ in range(12)))
     assert time() - began == pytest.approx(2.05, abs=0.2)
     await careful.aclose()
-    assert (quota.ask, quota.max_stop) == (True, 60.0)
+    assert (quota.probe, quota.max_stop) == (True, 60.0)
     await bold.aclose()
 
 

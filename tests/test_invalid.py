@@ -108,8 +108,8 @@ def test_other_errors_name_no_row(body: bytes) -> None:
 
 
 # As the named route has it, without a model and with one.
-SAME_ORDER = {"newest_first": "blockTimestamp", "key": "blockHash"}
-TYPED_ORDER = {"newest_first": "block_timestamp", "key": "block_hash"}
+SAME_ORDER = {"descending_key": "blockTimestamp", "key": "blockHash"}
+TYPED_ORDER = {"descending_key": "block_timestamp", "key": "block_hash"}
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -174,7 +174,7 @@ async def test_what_was_in_order_of_one_field_is_not_resumed_in_that_of_another(
         with pytest.raises(
             CheckpointError, match=r"order of 'blockTimestamp', and .* in that of 'blockNumber'"
         ):
-            session.data.list(BLOCKS, page_size=4, resume=at, newest_first="blockNumber")
+            session.data.list(BLOCKS, page_size=4, resume=at, descending_key="blockNumber")
         plain = session.data.list(BLOCKS, page_size=4, resume=at)
         assert numbers(await plain.collect()) == list(range(97, 90, -1))
 

@@ -112,11 +112,11 @@ def test_every_list_is_decided() -> None:
 
 def test_orders_are_those_of_the_records() -> None:
     """Each order that is declared has its evidence, and the records say the same."""
-    ordered = {name for name in LISTS if ROUTES[name].route.newest_first}
+    ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
     assert ordered == set(names.ORDERS)
     for name, order in names.ORDERS.items():
         route = ROUTES[name].route
-        assert (route.newest_first, route.until) == (order.attribute, order.until), name
+        assert (route.descending_key, route.until) == (order.attribute, order.until), name
         assert len(order.why) > 20, name
 
 
@@ -143,8 +143,8 @@ def test_attributes_are_there(name: str) -> None:
             assert path.rpartition(".")[2] not in CHANGING
         if not key:
             assert all(attribute(kind, path) for path in route.immutable), kind
-        if route.newest_first:
-            order = attribute(kind, route.newest_first)
+        if route.descending_key:
+            order = attribute(kind, route.descending_key)
             assert order is not None
             assert order.type in ("int", int), kind  # a class as soon as rows were made
     assert {kind for kind, _ in route.kind_keys} <= {kind.__name__ for kind in kinds_of(route.model)}
@@ -185,9 +185,9 @@ def test_conditions_are_sound(name: str) -> None:
 def test_an_order_that_the_caller_chooses_is_conditional(name: str) -> None:
     """A list that takes a sort order or a property to sort by has no order that does not depend on it."""
     declared = ROUTES[name]
-    conditions = {parameter for field, parameter, _ in declared.route.holds_if if field == "newest_first"}
+    conditions = {parameter for field, parameter, _ in declared.route.holds_if if field == "descending_key"}
     chosen = {parameter.name for parameter in declared.parameters} & {"sort_order", "sort_by"}
-    assert not declared.route.newest_first or chosen <= conditions
+    assert not declared.route.descending_key or chosen <= conditions
 
 
 # What holds for a call
@@ -211,7 +211,7 @@ def test_an_order_holds_only_for_calls_that_ask_for_it(
     assert pages.ordered == (order is not None)
     declared: Declared = ROUTES["data.primary_network.subnets"]
     called = declared.for_call({"sort_order": sort_order})
-    assert called.route.newest_first == order
+    assert called.route.descending_key == order
     assert called.route.key == ("subnet_id",)
     assert (called is declared) == (order is not None)
 
@@ -246,7 +246,7 @@ def test_points_of_several_subnets_have_no_key() -> None:
     declared = ROUTES["metrics.networks.metric"]
     one, all_of_them = (declared.for_call({"subnet_id": given}).route for given in ("11111", None))
     assert (one.key, all_of_them.key) == (("timestamp",), ())
-    assert all_of_them.newest_first == "timestamp"
+    assert all_of_them.descending_key == "timestamp"
     assert all_of_them.until == "endTimestamp"
 
 
@@ -260,11 +260,11 @@ class Way(enum.Enum):
 def test_what_undoes_an_order_undoes_its_bound() -> None:
     """What takes the order out takes out its bound as well; a value may be an enumeration."""
     route = Route(
-        "/v1/x", newest_first="n", until="end", key=("id",), holds_if=(("newest_first", "way", "desc"),)
+        "/v1/x", descending_key="n", until="end", key=("id",), holds_if=(("descending_key", "way", "desc"),)
     )
     assert route.for_call({"way": Way.DOWN}) is route
     undone = route.for_call({"way": Way.UP})
-    assert (undone.newest_first, undone.until, undone.key) == (None, None, ("id",))
+    assert (undone.descending_key, undone.until, undone.key) == (None, None, ("id",))
 
 
 # Keys of rows
@@ -428,7 +428,7 @@ async def test_rows_that_have_changed_are_given_once(name: str) -> None:
     given = values(declared, maker, optional=False)
     if name == "metrics.networks.metric":
         given["subnet_id"] = "1"
-    kept = tuple({*route.key, route.newest_first or route.key[0]})
+    kept = tuple({*route.key, route.descending_key or route.key[0]})
     kinds: list[tuple[Tag | None, Any]] = [(tag, tag.kind) for tag in tags_of(route.model)]
     kinds = kinds or [(None, route.model)]
     before: list[Json] = []

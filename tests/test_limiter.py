@@ -113,7 +113,7 @@ async def test_max_wait_is_checked_at_once() -> None:
 
 async def test_max_wait_counts_those_in_front() -> None:
     """With 300 waiters before it and 100 a minute, a request would wait for minutes, and says so at once."""
-    gate = await opened(0.0, ask=False)
+    gate = await opened(0.0, probe=False)
     waiting = [asyncio.create_task(gate.acquire()) for _ in range(300)]
     await asyncio.sleep(0)
     with pytest.raises(QuotaWaitError) as caught:

@@ -162,8 +162,8 @@ def test_one_question_shows_a_drip() -> None:
 
 
 def test_without_asking_the_ledger_decides() -> None:
-    """With ask=False nothing leaves before what was spent is back, one window after its answer."""
-    quota = started(0.0, ask=False)
+    """With probe=False nothing leaves before what was spent is back, one window after its answer."""
+    quota = started(0.0, probe=False)
     assert quota.opens_at(1.0, 1.0) == pytest.approx(61.0)
     assert quota.snapshot(1.0, 0).reset_in == pytest.approx(60.0)
 
@@ -258,7 +258,7 @@ def test_request_dearer_than_the_limit_needs_all_of_it() -> None:
 
 def test_forecast_counts_what_is_ahead() -> None:
     """Behind 250 units with 100 a minute, the wait is two openings long."""
-    quota = started(0.0, ask=False)
+    quota = started(0.0, probe=False)
     assert quota.forecast(1.0, 251.0) == pytest.approx(60.0 + 2 * 60.0)
     assert quota.forecast(1.0, 1.0) == pytest.approx(60.0)
     assert started(50.0).forecast(1.0, 11.0) == 0.0
@@ -471,9 +471,11 @@ operations = st.lists(
 
 
 @given(operations, st.booleans())
-def test_nothing_is_sent_in_a_stop_or_beside_a_canary(steps: list[tuple[str, float, int]], ask: bool) -> None:
+def test_nothing_is_sent_in_a_stop_or_beside_a_canary(
+    steps: list[tuple[str, float, int]], probe: bool
+) -> None:
     """Whatever happens: no grant in a stop, none beside canaries of less than a second, no dead end."""
-    quota = Quota(20, (), ask)
+    quota = Quota(20, (), probe)
     flying: list[Flight] = []
     now = 0.0
     for what, pause, number in steps:

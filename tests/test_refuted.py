@@ -54,7 +54,7 @@ async def test_a_token_that_dies_after_it_was_renewed() -> None:
     """A page that was refused with a new token is checked again: the token may have died since."""
     service, heard = Listed(numbered(*range(20, 0, -1))), list[Event]()
     async with session(service, heard) as opened:
-        pages = opened.metrics.list("/v1/rows", newest_first="n")
+        pages = opened.metrics.list("/v1/rows", descending_key="n")
         rows = await pages.collect(limit=12)
         service.shut = 12
         for _ in range(2):
@@ -70,10 +70,10 @@ async def test_key_refuted_after_a_resume() -> None:
     """Rows of an ordered list whose key is refuted after a resume are known by the marks of their keys."""
     service, heard = Listed(numbered(8, 7, 6, 5, 4, 3)), list[Event]()
     async with session(service, heard) as opened:
-        begun = opened.metrics.list("/v1/rows", newest_first="n", key="key")
+        begun = opened.metrics.list("/v1/rows", descending_key="n", key="key")
         numbers = [row["n"] for row in await begun.collect(limit=2)]
         resume = Checkpoint.loads(begun.checkpoint.dumps())
-        rest = opened.metrics.list("/v1/rows", newest_first="n", key="key", resume=resume)
+        rest = opened.metrics.list("/v1/rows", descending_key="n", key="key", resume=resume)
         numbers += [row["n"] for row in await rest.collect()]
     assert [event.page for event in heard if isinstance(event, KeyNotUnique)] == [1]
     assert numbers == [8, 7, 6, 5, 4, 3]
@@ -83,7 +83,7 @@ async def test_order_that_breaks_in_a_later_pass() -> None:
     """Rows of an earlier pass are left out although the order breaks in a later one, before they come."""
     service, heard = Listed(numbered(20, 19, 18, 17, 16, 15, 14, 13, 12, 11)), list[Event]()
     async with session(service, heard) as opened:
-        pages = opened.metrics.list("/v1/rows", newest_first="n")
+        pages = opened.metrics.list("/v1/rows", descending_key="n")
         numbers = [row["n"] for row in await pages.collect(limit=8)]
         service.rows.insert(2, {"n": 99})
         service.life = 1
@@ -97,10 +97,10 @@ async def test_order_that_breaks_in_the_page_of_a_resume() -> None:
     """Rows given of a page are left out after a resume although the page breaks the order by then."""
     service, heard = Listed(numbered(20, 19, 18, 17, 16)), list[Event]()
     async with session(service, heard) as opened:
-        begun = opened.metrics.list("/v1/rows", newest_first="n")
+        begun = opened.metrics.list("/v1/rows", descending_key="n")
         numbers = [row["n"] for row in await begun.collect(limit=2)]
         service.rows.insert(1, {"n": 99})
-        rest = opened.metrics.list("/v1/rows", newest_first="n", resume=begun.checkpoint)
+        rest = opened.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
         numbers += [row["n"] for row in await rest.collect()]
     assert numbers == [20, 19, 99, 18, 17, 16]
 
@@ -109,10 +109,10 @@ async def test_ordered_lists_drop_their_marks() -> None:
     """Behind the page of its resume a walk in descending order has no marks in its checkpoints."""
     service, heard = Listed(numbered(*range(20, 0, -1))), list[Event]()
     async with session(service, heard) as opened:
-        begun = opened.metrics.list("/v1/rows", newest_first="n")
+        begun = opened.metrics.list("/v1/rows", descending_key="n")
         await begun.collect(limit=2)
         assert len(begun.checkpoint.head) == 2
-        rest = opened.metrics.list("/v1/rows", newest_first="n", resume=begun.checkpoint)
+        rest = opened.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
         await rest.collect(limit=2)
         assert rest.checkpoint.head == ()
         await rest.collect(limit=1)

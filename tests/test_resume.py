@@ -45,14 +45,14 @@ async def test_first_page_that_grew() -> None:
     assert len(numbers) == len(set(numbers)) == 43
 
 
-@pytest.mark.parametrize("newest_first", ["blockNumber", None])
-async def test_resume_with_a_dead_token(newest_first: str | None) -> None:
+@pytest.mark.parametrize("descending_key", ["blockNumber", None])
+async def test_resume_with_a_dead_token(descending_key: str | None) -> None:
     """A dead token restarts: exactly with an order; without one the event says that rows may come again."""
     simulator = Simulator(rows=250)
     heard: list[Event] = []
 
     def stream(session: Session, resume: Checkpoint | None = None) -> Any:
-        return session.data.list(BLOCKS, page_size=100, newest_first=newest_first, resume=resume)
+        return session.data.list(BLOCKS, page_size=100, descending_key=descending_key, resume=resume)
 
     async with simulated(simulator) as session:
         pages = stream(session)
@@ -66,8 +66,8 @@ async def test_resume_with_a_dead_token(newest_first: str | None) -> None:
     numbers = [int(row["blockNumber"]) for row in rows]
     assert rest.restarts == 1
     assert len(set(numbers)) == 252
-    assert [event.exact for event in heard if isinstance(event, Restarted)] == [newest_first is not None]
-    assert len(numbers) == (252 if newest_first else 130 + 252)
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [descending_key is not None]
+    assert len(numbers) == (252 if descending_key else 130 + 252)
 
 
 async def test_growing_list_without_restart() -> None:
@@ -91,9 +91,9 @@ async def test_growing_list_without_restart() -> None:
 
         async def aclose(self) -> None: ...
 
-    for newest_first in ("n", None):
+    for descending_key in ("n", None):
         async with Session(data_base_url="https://data.test", api_key="k", transport=Shifting()) as session:
-            rows = await session.data.list("/v1/rows", key="n", newest_first=newest_first).collect()
+            rows = await session.data.list("/v1/rows", key="n", descending_key=descending_key).collect()
         assert [row["n"] for row in rows] == list(range(100, 0, -1))
 
 
@@ -133,7 +133,7 @@ class Ranged:
 async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
     """Where the query has an upper bound, a restart begins at the last row given, or at its last tie."""
     service = Ranged()
-    options: dict[str, Any] = {"newest_first": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
+    options: dict[str, Any] = {"descending_key": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
     async with Session(metrics_base_url="https://metrics.test", transport=service) as session:
         pages = session.metrics.list("/v2/series", **options)
         rows = await pages.collect(limit=34)
@@ -172,10 +172,10 @@ async def test_bad_order() -> None:
     async with Session(metrics_base_url="https://metrics.test", transport=One()) as session:
         for name in ("timestamp", "missing"):
             with pytest.raises(DecodeError, match=name):
-                await session.metrics.list("/v2/rows", newest_first=name).collect()
+                await session.metrics.list("/v2/rows", descending_key=name).collect()
             with pytest.raises(DecodeError, match=name):
-                await session.metrics.list("/v2/rows", newest_first=name, model=Row).collect()
-        with pytest.raises(ConfigurationError, match="newest_first"):
+                await session.metrics.list("/v2/rows", descending_key=name, model=Row).collect()
+        with pytest.raises(ConfigurationError, match="descending_key"):
             session.metrics.list("/v2/rows", until="endTimestamp")
 
 
@@ -228,8 +228,8 @@ async def test_order_named_only_at_the_resume() -> None:
     async with simulated(Simulator(rows=60)) as session:
         pages = session.data.list(BLOCKS, page_size=10)
         await pages.collect(limit=15)
-        with pytest.raises(CheckpointError, match="newest_first"):
-            session.data.list(BLOCKS, page_size=10, newest_first="blockNumber", resume=pages.checkpoint)
+        with pytest.raises(CheckpointError, match="descending_key"):
+            session.data.list(BLOCKS, page_size=10, descending_key="blockNumber", resume=pages.checkpoint)
 
 
 @pytest.mark.parametrize("head", ["x", ["x"], [1], {"a": 1}, ["0" * 15], ["g" * 16]])
@@ -343,7 +343,7 @@ async def test_restarts_from_the_watermark_are_progress() -> None:
     """A restart from the watermark need not get as many pages far as the pass before; it must get on."""
     service = Movable(list(range(40, 0, -1)))
     async with moving(service) as session:
-        pages = session.metrics.list("/v2/rows", newest_first="n", until="end")
+        pages = session.metrics.list("/v2/rows", descending_key="n", until="end")
         rows = await pages.collect(limit=20)
         for _ in range(4):
             service.forget()
@@ -358,7 +358,7 @@ async def test_a_row_without_a_key_loses_no_page(prefetch: int) -> None:
     """After a page whose key could not be read, iterating again asks for that page again."""
     service = Movable(list(range(12, 0, -1)))
     async with moving(service) as session:
-        pages = session.metrics.list("/v2/rows", newest_first="n", prefetch=prefetch)
+        pages = session.metrics.list("/v2/rows", descending_key="n", prefetch=prefetch)
         rows = list(await anext(pages))
         service.odd = True
         await asyncio.sleep(1)

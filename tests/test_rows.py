@@ -304,7 +304,7 @@ async def test_one_hash_on_three_chains_under_a_key_of_the_caller(size: int) -> 
     rows = [{"hash": f"0x{number}", "time": time} for number, time in given]
     heard: list[Event] = []
     async with session_of(Service(rows, size), heard) as session:
-        assert await session.data.list(ROWS, key="hash", newest_first="time").collect() == rows
+        assert await session.data.list(ROWS, key="hash", descending_key="time").collect() == rows
     assert kinds(heard) == (["KeyNotUnique"] if size > 1 else [])
 
 
@@ -494,7 +494,7 @@ def numbered(numbers: Iterable[int], values: int = 1) -> list[Json]:
 
 def points(session: Session, key: str | None = None, **options: Any) -> Pages[Json]:
     """Walk rows that are said to descend by `n`."""
-    return session.data.list(ROWS, newest_first="n", key=key, **options)
+    return session.data.list(ROWS, descending_key="n", key=key, **options)
 
 
 def swapped() -> list[Json]:
@@ -708,9 +708,9 @@ def repeating(back_to: int) -> Repeating:
 IDENTIFIED: dict[str, Json] = {
     "plain": {},
     "keyed": {"key": "id"},
-    "ordered": {"newest_first": "n"},
-    "both": {"key": "id", "newest_first": "n"},
-    "unique": {"key": "n", "newest_first": "n"},
+    "ordered": {"descending_key": "n"},
+    "both": {"key": "id", "descending_key": "n"},
+    "unique": {"key": "n", "descending_key": "n"},
 }
 
 

@@ -244,13 +244,13 @@ async def test_repeated_page_is_a_loop() -> None:
 
 async def test_resume_at_the_exact_row() -> None:
     """A checkpoint taken inside a page resumes with the next row, in another session, through text."""
-    for newest_first in (True, False):
+    for descending_key in (True, False):
         simulator = Simulator(points=250, rows=250)
 
         def stream(
-            session: Session, resume: Checkpoint | None = None, newest_first: bool = newest_first
+            session: Session, resume: Checkpoint | None = None, descending_key: bool = descending_key
         ) -> Any:
-            if newest_first:
+            if descending_key:
                 return session.metrics.avg_tps(43114, resume=resume)
             return session.data.list("/v1/chains/43114/blocks", page_size=100, resume=resume)
 
@@ -558,7 +558,7 @@ async def test_max_wait() -> None:
 async def test_max_wait_of_those_who_wait_already() -> None:
     """Callers that queued before the limit was known fail as soon as it is, not when their time is over."""
     simulator = Simulator(limit=5, window=60.0, latency=0.05)
-    async with simulated(simulator, max_wait=20.0, ask=False) as session:
+    async with simulated(simulator, max_wait=20.0, probe=False) as session:
         calls = (session.data.get("/v1/chains/43114") for _ in range(12))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert asyncio.get_running_loop().time() < 1
@@ -765,7 +765,7 @@ async def test_bad_page_size(page_size: Any) -> None:
         ({"page_token_lifetime": 24}, "page_token_lifetime"),
         ({"limits": {"other": []}}, "limits"),
         ({"rate": 5}, "rate"),
-        ({"ask": "no"}, "ask"),
+        ({"probe": "no"}, "probe"),
         ({"now": 5}, "now"),
         ({"on_event": 5}, "on_event"),
         ({"transport": 5}, "transport"),

@@ -161,8 +161,8 @@ async def test_every_list_is_walked_to_its_end(name: str) -> None:
     assert len(rows) == SIZES[name]
     if declared.page_size is not None:
         assert [len(page) for page in pages] == ([7, 7, 7, 2] if len(rows) == ROWS else [7, 7, 5])
-    if declared.route.newest_first:
-        order = operator.attrgetter(declared.route.newest_first)
+    if declared.route.descending_key:
+        order = operator.attrgetter(declared.route.descending_key)
         assert all(order(a) >= order(b) for a, b in pairwise(rows))
     assert set(pages[0].others) == {other for other, _ in declared.route.others}
 

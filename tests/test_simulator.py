@@ -97,7 +97,7 @@ def refused(response: Response) -> tuple[int, str, list[str]]:
 # What the lists hold
 
 
-def test_series_is_daily_newest_first_and_its_pages_end_without_a_token() -> None:
+def test_series_is_daily_descending_key_and_its_pages_end_without_a_token() -> None:
     """A series has a value with at most two decimals for each day, newest first."""
     asker = Asker(points=250, metrics_page_size=100)
     first = asker.page(TPS)

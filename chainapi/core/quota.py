@@ -142,14 +142,14 @@ class Quota:
     Args:
         max_in_flight: how many requests may be without an answer at once.
         limits: what the user knows of limits, kept by counting.
-        ask: whether one request may be risked to learn when the quota comes back.
+        probe: whether one request may be risked to learn when the quota comes back.
         max_stop: seconds after which a wait that an answer told is tried nevertheless.
 
     """
 
     max_in_flight: int = 100
     limits: Sequence[Limit] = ()
-    ask: bool = True
+    probe: bool = True
     max_stop: float = inf
     in_flight: int = 0
     stopped_until: float = -inf
@@ -242,13 +242,13 @@ class Quota:
             if self.in_flight:
                 return opens
             self._most_guesses = 1
-            if not self.ask:
+            if not self.probe:
                 return opens
             asks = scarce.asks_at(opens)
             if asks > now:
                 return min(opens, asks)
             self._asking = scarce
-        careful = not self.ask and scarce.proven
+        careful = not self.probe and scarce.proven
         if self.in_flight and (self._guesses >= self._most_guesses or careful):
             return inf
         self._guessing = True
@@ -526,7 +526,7 @@ class Quota:
         ends = [stop - now]
         for one in self._allowances:
             one.collect(now)
-            ends.append(one.wait_for(now, units, held, least=least, asks=self.ask))
+            ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
         if hidden is not None:
             ends.append(stop - now + (ESTIMATE if least else 1.0) * hidden.wait_for(stop, units + held))
         return max(ends)

@@ -190,7 +190,7 @@ class Exporter:
             raise
 
     async def _keep(self, state: State, commits: Commits, stop: asyncio.Event) -> None:
-        merged = merge(self._walks(state), concurrency=self.concurrency, on_error="give", stop=stop)
+        merged = merge(self._walks(state), concurrency=self.concurrency, on_error="yield", stop=stop)
         try:
             async with aclosing(merged):
                 async for source, got in merged:

@@ -66,7 +66,7 @@ class MetricChains(Group):
             "results",
             key=("timestamp",),
             weight="small",
-            newest_first="timestamp",
+            descending_key="timestamp",
             until="endTimestamp",
         )
     )
@@ -221,7 +221,7 @@ class MetricNetworks(Group):
             "results",
             key=("timestamp",),
             weight="small",
-            newest_first="timestamp",
+            descending_key="timestamp",
             until="endTimestamp",
             holds_if=(("key", "subnet_id", None),),
         )
@@ -248,7 +248,9 @@ class MetricNetworks(Group):
 class MetricL1Validators(Group):
     """Fees of validators of L1s."""
 
-    @lists(Route("/v2/validators/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"))
+    @lists(
+        Route("/v2/validators/metrics/{metric}", "results", key=("timestamp",), descending_key="timestamp")
+    )
     def metric(
         self,
         metric: AllValidatorsMetric,
@@ -269,7 +271,7 @@ class MetricL1Validators(Group):
             "/v2/validation/{l1ValidationId}/metrics/{metric}",
             "results",
             key=("timestamp",),
-            newest_first="timestamp",
+            descending_key="timestamp",
         )
     )
     def by_validation(
@@ -290,7 +292,10 @@ class MetricL1Validators(Group):
 
     @lists(
         Route(
-            "/v2/validator/{nodeId}/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"
+            "/v2/validator/{nodeId}/metrics/{metric}",
+            "results",
+            key=("timestamp",),
+            descending_key="timestamp",
         )
     )
     def by_node(
@@ -311,7 +316,10 @@ class MetricL1Validators(Group):
 
     @lists(
         Route(
-            "/v2/subnet/{subnetId}/metrics/{metric}", "results", key=("timestamp",), newest_first="timestamp"
+            "/v2/subnet/{subnetId}/metrics/{metric}",
+            "results",
+            key=("timestamp",),
+            descending_key="timestamp",
         )
     )
     def by_subnet(

@@ -82,7 +82,7 @@ class EVM(Group):
             "blocks",
             key=("block_hash",),
             weight="small",
-            newest_first="block_timestamp",
+            descending_key="block_timestamp",
         )
     )
     def blocks(
@@ -397,8 +397,8 @@ class EVM(Group):
             "transactions",
             key=("native_transaction.tx_hash",),
             weight="medium",
-            newest_first="native_transaction.block_timestamp",
-            holds_if=(("newest_first", "sort_order", "desc"),),
+            descending_key="native_transaction.block_timestamp",
+            holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
     def address_transactions(
@@ -425,8 +425,8 @@ class EVM(Group):
             "transactions",
             key=("native_transaction.tx_hash",),
             weight="medium",
-            newest_first="native_transaction.block_timestamp",
-            holds_if=(("newest_first", "sort_order", "desc"),),
+            descending_key="native_transaction.block_timestamp",
+            holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
     def address_transactions_v2(

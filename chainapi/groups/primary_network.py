@@ -345,8 +345,8 @@ class PrimaryNetwork(Group):
             "vertices",
             key=("vertex_hash",),
             weight="medium",
-            newest_first="vertex_timestamp",
-            holds_if=(("newest_first", "sort_order", "desc"),),
+            descending_key="vertex_timestamp",
+            holds_if=(("descending_key", "sort_order", "desc"),),
             others=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -429,8 +429,8 @@ class PrimaryNetwork(Group):
             "blockchains",
             key=("blockchain_id",),
             weight="medium",
-            newest_first="create_block_timestamp",
-            holds_if=(("newest_first", "sort_order", "desc"),),
+            descending_key="create_block_timestamp",
+            holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
     def blockchains(
@@ -461,8 +461,8 @@ class PrimaryNetwork(Group):
             "subnets",
             key=("subnet_id",),
             weight="medium",
-            newest_first="create_block_timestamp",
-            holds_if=(("newest_first", "sort_order", "desc"),),
+            descending_key="create_block_timestamp",
+            holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
     def subnets(

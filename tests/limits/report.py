@@ -74,7 +74,11 @@ class Cell:
 
 
 def cells(
-    quick: bool, kinds: Iterable[str], change: Callable[[Case], Case] = lambda case: case, *, ask: bool = True
+    quick: bool,
+    kinds: Iterable[str],
+    change: Callable[[Case], Case] = lambda case: case,
+    *,
+    probe: bool = True,
 ) -> list[Cell]:
     """Run every kind of server with every concurrency and both kinds of round trips; `quick`: with one."""
     ways = product((1, 16, 256, 4096), (False, True))
@@ -82,7 +86,7 @@ def cells(
     for name, (concurrency, tail) in zip(kinds, cycle(QUICK)) if quick else product(kinds, ways):
         case = change(Case(name, KINDS[name], ONE, concurrency, tail=tail))
         known = runs.knowing(case)
-        found.append(Cell(case, known, runs.gate(case, ask=ask, limit=runs.GIVE_UP * known.seconds)))
+        found.append(Cell(case, known, runs.gate(case, probe=probe, limit=runs.GIVE_UP * known.seconds)))
     return found
 
 
@@ -184,7 +188,7 @@ def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
 
 def _with_headers(quick: bool) -> list[Row]:
     named = cells(quick, KINDS)
-    shy = cells(quick, [name for name in KINDS if name != "GCRA, burst of 10"], ask=False)
+    shy = cells(quick, [name for name in KINDS if name != "GCRA, burst of 10"], probe=False)
     good = [cell.goodput for cell in named]
     refusals = max(cell.run.refusals / (2 if cell.case.name == "minute and day" else 1) for cell in named)
     shyly = [cell.run.refusals for cell in shy]
@@ -198,7 +202,7 @@ def _with_headers(quick: bool) -> list[Row]:
             median(good) >= 99.5 and min(good) >= 98.5,
         ),
         Row("429s a job and policy, with headers", "<= 1", f"{refusals:g}", refusals <= 1),
-        Row("429s a job with `ask=False`", "0", f"{max(shyly)}", max(shyly) == 0),
+        Row("429s a job with `probe=False`", "0", f"{max(shyly)}", max(shyly) == 0),
         Row("sent between a 429 and the end of its wait", "0", str(in_stops), in_stops == 0),
         Row("blocks by a penalty server", "0", str(blocks), blocks == 0),
     ]

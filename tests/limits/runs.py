@@ -159,12 +159,14 @@ def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
     return run
 
 
-def gate(case: Case, *, ask: bool = True, limit: float = inf) -> Run:
+def gate(case: Case, *, probe: bool = True, limit: float = inf) -> Run:
     """Run the job through the gate."""
 
     def call(wire: _Wire) -> Send:
         rng = random.Random(case.seed)
-        doors = Gate(max_in_flight=max(1, case.concurrency), ask=ask, limits=case.limits, random=rng.random)
+        doors = Gate(
+            max_in_flight=max(1, case.concurrency), probe=probe, limits=case.limits, random=rng.random
+        )
 
         async def one(number: int, cost: float) -> None:
             again = False

@@ -83,7 +83,7 @@ class Scene:
     seed: int = 0
     limits: tuple[Limit, ...] = ()
     max_wait: float | None = None
-    ask: bool = True
+    probe: bool = True
     spread: float = 0.0  # seconds over which the callers begin
 
 
@@ -234,7 +234,7 @@ class Client:
         self.gate = self.outcome.gate = Gate(
             max_in_flight=scene.in_flight,
             limits=scene.limits,
-            ask=scene.ask,
+            probe=scene.probe,
             random=self.rng.random,
             now=lambda: BEGAN + self.loop.time(),
         )

@@ -39,7 +39,7 @@ class Job:
     base_url: str
     key: str
     folder: str
-    newest_first: str | None
+    descending_key: str | None
     die_at: int
 
 
@@ -79,7 +79,7 @@ class Walker:
             file.truncate(WIDTH * (0 if resume is None else resume.rows))
             async with Session(data_base_url=job.base_url, api_key=job.key) as session:
                 blocks = session.data.list(
-                    BLOCKS, page_size=PAGE, newest_first=job.newest_first, resume=resume
+                    BLOCKS, page_size=PAGE, descending_key=job.descending_key, resume=resume
                 )
                 batch = 0
                 async for block in blocks.items():
@@ -111,11 +111,11 @@ def _walk(job: Job) -> None:
     Walker(job).run()
 
 
-def walk_and_kill(pages: int, kills: int, seed: int, *, newest_first: str | None = None) -> Killed:
+def walk_and_kill(pages: int, kills: int, seed: int, *, descending_key: str | None = None) -> Killed:
     """Walk `pages` pages with `kills` deaths at places drawn from `seed`."""
     began = time.monotonic()
     with TemporaryDirectory() as folder:
-        died, requests = asyncio.run(_supervise(pages, kills, seed, newest_first, folder))
+        died, requests = asyncio.run(_supervise(pages, kills, seed, descending_key, folder))
         lines = [int(line) for line in Path(folder, "rows").read_bytes().split()]
         checkpoint = Checkpoint.loads(Path(folder, "checkpoint").read_text())
     assert checkpoint.done
@@ -123,7 +123,7 @@ def walk_and_kill(pages: int, kills: int, seed: int, *, newest_first: str | None
 
 
 async def _supervise(
-    pages: int, kills: int, seed: int, newest_first: str | None, folder: str
+    pages: int, kills: int, seed: int, descending_key: str | None, folder: str
 ) -> tuple[int, int]:
     """Start walkers until one comes through; return how many died, and how many requests were sent."""
     draw = Random(seed)
@@ -136,7 +136,7 @@ async def _supervise(
             ahead = draw.randint(1, max(1, 2 * (pages // kills) * 9 // 10)) if died < kills else 0
             by_itself = bool(ahead) and draw.random() < 0.5
             die_at = draw.randint(1, ahead * STEPS_A_PAGE) if by_itself else 0
-            job = Job(simulator.data_base_url, simulator.api_key, folder, newest_first, die_at)
+            job = Job(simulator.data_base_url, simulator.api_key, folder, descending_key, die_at)
             process = context.Process(target=_walk, args=(job,), daemon=True)
             process.start()
             enough = simulator.stats.requests + ahead if ahead and not by_itself else None

@@ -181,7 +181,7 @@ class PagingMachine(RuleBasedStateMachine):
             if manners.keyed:
                 options["key"] = "timestamp" if manners.numbered else "key"
             if manners.ordered:
-                options["newest_first"] = "timestamp"
+                options["descending_key"] = "timestamp"
             if manners.until:
                 options["until"] = "end"
             walk = session.metrics.list if manners.until else session.data.list

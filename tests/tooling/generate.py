@@ -557,8 +557,8 @@ def order_parts(dotted: str) -> Iterator[str]:
     order, needed = names.ORDERS.get(dotted), names.identity_of(dotted).needs
     conditions: list[tuple[str, str, str | None]] = [("key", needed, None)] if needed else []
     if order:
-        yield f'newest_first="{order.attribute}"'
-        conditions += [("newest_first", *order.needs)] if order.needs else []
+        yield f'descending_key="{order.attribute}"'
+        conditions += [("descending_key", *order.needs)] if order.needs else []
     if order and order.until:
         yield f'until="{order.until}"'
     if conditions:

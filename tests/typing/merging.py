@@ -54,13 +54,13 @@ async def given(
     mapping: Mapping[str, Rows],
     metrics: AsyncIterable[MetricPages[MetricPoint]],
 ) -> None:
-    """With on_error="give" an outcome may be a failure."""
-    async for stream, outcome in merge(many, on_error="give"):
+    """With on_error="yield" an outcome may be a failure."""
+    async for stream, outcome in merge(many, on_error="yield"):
         assert_type(stream, Rows)
         assert_type(outcome, Page[dict[str, Any]] | Failure)
-    async for name, outcome in merge(mapping, on_error="give"):
+    async for name, outcome in merge(mapping, on_error="yield"):
         assert_type(name, str)
         assert_type(outcome, Page[dict[str, Any]] | Failure)
-    async for metric, points in merge(metrics, on_error="give"):
+    async for metric, points in merge(metrics, on_error="yield"):
         assert_type(metric, MetricPages[MetricPoint])
         assert_type(points, MetricPage[MetricPoint] | Failure)
