@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from chainapi._version import __version__
 
 if TYPE_CHECKING:
-    from chainapi.config import Provider
-    from chainapi.core.checkpoint import Checkpoint
-    from chainapi.core.quota import Limit
+    from chainapi.client.config import Provider
+    from chainapi.client.pages import MetricPage, Page, Pages
+    from chainapi.core.limits.quota import Limit
+    from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
-    from chainapi.pages import MetricPage, Page, Pages
     from chainapi.session import Session
 
 __all__ = [
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Checkpoint": "core.checkpoint",
+    "Checkpoint": "core.paging.checkpoint",
     "Invalid": "models.invalid",
-    "Limit": "core.quota",
-    "MetricPage": "pages",
+    "Limit": "core.limits.quota",
+    "MetricPage": "client.pages",
     "MetricPoint": "models.metrics",
-    "Page": "pages",
-    "Pages": "pages",
-    "Provider": "config",
+    "Page": "client.pages",
+    "Pages": "client.pages",
+    "Provider": "client.config",
     "Session": "session",
 }
 

@@ -36,12 +36,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from chainapi.text import printable
+from chainapi._text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from chainapi.core.checkpoint import Checkpoint
+    from chainapi.core.paging.checkpoint import Checkpoint
 
 __all__ = [
     "APIConnectionError",

@@ -10,8 +10,10 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
 
-from chainapi.calls import Ask, Dispatcher, Sent, Service
-from chainapi.config import (
+from chainapi.api.data import DataAPI
+from chainapi.api.metrics import MetricsAPI
+from chainapi.client.call import Ask, Dispatcher, Sent, Service
+from chainapi.client.config import (
     Endpoint,
     Missing,
     Provider,
@@ -22,18 +24,16 @@ from chainapi.config import (
     seconds_of,
     trusted,
 )
-from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.paging import Walk
-from chainapi.core.quota import Limit, QuotaSnapshot
+from chainapi.client.emitter import Listener
+from chainapi.client.gates import gate_of, used
+from chainapi.client.limiter import Gate
+from chainapi.client.share import Share, is_rate
+from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
+from chainapi.core.limits.quota import Limit, QuotaSnapshot
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.walk import Walk
 from chainapi.core.retry import RetryBudget, RetryPolicy
-from chainapi.data import DataAPI
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
-from chainapi.gates import gate_of, used
-from chainapi.limiter import Gate
-from chainapi.metrics import MetricsAPI
-from chainapi.observe import Listener
-from chainapi.share import Share, is_rate
-from chainapi.transport import MAX_BODY, AiohttpTransport, Transport
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chainapi.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.routes import Route
 from chainapi.cli import app
-from chainapi.core.paging import TRANSITIONS, State
-from chainapi.routes import Route
+from chainapi.core.paging.walk import TRANSITIONS, State
 
 DOCS = Path(__file__).parent
 MARKED = re.compile(r"(<!-- begin (\w+)(?: ([^\n>]+?))? -->).*?(<!-- end -->)", re.DOTALL)

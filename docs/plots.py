@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from chainapi import Session
-from chainapi.plot import chart_of, save
+from chainapi.export.chart import chart_of, save
 from chainapi.simulator import Simulator
 
 CHAINS = (43114, 53935, 432204)

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 import attrs
 
-from chainapi.methods import Declared
+from chainapi.api.binding import Declared
+from chainapi.api.parameters import Parameter
 from chainapi.models import MetricPoint
 from chainapi.models.unions import Tag, tags_of, wire_name
-from chainapi.parameters import Parameter
 
 __all__ = ["DEEP", "Maker", "path_pattern", "values"]
 

@@ -149,8 +149,10 @@ def test_layout_page_names_each_module() -> None:
     """The page on the layout names every module of the package."""
     text = (ROOT / "docs" / "layout.md").read_text("utf-8")
     package = ROOT / "chainapi"
-    modules = {path.name for path in package.rglob("*.py") if path.parent in (package, package / "core")}
-    missing = {name for name in modules if not name.startswith("_") and name not in text}
+    declared = ("groups", "formats", "simulator", "cli")  # named as folders
+    modules = {path.name for path in package.rglob("*.py") if path.parent.name not in declared}
+    records = {path.name for path in (package / "models").glob("*.py") if "(Record)" in path.read_text("utf-8")}
+    missing = {name for name in modules - records if not name.startswith("_") and name not in text}
     assert missing == set()
 
 

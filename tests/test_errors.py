@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import errors
-from chainapi.core.checkpoint import Checkpoint
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,

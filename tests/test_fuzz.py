@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from chainapi.catalogue import ROUTES
-from chainapi.core.checkpoint import Checkpoint
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.identity import deduplicator
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
-from chainapi.identity import deduplicator
-from chainapi.methods import Declared
 from chainapi.models import Invalid
-from chainapi.models.decode import PageDecoder, decode_error, decode_resource
+from chainapi.models.codec import PageDecoder, decode_error, decode_resource
 from chainapi.models.plain import written
 from tests.documents import Maker
 

@@ -36,22 +36,21 @@ CLOCKS = frozenset(
 # Layers from the bottom up; a module imports from its own layer and from those below. What is named nowhere
 # is an edge: it stands on top, and nobody imports it but edges.
 LAYERS = (
-    ("_version", "text", "errors"),
-    ("core", "models", "routes", "parameters", "config", "identity"),
-    ("limiter", "share", "gates", "transport", "observe", "threads"),
-    ("calls",),
-    ("session", "pages", "prefetch", "service", "methods", "groups", "metrics", "data", "catalogue"),
+    ("_version", "_text", "errors"),
+    ("core",),
+    ("models",),
+    ("client",),
+    ("api",),
+    ("session", "transport"),
     ("__init__",),
 )
-EDGES = frozenset(
-    {"cli", "__main__", "batch", "export", "plot", "redis", "dask", "otel", "pytest_plugin", "simulator"}
-)
+EDGES = frozenset({"cli", "__main__", "export", "simulator"})
 # The simulator is a service: of the client it knows what crosses the wire and the errors. Two of its
 # modules read what both have in common, the records of routes and models, when a path needs them.
-SIMULATOR_MAY = frozenset({"core.wire", "errors"})
-RECORDS = frozenset({"catalogue", "methods", "models.metrics", "models.unions", "parameters"})
+SIMULATOR_MAY = frozenset({"core.http", "errors"})
+RECORDS = frozenset({"api.catalogue", "api.binding", "models.metrics", "models.unions", "api.parameters"})
 RECORDS_DOORS = frozenset({"simulator.table", "simulator.made"})
-CLIENT_DOOR = "transport"
+CLIENT_DOOR = "client.transport"
 
 
 @frozen
@@ -198,8 +197,8 @@ def _upward(package: Package) -> Iterator[str]:
                 continue
             if _layer(target) > _layer(module):
                 yield f"{entry}: imports point down, and edges are imported by edges only"
-            if _top(module) == "text" or (_top(module) == "errors" and _top(target) != "text"):
-                yield f"{entry}: the errors import nothing of ours but text"
+            if _top(module) == "_text" or (_top(module) == "errors" and _top(target) != "_text"):
+                yield f"{entry}: the errors import nothing of ours but _text"
     for module in package.imports:
         if _layer(module) == len(LAYERS) and _top(module) not in EDGES:
             yield f"{module} is in no layer and no edge"
@@ -258,14 +257,20 @@ def test_the_package_keeps_the_rules() -> None:
 def test_the_package_was_read() -> None:
     """The checker saw the modules and imports that are there."""
     package = Package.read(ROOT)
-    assert {"__init__", "errors", "core", "core.paging", "models.convert", "transport", "session"} <= set(
-        package.imports
-    )
-    assert "errors" in {target for target, _ in package.ours("core.paging")}
+    assert {
+        "__init__",
+        "errors",
+        "core",
+        "core.paging.walk",
+        "models.convert",
+        "client.transport",
+        "session",
+    } <= set(package.imports)
+    assert "errors" in {target for target, _ in package.ours("core.paging.walk")}
     assert "_version" in {target for target, _ in package.ours("__init__")}
-    assert "aiohttp" in {entry.module for entry in package.imports["transport"]}
+    assert "aiohttp" in {entry.module for entry in package.imports["client.transport"]}
     # For type checkers only, or there would be a cycle.
-    assert "core.checkpoint" not in {target for target, _ in package.ours("errors")}
+    assert "core.paging.checkpoint" not in {target for target, _ in package.ours("errors")}
 
 
 def test_the_pure_modules_are_there() -> None:
@@ -289,11 +294,11 @@ HOUSE = {
     "core/dates.py": "from chainapi.core import paging\n",
     "models/__init__.py": "from .convert import converter\n",
     "models/convert.py": "def converter():\n    import cattrs\n    from ..core.paging import Walk\n",
-    "transport.py": "import aiohttp\n",
-    "session.py": "from chainapi import errors, transport\n",
+    "client/transport.py": "import aiohttp\n",
+    "session.py": "from chainapi import errors\nfrom chainapi.client import transport\n",
     "simulator/__init__.py": "from chainapi.simulator.server import Server\n",
-    "simulator/server.py": "from aiohttp import web\nfrom chainapi.core.wire import Request\n",
-    "core/wire.py": "",
+    "simulator/server.py": "from aiohttp import web\nfrom chainapi.core.http import Request\n",
+    "core/http.py": "",
     "cli/__init__.py": "from chainapi.session import Session\nfrom chainapi.simulator import Simulator\n",
 }
 
@@ -316,7 +321,7 @@ def test_a_house_in_order_has_no_faults(tmp_path: Path) -> None:
     assert faults_of(package) == []
     assert [target for target, _ in package.ours("models.convert")] == ["core.paging"]
     assert [target for target, _ in package.ours("models")] == ["models.convert"]
-    assert [target for target, _ in package.ours("session")] == ["errors", "transport"]
+    assert [target for target, _ in package.ours("session")] == ["errors", "client.transport"]
 
 
 @pytest.mark.parametrize(
@@ -354,10 +359,10 @@ def test_a_house_in_order_has_no_faults(tmp_path: Path) -> None:
         ("core__paging", "__import__('time')", "the core reads no clock"),
         ("core__paging", "importlib.import_module('time')", "the core reads no clock"),
         ("core__paging", "from chainapi.models import converter", "the core and the errors only"),
-        ("core__paging", "from chainapi import transport", "the core and the errors only"),
+        ("core__paging", "from chainapi.client import transport", "the core and the errors only"),
         ("core__paging", "from ..session import Session", "the core and the errors only"),
         ("core__paging", "from ..session import Session", "imports point down"),
-        ("core__wire", "from .dates import x\nfrom . import paging", None),
+        ("core__http", "from .dates import x\nfrom . import paging", None),
         ("core__paging", "from .dates import x", "cycle: core.dates -> core.paging -> core.dates"),
         (
             "core__paging",
@@ -365,33 +370,45 @@ def test_a_house_in_order_has_no_faults(tmp_path: Path) -> None:
             "cycle: core.dates -> core.paging -> core.dates",
         ),
         ("core__paging", "def f():\n    from .dates import x", "cycle: "),
-        ("errors", "from chainapi.core.paging import Walk", "the errors import nothing of ours but text"),
-        ("errors", "from chainapi._version import __version__", "the errors import nothing of ours but text"),
+        (
+            "errors",
+            "from chainapi.core.paging import Walk",
+            "the errors import nothing of ours but _text",
+        ),
+        (
+            "errors",
+            "from chainapi._version import __version__",
+            "the errors import nothing of ours but _text",
+        ),
         ("errors", "import chainapi.core.paging", "cycle: "),
-        ("errors", "from chainapi.text import printable", None),
-        ("text", "from chainapi.errors import ChainAPIError", "the errors import nothing of ours but text"),
-        ("models__convert", "from chainapi.transport import Transport", "imports point down"),
+        ("errors", "from chainapi._text import printable", None),
+        ("_text", "from chainapi.errors import ChainAPIError", "the errors import nothing of ours but _text"),
+        ("models__convert", "from chainapi.client.transport import Transport", "imports point down"),
         ("models__convert", "from . import convert", None),
-        ("transport", "from chainapi.session import Session", "imports point down"),
-        ("transport", "import chainapi", "imports point down"),
+        ("client__transport", "from chainapi.session import Session", "imports point down"),
+        ("client__transport", "import chainapi", "imports point down"),
         ("session", "from chainapi.cli import App", "edges are imported by edges only"),
         ("session", "from chainapi.simulator import Simulator", "edges are imported by edges only"),
         ("session", "from chainapi import simulator", "edges are imported by edges only"),
         ("__init__", "from chainapi.simulator import Simulator", "edges are imported by edges only"),
-        ("session", "import aiohttp", "only transport knows aiohttp"),
-        ("session", "from aiohttp.client import ClientSession", "only transport knows aiohttp"),
-        ("session", "from aiohttp import web", "only transport knows aiohttp"),
-        ("cli____init__", "import aiohttp", "only transport knows aiohttp"),
-        ("simulator__server", "import aiohttp", "only transport knows aiohttp"),
-        ("simulator__server", "from aiohttp import web, ClientSession", "only transport knows aiohttp"),
+        ("session", "import aiohttp", "only client.transport knows aiohttp"),
+        ("session", "from aiohttp.client import ClientSession", "only client.transport knows aiohttp"),
+        ("session", "from aiohttp import web", "only client.transport knows aiohttp"),
+        ("cli____init__", "import aiohttp", "only client.transport knows aiohttp"),
+        ("simulator__server", "import aiohttp", "only client.transport knows aiohttp"),
+        (
+            "simulator__server",
+            "from aiohttp import web, ClientSession",
+            "only client.transport knows aiohttp",
+        ),
         ("simulator__server", "from chainapi.session import Session", "knows nothing of the client"),
         ("simulator__server", "from chainapi.core import paging", "knows nothing of the client"),
         ("simulator__server", "from chainapi import errors", None),
-        ("simulator__server", "from chainapi.catalogue import ROUTES", "knows nothing of the client"),
-        ("simulator__table", "from chainapi.catalogue import ROUTES", None),
+        ("simulator__server", "from chainapi.api.catalogue import ROUTES", "knows nothing of the client"),
+        ("simulator__table", "from chainapi.api.catalogue import ROUTES", None),
         ("simulator__table", "from chainapi.session import Session", "knows nothing of the client"),
         ("newcomer", "import chainapi.session", "newcomer is in no layer and no edge"),
-        ("batch", "import chainapi.session", None),
+        ("export", "import chainapi.session", None),
     ],
 )
 def test_each_broken_rule_is_noticed(module: str, line: str, fault: str | None, tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ import attrs
 import pytest
 
 from chainapi import Provider, Session
-from chainapi.calls import Service
-from chainapi.config import Secret
-from chainapi.core.query import Query
-from chainapi.core.wire import Request, Response
+from chainapi.client.call import Service
+from chainapi.client.config import Secret
+from chainapi.client.transport import AiohttpTransport
+from chainapi.core.http import Request, Response
+from chainapi.core.url import Query
 from chainapi.errors import (
     APIStatusError,
     APITimeoutError,
@@ -32,7 +33,6 @@ from chainapi.errors import (
     ServerError,
     SessionClosedError,
 )
-from chainapi.transport import AiohttpTransport
 from tests.raw_server import Peer, RawServer, Script, each, http, let_pass, settle, until
 
 KEY = "hunt3r2-Marker~Key%s{0}"

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from chainapi import Checkpoint, Limit, MetricPage, MetricPoint, Provider, Session
 from chainapi.core.events import Event, PageReceived, RequestSent, Restarted, WaitBegan, WaitEnded
-from chainapi.core.wire import Request, Response
+from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,

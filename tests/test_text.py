@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.text import masked, printable
+from chainapi._text import masked, printable
 
 NASTY = {
     "\x1b]8;;http://evil\x1b\\": r"\x1b]8;;http://evil\x1b" + "\\",

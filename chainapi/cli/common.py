@@ -15,9 +15,9 @@ from rich.text import Text
 
 from chainapi._version import __version__
 from chainapi.cli.display import Progress, Terminal
-from chainapi.core.checkpoint import Checkpoint
+from chainapi.client.pages import Pages
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import CheckpointError, ConfigurationError
-from chainapi.pages import Pages
 from chainapi.session import DEFAULT_TIMEOUT, Session
 
 __all__ = [

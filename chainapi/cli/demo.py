@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from chainapi.cli.display import Progress, Terminal, counted, pause
+from chainapi.client.pages import Pages
 from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
-from chainapi.core.quota import QuotaSnapshot
+from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.models.metrics import MetricPoint
-from chainapi.pages import Pages
 from chainapi.session import Session
 from chainapi.simulator import Simulator
 

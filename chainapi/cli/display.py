@@ -22,6 +22,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from chainapi._text import printable
 from chainapi.core.events import (
     Event,
     PageReceived,
@@ -29,12 +30,11 @@ from chainapi.core.events import (
     ResponseReceived,
     WaitBegan,
 )
-from chainapi.core.quota import QuotaSnapshot
+from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.errors import DecodeError
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.plain import shown
 from chainapi.session import Session
-from chainapi.text import printable
 
 __all__ = [
     "Lines",

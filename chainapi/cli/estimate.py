@@ -12,13 +12,13 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.table import Table
 
+from chainapi.api.binding import Declared
 from chainapi.cli.common import Flag, Hidden, Many, Rows
 from chainapi.cli.names import RouteName, Value, read_values, resolve
-from chainapi.core import estimate as arithmetic
-from chainapi.core.estimate import Estimate
-from chainapi.core.quota import Limit
+from chainapi.core.limits import estimate as arithmetic
+from chainapi.core.limits.estimate import Estimate
+from chainapi.core.limits.quota import Limit
 from chainapi.errors import ConfigurationError
-from chainapi.methods import Declared
 
 __all__ = ["estimate", "read_limit"]
 

@@ -18,6 +18,7 @@ from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from chainapi.api.service import ServiceAPI
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
@@ -45,16 +46,15 @@ from chainapi.cli.names import (
     resolve,
     usage,
 )
+from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import export as run
-from chainapi.pages import OnInvalid
-from chainapi.service import ServiceAPI
 
 if TYPE_CHECKING:
-    from chainapi.core.quota import QuotaSnapshot
+    from chainapi.api.binding import Declared
+    from chainapi.core.limits.quota import QuotaSnapshot
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
-    from chainapi.methods import Declared
     from chainapi.session import Session
 
 __all__ = ["ExportView", "export"]

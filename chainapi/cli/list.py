@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from chainapi.api.service import ServiceAPI
 from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
@@ -41,11 +42,10 @@ from chainapi.cli.names import (
     read_values,
     resolve,
 )
-from chainapi.core.checkpoint import Checkpoint
+from chainapi.client.pages import OnInvalid, Pages
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.models.invalid import Invalid
-from chainapi.pages import OnInvalid, Pages
-from chainapi.service import ServiceAPI
 from chainapi.session import Session
 
 __all__ = ["list_"]

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import Parameter as Option
 
-from chainapi.catalogue import ROUTES
-from chainapi.config import refuse_unknown
+from chainapi.api.catalogue import ROUTES
+from chainapi.client.config import refuse_unknown
 from chainapi.errors import ConfigurationError
 from chainapi.models import Invalid, Unknown
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
+    from chainapi.api.binding import Declared
+    from chainapi.api.parameters import Parameter
     from chainapi.cli.display import Terminal
-    from chainapi.methods import Declared
-    from chainapi.parameters import Parameter
     from chainapi.session import Session
 
 __all__ = [

@@ -7,7 +7,7 @@ from pathlib import Path
 from chainapi.cli.common import Hidden
 from chainapi.cli.display import Terminal
 from chainapi.errors import ConfigurationError
-from chainapi.plot import Chart, draw, read_chart, save
+from chainapi.export.chart import Chart, draw, read_chart, save
 
 __all__ = ["plot", "present"]
 

@@ -11,14 +11,14 @@ from cyclopts import Parameter as Option
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.catalogue import ROUTES
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
 from chainapi.cli.display import Terminal
 from chainapi.cli.names import gives, route_names
-from chainapi.methods import Declared
 from chainapi.models import Unknown
 from chainapi.models.unions import tags_of
-from chainapi.parameters import Parameter
 
 __all__ = ["routes"]
 

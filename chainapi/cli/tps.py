@@ -22,10 +22,10 @@ from chainapi.cli.common import (
 )
 from chainapi.cli.display import Terminal, print_series, worded
 from chainapi.cli.plot import present
+from chainapi.client.pages import Pages
 from chainapi.errors import ChainAPIError, ConfigurationError
+from chainapi.export.chart import chart_of, require_pictures
 from chainapi.models.metrics import MetricPoint
-from chainapi.pages import Pages
-from chainapi.plot import chart_of, require_pictures
 
 __all__ = ["tps"]
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from chainapi.client.pages import Pages
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
-    from chainapi.pages import Pages
 
 __all__ = ["export"]
 

@@ -26,8 +26,8 @@ from attrs import frozen
 from chainapi.errors import ConfigurationError
 from chainapi.models.convert import DIGITS, NULL
 from chainapi.models.invalid import Invalid
-from chainapi.models.moments import MaybeMoment, Moment
 from chainapi.models.plain import written
+from chainapi.models.timestamps import MaybeMoment, Moment
 from chainapi.models.unions import Unknown, tags_of, wire_name
 
 __all__ = [

@@ -13,8 +13,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, field, frozen
 
-from chainapi.batch import Failure, merge
-from chainapi.core.checkpoint import Checkpoint
+from chainapi.client.merge import Failure, merge
+from chainapi.client.pages import Pages
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import (
     ChainAPIError,
     ConfigurationError,
@@ -23,14 +24,13 @@ from chainapi.errors import (
     IncompleteExportError,
 )
 from chainapi.export.columns import Codec, Column
-from chainapi.export.commits import Commits
 from chainapi.export.files import Target
+from chainapi.export.finalize import recover, seal
 from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress, Stage
-from chainapi.export.seal import recover, seal
 from chainapi.export.state import Batch, Part, SourceState, State
 from chainapi.export.walks import Arguments, Walk
-from chainapi.pages import Pages
+from chainapi.export.writer import Commits
 
 __all__ = ["ExportResult", "Exporter"]
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from attrs import define, evolve, frozen
 
-from chainapi.core.checkpoint import Checkpoint
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ExportError
 from chainapi.export.audit import audit, checksum, row_checksum
 from chainapi.export.columns import INVALID

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from chainapi.core.checkpoint import Checkpoint
+from chainapi.client.pages import Page, Pages
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.state import Batch, SourceState
-from chainapi.pages import Page, Pages
 
 __all__ = ["Arguments", "Walk"]
 

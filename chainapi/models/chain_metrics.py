@@ -8,8 +8,8 @@ from typing import Annotated
 from attrs import frozen
 
 from chainapi.models import enums
-from chainapi.models.moments import Moment
 from chainapi.models.records import Record
+from chainapi.models.timestamps import Moment
 
 __all__ = [
     "IcmPoint",

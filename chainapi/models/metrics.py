@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from chainapi.models.moments import Moment
 from chainapi.models.records import Record
+from chainapi.models.timestamps import Moment
 
 __all__ = ["MetricPoint"]
 

@@ -9,8 +9,8 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.common import Money
-from chainapi.models.moments import MaybeMoment, Moment
 from chainapi.models.records import Record
+from chainapi.models.timestamps import MaybeMoment, Moment
 from chainapi.models.unions import Unknown, tell
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from chainapi.core.wire import Request, Response
+from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError, SessionClosedError
 from chainapi.simulator.world import World
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from attrs import evolve, frozen
 
-from chainapi.catalogue import ROUTES
-from chainapi.methods import Declared
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.parameters import Parameter
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.unions import tags_of, wire_name
-from chainapi.parameters import Parameter
 from chainapi.simulator.lists import (
     DEFAULT_PAGE_SIZE,
     Listing,

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import define, frozen
 
-from chainapi.core.wire import Request, Response
+from chainapi.core.http import Request, Response
 from chainapi.simulator.faults import Broken, Fault, Schedule
 from chainapi.simulator.lists import Listing, Place, Refusal
 from chainapi.simulator.pages import TOLERANCE, Pages, encode

@@ -19,13 +19,13 @@ from statistics import median
 import msgspec
 
 from chainapi import MetricPoint, Session
-from chainapi.calls import Ask
-from chainapi.catalogue import ROUTES
-from chainapi.core.headers import LimitNews
-from chainapi.core.query import Query
-from chainapi.core.wire import Request, Response
-from chainapi.limiter import Gate
-from chainapi.models.decode import PageDecoder
+from chainapi.api.catalogue import ROUTES
+from chainapi.client.call import Ask
+from chainapi.client.limiter import Gate
+from chainapi.core.http import Request, Response
+from chainapi.core.limits.headers import LimitNews
+from chainapi.core.url import Query
+from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
 from tests.bench import walks
 from tests.bench.pages import canned_bodies, canned_server

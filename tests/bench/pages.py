@@ -22,7 +22,7 @@ PATHS = {
 
 async def canned_bodies(points: int) -> dict[str, bytes]:
     """Return the first page of each path, as the simulator gives it."""
-    from chainapi.core.wire import Request
+    from chainapi.core.http import Request
 
     simulator = Simulator(rows=100_000, points=1_000_000, metrics_page_size=points)
     transport = simulator.transport()

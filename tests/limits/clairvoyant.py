@@ -14,8 +14,8 @@ from math import inf
 
 from attrs import define
 
+from chainapi.client.limiter import Permit
 from chainapi.errors import QuotaWaitError
-from chainapi.limiter import Permit
 from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
 
 __all__ = ["Judgement", "judge"]

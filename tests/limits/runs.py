@@ -12,9 +12,9 @@ from typing import Protocol
 from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
-from chainapi.core.headers import LimitNews
-from chainapi.core.quota import Limit
-from chainapi.limiter import Gate
+from chainapi.client.limiter import Gate
+from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.quota import Limit
 from tests.limits.servers import EPSILON, Trial
 from tests.virtual_time import VirtualLoop
 

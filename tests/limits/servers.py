@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 
 from attrs import define, field, frozen
 
-from chainapi.core.headers import LimitNews, Policy
+from chainapi.core.limits.headers import LimitNews, Policy
 
 __all__ = [
     "Bucket",

@@ -15,11 +15,11 @@ from math import ceil, inf
 
 from attrs import define, field, frozen
 
-from chainapi.core.headers import read_limits
-from chainapi.core.quota import Limit
-from chainapi.core.scope import Verdict
+from chainapi.client.limiter import Gate, Permit
+from chainapi.core.limits.headers import read_limits
+from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError
-from chainapi.limiter import Gate, Permit
 from tests.limits.servers import EPSILON, Server, Stacked
 from tests.virtual_time import VirtualLoop
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from chainapi import Checkpoint, Session
-from chainapi.core import dedupe, paging
+from chainapi.client.pages import Pages
 from chainapi.core.events import (
     Event,
     KeyNotUnique,
@@ -30,7 +30,9 @@ from chainapi.core.events import (
     Restarted,
     TokenRenewed,
 )
-from chainapi.core.order import Runs
+from chainapi.core.paging import dedupe
+from chainapi.core.paging import walk as paging
+from chainapi.core.paging.order import Runs
 from chainapi.errors import (
     APIConnectionError,
     ChainAPIError,
@@ -43,7 +45,6 @@ from chainapi.errors import (
     ServerError,
     SessionClosedError,
 )
-from chainapi.pages import Pages
 from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS
 from tests.paging.judge import Walked
 from tests.paging.service import LIFETIME, SHUT, Fault, Label, Manners, NastyTransport, Service

@@ -16,15 +16,16 @@ from unittest.mock import patch
 
 from attrs import evolve, frozen
 
-from chainapi.core import dedupe, order, paging
-from chainapi.core.checkpoint import Checkpoint
-from chainapi.core.dedupe import Deduplicator, RowsOfPage, Taken, _Begun, _Descent
-from chainapi.core.digests import DigestCounter
-from chainapi.core.order import Order, Rows, Watermark
-from chainapi.core.paging import LoopGuard, PageToken, Walk
+from chainapi.client.pages import Page, Pages
+from chainapi.client.prefetch import Ahead, Fetched
+from chainapi.core.paging import dedupe, order
+from chainapi.core.paging import walk as paging
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.dedupe import Deduplicator, RowsOfPage, Taken, _Begun, _Descent
+from chainapi.core.paging.digests import DigestCounter
+from chainapi.core.paging.order import Order, Rows, Watermark
+from chainapi.core.paging.walk import LoopGuard, PageToken, Walk
 from chainapi.errors import APIStatusError, ChainAPIError, ServerError
-from chainapi.pages import Page, Pages
-from chainapi.prefetch import Ahead, Fetched
 
 __all__ = ["MUTANTS"]
 
@@ -604,7 +605,7 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
 @mutant(232, 388)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
-    from chainapi.calls import Ask
+    from chainapi.client.call import Ask
 
     real = Ask.__init__
 

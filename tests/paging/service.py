@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from attrs import define, evolve, field, frozen
 
-from chainapi.core.wire import Request, Response
+from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError
 
 __all__ = ["LIFETIME", "SHUT", "Fault", "Label", "Manners", "NastyTransport", "Row", "Service"]

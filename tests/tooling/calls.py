@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from chainapi import models
-from chainapi.catalogue import ROUTES
-from chainapi.methods import Declared
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
 from tests.documents import Maker, value_of
 
 PLACE = Path(__file__).parents[1] / "typing" / "every_route.py"
@@ -45,7 +45,7 @@ def text() -> str:
         "",
         "from chainapi import Session",
         f"from chainapi.models import {', '.join(records)}",
-        "from chainapi.pages import MetricPages, Pages",
+        "from chainapi.client.pages import MetricPages, Pages",
         "",
         "",
         "async def call_every_route(session: Session) -> None:",

@@ -20,12 +20,12 @@ from typing import Annotated, Any, Literal
 import attrs
 from attrs import frozen
 
-from chainapi.catalogue import ROUTES
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
-from chainapi.methods import Declared
-from chainapi.models.decode import PageDecoder, decode_resource
+from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.unions import tags_of, wire_name
-from chainapi.parameters import Parameter
 from tests.tooling import names
 from tests.tooling.document import Document, Operation, Schema
 

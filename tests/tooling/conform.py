@@ -20,11 +20,11 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from chainapi.catalogue import ROUTES
-from chainapi.core.wire import Request
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.core.http import Request
 from chainapi.errors import DecodeError
-from chainapi.methods import Declared
-from chainapi.models.decode import PageDecoder, decode_resource
+from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, World
 from tests.documents import Maker, values
 from tests.tooling.document import Document, beside

@@ -258,7 +258,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
     for name, used in sorted(foreign.items()):
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
     if moments := [name for name in ("MaybeMoment", "Moment") if f"= {name}(" in body]:
-        yield f"from chainapi.models.moments import {', '.join(moments)}"
+        yield f"from chainapi.models.timestamps import {', '.join(moments)}"
     yield "from chainapi.models.records import Record"
     if "tell(" in body:
         yield "from chainapi.models.unions import Unknown, tell"
@@ -618,10 +618,10 @@ def routes_head(models: Models, titles: str, body: str, classes: list[str]) -> s
         "",
     ]
     if "resume" in body:
-        lines.append("from chainapi.core.checkpoint import Checkpoint")
-    lines.append(f"from chainapi.methods import {', '.join(['Group', *used(['gets', 'lists'])])}")
+        lines.append("from chainapi.core.paging.checkpoint import Checkpoint")
+    lines.append(f"from chainapi.api.binding import {', '.join(['Group', *used(['gets', 'lists'])])}")
     if "Pages[" in body:
-        lines.append("from chainapi.pages import OnInvalid, Pages")
+        lines.append("from chainapi.client.pages import OnInvalid, Pages")
     aliases = [
         "REPEATED",
         "Bounds",
@@ -636,8 +636,8 @@ def routes_head(models: Models, titles: str, body: str, classes: list[str]) -> s
         "Wire",
     ]
     if parameters := used(aliases):
-        lines.append(f"from chainapi.parameters import {', '.join(parameters)}")
-    lines += ["from chainapi.routes import Route", "", "if TYPE_CHECKING:"]
+        lines.append(f"from chainapi.api.parameters import {', '.join(parameters)}")
+    lines += ["from chainapi.api.routes import Route", "", "if TYPE_CHECKING:"]
     records = used(sorted({*models.records, *names.UNIONS, "MetricPoint"}))
     lines.append(f"    from chainapi.models import {', '.join(records)}")
     if enums := used(sorted(models.enums)):

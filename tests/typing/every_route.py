@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_type
 
 from chainapi import Session
+from chainapi.client.pages import MetricPages, Pages
 from chainapi.models import (
     AddressChainIds,
     AddressChains,
@@ -63,7 +64,6 @@ from chainapi.models import (
     XChainTransaction,
     XChainVertex,
 )
-from chainapi.pages import MetricPages, Pages
 
 
 async def call_every_route(session: Session) -> None:

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any, assert_type
 
 from chainapi import MetricPage, MetricPoint, Page, Pages, Session
-from chainapi.batch import Failure, merge
+from chainapi.client.merge import Failure, merge
+from chainapi.client.pages import MetricPages
 from chainapi.models import EvmBlock
-from chainapi.pages import MetricPages
 
 Rows = Pages[dict[str, Any]]
 

@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import unlike
-from chainapi.models.moments import moment
+from chainapi.models.timestamps import moment
 
 __all__ = ["Types", "python_rows", "write_fitting"]
 

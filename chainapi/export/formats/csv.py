@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import NESTED, header, loads, require, unlike, value_of
-from chainapi.models.moments import moment
+from chainapi.models.timestamps import moment
 
 __all__ = ["FORMAT", "Csv"]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE, Column
-from chainapi.models.moments import moment
+from chainapi.models.timestamps import moment
 
 __all__ = ["NESTED", "header", "loads", "not_plain", "require", "unlike", "value_of"]
 

@@ -1,0 +1,1 @@
+"""Routes of both services as data, and their binding to typed methods."""

@@ -1,0 +1,24 @@
+"""All routes of both services by the dotted names of their methods, such as ``data.evm.blocks``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from chainapi.api.binding import Declared, declared_in, groups_of
+from chainapi.api.data import DataAPI
+from chainapi.api.metrics import MetricsAPI
+
+__all__ = ["ROUTES"]
+
+
+def _found() -> Iterator[tuple[str, Declared]]:
+    for service, kind in (("data", DataAPI), ("metrics", MetricsAPI)):
+        for name, declared in declared_in(kind).items():
+            yield f"{service}.{name}", declared
+        for group, members in groups_of(kind).items():
+            for name, declared in declared_in(members).items():
+                yield f"{service}.{group}.{name}", declared
+
+
+ROUTES: Mapping[str, Declared] = MappingProxyType(dict(_found()))

@@ -1,0 +1,160 @@
+"""From a route to the identity of its rows: readers of keys, of numbers, and of what never changes."""
+
+from __future__ import annotations
+
+import operator
+import re
+import typing
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
+
+from chainapi.api.routes import Route
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.dedupe import Deduplicator, Identity, Watermark
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.models.convert import DIGITS
+from chainapi.models.metrics import MetricPoint
+from chainapi.models.unions import wire_name
+
+__all__ = ["deduplicator", "key_names"]
+
+Reader = Callable[[Any], Any]
+
+
+def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bool = False) -> Deduplicator:
+    """Return what finds the rows given before of a walk over `route` that begins at `start`.
+
+    Rows of a `declared` route are frozen records; a caller's own may change under the reader's hands. With
+    `invalid` rows there are `Invalid` ones among them.
+
+    Raises:
+        CheckpointError: the caller names an order now, and named none when `start` was taken, or the list was
+            in the order of another field then.
+
+    """
+    watermark = start.watermark if route.descending_key is not None else None
+    _check_order(watermark, route)
+    resumed = start.rows > 0
+    unknown = route.descending_key is not None and resumed and watermark is None and not start.unordered
+    if unknown and not declared:
+        raise CheckpointError("the checkpoint has no watermark: it was taken without descending_key=")
+    return Deduplicator(
+        _identity(route, declared=declared, invalid=invalid),
+        watermark=watermark,
+        unordered=start.unordered or unknown,
+        keyless=start.keyless,
+        resumed=resumed,
+    )
+
+
+def _check_order(watermark: Watermark | None, route: Route) -> None:
+    """Refuse numbers of one field as those of another: rows between them would be taken for given."""
+    if watermark is not None and watermark.field != _order_name(route):
+        raise CheckpointError(
+            f"the checkpoint has rows in the order of {ascii(watermark.field)[:80]}, and this walk is in that"
+            f" of {_order_name(route)!r}: resume in the same order, or without descending_key="
+        )
+
+
+def _order_name(route: Route) -> str:
+    """Return the field with the descending number, as the service names it; empty without one."""
+    return ".".join(map(wire_name, (route.descending_key or "").split(".")))
+
+
+def key_names(key: object) -> tuple[str, ...]:
+    """Return the names of the fields that identify a row.
+
+    Raises:
+        ConfigurationError: `key` is neither a name nor a sequence of names.
+
+    """
+    names = (key,) if isinstance(key, str) else key
+    if names is None:
+        return ()
+    if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) and n for n in names):
+        raise ConfigurationError(f"key={ascii(key)[:80]} must be the name of a row field, or several names")
+    return tuple(names)
+
+
+def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
+    return Identity(
+        key=route.key_reader() if declared else _key_of_caller(route),
+        number=None if route.descending_key is None else _number(route, invalid=invalid),
+        number_name=_order_name(route),
+        unique=route.key == (route.descending_key,),
+        stable=route.immutable_reader(),
+        frozen=declared,
+    )
+
+
+def _key_of_caller(route: Route) -> Reader | None:
+    """Return what reads the key that a caller named; None where a row has null in it."""
+    if not route.key:
+        return None
+    readers = [_reader(name, route.model) for name in route.key]
+
+    def key(row: Any) -> Hashable:
+        try:
+            values = [read(row) for read in readers]
+        except (LookupError, AttributeError, TypeError):
+            if hasattr(row, "raw"):  # a row that could not be made into the caller's model
+                return None
+            raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
+        if None in values:
+            return None
+        first, *more = map(_hashable, values)
+        return (first, *more) if more else first
+
+    return key
+
+
+def _hashable(value: Any) -> Hashable:
+    """Return a part of a key; for one that cannot be hashed, such as a record with a list in it, its text."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return cast("Hashable", value)
+
+
+def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
+    """Return what reads the number of a row: a whole number, perhaps sent as a text."""
+    name = route.descending_key or ""
+    if route.model is MetricPoint and not invalid:
+        return operator.attrgetter(name)
+    read = _reader(name, route.model)
+
+    def number(row: Any) -> int | None:
+        try:
+            value = read(row)
+        except (LookupError, AttributeError, TypeError):
+            value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
+        if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
+            return int(value)
+        if hasattr(row, "raw"):  # not made into its model: nobody knows what is in it
+            return None
+        raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
+
+    return number
+
+
+def _reader(name: str, model: Any) -> Reader:
+    """Return what reads a field: an attribute of a model, an item of a dict; dots lead into objects."""
+    if model is not None and not typing.is_typeddict(model):
+        return operator.attrgetter(name)
+    items = [operator.itemgetter(part) for part in name.split(".")]
+
+    def read(row: Any) -> Any:
+        for item in items:
+            row = item(row)
+        return row
+
+    return items[0] if len(items) == 1 else read
+
+
+def _raw_field(value: Any, name: str) -> Any:
+    """Return a whole number of a row that was not made into its model; None where it lacks it."""
+    for part in name.split("."):
+        value = value.get(wire_name(part)) if isinstance(value, dict) else None
+    digits = isinstance(value, str) and re.match(DIGITS, value)
+    return value if type(value) is int or digits else None

@@ -1,0 +1,233 @@
+"""What the parameters of routes are: their types as users see them, and how each goes out on the wire.
+
+A type says it all: the bounds of a number, the values of a text, a name on the wire that is not the one of
+Python. It is checked before anything is sent.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+
+from attrs import frozen
+
+from chainapi.core.url import query_params
+from chainapi.errors import ConfigurationError
+from chainapi.models.unions import wire_name
+
+__all__ = [
+    "REPEATED",
+    "Bounds",
+    "ChainId",
+    "PageSize",
+    "PageSize500",
+    "PageSize2160",
+    "PageSize5000",
+    "PageSize10000",
+    "Parameter",
+    "Repeated",
+    "Texts",
+    "Timestamp",
+    "Wire",
+    "wire_parameters",
+]
+
+
+@frozen
+class Bounds:
+    """The least and the greatest value of a number, both included."""
+
+    least: float
+    most: float | None = None
+
+    def __str__(self) -> str:
+        return f"from {self.least} on" if self.most is None else f"from {self.least} to {self.most}"
+
+    def hold(self, number: float) -> bool:
+        """Tell whether a number lies within."""
+        return self.least <= number and (self.most is None or number <= self.most)
+
+
+@frozen
+class Wire:
+    """A name on the wire that does not follow from the name in Python."""
+
+    name: str
+
+
+@frozen
+class Repeated:
+    """A list of which each entry is sent as a parameter of its own."""
+
+
+REPEATED = Repeated()
+
+ChainId: TypeAlias = int | str  # a number, or a name that the service gives a chain
+Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime
+Texts: TypeAlias = Sequence[str] | str  # sent with commas between them
+PageSize: TypeAlias = Annotated[int, Bounds(1, 100)]
+PageSize500: TypeAlias = Annotated[int, Bounds(1, 500)]
+PageSize2160: TypeAlias = Annotated[int, Bounds(1, 2160)]
+PageSize5000: TypeAlias = Annotated[int, Bounds(1, 5000)]
+PageSize10000: TypeAlias = Annotated[int, Bounds(1, 10_000)]
+
+
+@frozen
+class Parameter:
+    """One parameter of a route.
+
+    Attributes:
+        name: its name in Python.
+        wire: its name on the wire.
+        kinds: classes that a value may be of; a datetime goes out as Unix seconds.
+        in_path: whether it is a segment of the path.
+        required: whether it has to be given.
+        default: what is sent where it is not given; None for nothing.
+        bounds: of a number, or None.
+        choices: the values that the service lists; none where it lists none.
+        many: whether a list of such values may be given.
+        repeated: whether the entries of a list are sent one by one.
+
+    """
+
+    name: str
+    wire: str
+    kinds: tuple[type, ...]
+    in_path: bool
+    required: bool
+    default: Any = None
+    bounds: Bounds | None = None
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    repeated: bool = False
+
+    @classmethod
+    def read(cls, declared: inspect.Parameter, hint: Any, path: str) -> Parameter:
+        """Read a parameter of a route of this path from its declaration and its annotation."""
+        found = _Annotation()
+        found.read(hint)
+        wire = found.wire or wire_name(declared.name.removesuffix("_"))
+        required = declared.default is declared.empty
+        return cls(
+            name=declared.name,
+            wire=wire,
+            kinds=tuple(found.kinds),
+            in_path=f"{{{wire}}}" in path,
+            required=required,
+            default=None if required else declared.default,
+            bounds=found.bounds,
+            choices=tuple(found.choices),
+            many=found.many,
+            repeated=found.repeated,
+        )
+
+    def checked(self, value: Any) -> Any:
+        """Return a value as it is sent.
+
+        Raises:
+            ConfigurationError: the route does not take it.
+
+        """
+        if self.many and isinstance(value, list | tuple | set | frozenset):
+            entries = value if isinstance(value, list | tuple) else sorted(value)
+            return [self._checked(entry) for entry in entries]
+        return self._checked(value)
+
+    def _checked(self, given: Any) -> Any:
+        value: Any = given.value if isinstance(given, Enum) else given
+        if isinstance(given, datetime) and datetime in self.kinds:
+            value = self._seconds(given)
+        if self.choices:
+            self._check_choice(value)
+        elif not isinstance(value, self.kinds) or (type(value) is bool and bool not in self.kinds):
+            wanted = " or ".join(kind.__name__ for kind in self.kinds)
+            raise ConfigurationError(f"{self.name} must be {wanted}, not {type(value).__name__}")
+        if self.bounds is not None and not self.bounds.hold(value):
+            raise ConfigurationError(f"{self.name}={value!r} is not {self.bounds}")
+        return value
+
+    def _check_choice(self, value: Any) -> None:
+        if value in self.choices:
+            return
+        from difflib import get_close_matches
+
+        close = get_close_matches(str(value), self.choices, n=1)
+        hint = (
+            f"did you mean {close[0]!r}?" if close else f"it is one of {', '.join(map(repr, self.choices))}"
+        )
+        raise ConfigurationError(f"{self.name}={str(value)[:80]!r} is not known; {hint}")
+
+    def _seconds(self, value: datetime) -> int:
+        if value.tzinfo is None:
+            raise ConfigurationError(f"{self.name} is a datetime without a time zone")
+        return int(value.timestamp())
+
+
+class _Annotation:
+    """What an annotation says, gathered from its parts."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[type, None] = {}
+        self.choices: list[str] = []
+        self.bounds: Bounds | None = None
+        self.wire: str | None = None
+        self.many = self.repeated = False
+
+    def read(self, hint: Any) -> None:
+        """Read an annotation, or a part of one."""
+        origin = get_origin(hint)
+        if origin is Annotated:
+            hint, *notes = get_args(hint)
+            self.read(hint)
+            self._note(notes)
+        elif origin is Literal:
+            self.choices += get_args(hint)
+        elif origin is not None:
+            self.many = self.many or origin is Sequence
+            for inner in get_args(hint):
+                self.read(inner)
+        elif hint is float:
+            self.kinds |= {float: None, int: None}
+        elif hint is not type(None):
+            self.kinds[hint] = None
+
+    def _note(self, notes: Sequence[object]) -> None:
+        for note in notes:
+            if isinstance(note, Bounds):
+                self.bounds = note
+            elif isinstance(note, Wire):
+                self.wire = note.name
+            elif isinstance(note, Repeated):
+                self.repeated = True
+
+
+def wire_parameters(
+    parameters: Sequence[Parameter], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """Return the values for the path, by the names of parameters in Python, and those of the query as sent.
+
+    Raises:
+        ConfigurationError: a value cannot be sent.
+
+    """
+    path: dict[str, Any] = {}
+    query: list[tuple[str, str]] = []
+    for parameter in parameters:
+        value = given[parameter.name]
+        if value is None and not parameter.required:
+            continue
+        value = parameter.checked(value)
+        if parameter.in_path:
+            path[parameter.name] = value
+        elif parameter.wire == "pageSize":
+            query.insert(0, (parameter.wire, str(value)))
+        elif parameter.repeated and isinstance(value, list):
+            query += [
+                (parameter.wire, text) for entry in value for _, text in query_params({parameter.wire: entry})
+            ]
+        else:
+            query += query_params({parameter.wire: value})
+    return path, tuple(query)

@@ -1,0 +1,379 @@
+"""What both services offer: any list by its path, any single resource."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from attrs import frozen
+
+from chainapi.api.binding import NOT_SENT
+from chainapi.api.identity import deduplicator, key_names
+from chainapi.api.routes import Route, route_name
+from chainapi.client.call import Ask, Sent, Service, always
+from chainapi.client.config import deadline_of, refuse_unknown
+from chainapi.client.pages import OnInvalid, Pages, Source
+from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.models.codec import DecodedPage, PageDecoder, ResourceDecoder
+
+if TYPE_CHECKING:
+    from chainapi.api.binding import Declared
+    from chainapi.core.limits.quota import QuotaSnapshot
+    from chainapi.session import Session
+
+__all__ = ["ServiceAPI"]
+
+T = TypeVar("T")
+
+MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
+
+
+@frozen
+class Options:
+    """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
+
+    resume: Checkpoint | None
+    on_invalid: OnInvalid
+    prefetch: int
+    priority: int
+    deadline: float | None
+
+    def __attrs_post_init__(self) -> None:
+        if self.on_invalid not in ("raise", "raw"):
+            raise ConfigurationError(f"on_invalid={ascii(self.on_invalid)[:80]} must be 'raise' or 'raw'")
+        if type(self.prefetch) is not int or not 0 <= self.prefetch <= MAX_PREFETCH:
+            raise ConfigurationError(
+                f"prefetch={self.prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}"
+            )
+        _priority(self.priority)
+        deadline_of(self.deadline)
+
+
+class ServiceAPI:
+    """One service, bound to a session: `session.metrics` or `session.data`."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._session!r}>"
+
+    @property
+    def quota(self) -> QuotaSnapshot:
+        """What is known of the service's quota now; inside a running event loop.
+
+        Raises:
+            ConfigurationError: the service is not configured.
+
+        """
+        return self._session.snapshot(self._service())
+
+    @overload
+    def list(
+        self,
+        path: str,
+        *,
+        items: str | None = None,
+        model: type[T],
+        page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
+        descending_key: str | None = None,
+        until: str | None = None,
+        resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
+        prefetch: int = 0,
+        priority: int = 0,
+        deadline: float | None = None,
+        **params: object,
+    ) -> Pages[T]: ...
+
+    @overload
+    def list(
+        self,
+        path: str,
+        *,
+        items: str | None = None,
+        model: None = None,
+        page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
+        descending_key: str | None = None,
+        until: str | None = None,
+        resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
+        prefetch: int = 0,
+        priority: int = 0,
+        deadline: float | None = None,
+        **params: object,
+    ) -> Pages[dict[str, Any]]: ...
+
+    def list(
+        self,
+        path: str,
+        *,
+        items: str | None = None,
+        model: type[Any] | None = None,
+        page_size: int | None = None,
+        key: str | Sequence[str] | None = None,
+        descending_key: str | None = None,
+        until: str | None = None,
+        resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
+        prefetch: int = 0,
+        priority: int = 0,
+        deadline: float | None = None,
+        **params: object,
+    ) -> Pages[Any]:
+        """Walk any list route (specification, section 4).
+
+        Args:
+            path: the route below the base address, such as ``/v1/chains/43114/blocks``.
+            items: name of the list field; without it, the only field of the first page that holds a list.
+            model: an attrs class (or what else msgspec or cattrs can make) for the rows; dicts without one.
+            page_size: rows a page, 1 to 10,000 (most routes take up to 100); else the service's default.
+            key: name of the row field (a model: attribute), or the names of the fields, that identify a row
+                by the service's definition; dots lead into objects. A row that a shifted list repeats on a
+                neighbouring page is then dropped, and a row that changed is not given again after a restart.
+            descending_key: a row field (of a model: attribute) that is a whole number and never rises from
+                row to row; rows given before a restart or a resume are then left out without memory. A page
+                that breaks the order is noticed: no row is lost by it.
+            until: name of the query parameter that bounds that number from above; a restart begins there.
+            resume: a checkpoint of the same query, of a walk with or without a model.
+            on_invalid: "raise" raises DecodeError at a row that cannot be made into `model`; "raw" gives it
+                as an `Invalid` among the other rows.
+            prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
+            priority: requests with a higher one pass the others in the queue for quota.
+            deadline: seconds that each page may take in all, waits and retries included; else the session's.
+            params: query parameters, named as on the wire; None is left out, a list is joined with commas.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            CheckpointError: `resume` belongs to another query.
+
+        """
+        if until is not None and descending_key is None:
+            raise ConfigurationError(f"until={until!r} needs descending_key: the row field that it bounds")
+        route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
+        return Pages(
+            self._source(
+                route,
+                route.path,
+                self._params(page_size, params),
+                Options(resume, on_invalid, prefetch, priority, deadline),
+            )
+        )
+
+    async def get(
+        self,
+        path: str,
+        *,
+        model: Any = None,
+        priority: int = 0,
+        deadline: float | None = None,
+        **params: object,
+    ) -> Any:
+        """Return one resource, as plain JSON values or as `model`.
+
+        Requests with a higher `priority` pass the others in the queue for quota. `deadline` is how many
+        seconds the call may take in all, instead of the session's.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            ChainAPIError: any of chainapi's errors.
+
+        """
+        _refuse_misspelt(params, "get")
+        service = self._service()
+        query = self._query(checked_path(path), query_params(params))
+        ask = Ask(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
+        resource, _ = await self._session.call(ask, ResourceDecoder(model))
+        return resource
+
+    @property
+    def service(self) -> ServiceAPI:
+        """The service itself, as groups of its routes name it."""
+        return self
+
+    def walk_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
+        """Walk a declared list with the values `given` for its parameters.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            CheckpointError: `resume` belongs to another query.
+
+        """
+        segments, params = declared.asked(given)
+        route = declared.unloaded
+        path = _filled(route.path, segments)
+        options = Options(*(given[name] for name in NOT_SENT))
+        return declared.stream(self._source(route, path, params, options, declared))
+
+    async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
+        """Return a declared resource, with the values `given` for its parameters.
+
+        Raises:
+            ConfigurationError: an argument cannot be used; nothing was sent.
+            ChainAPIError: any of chainapi's errors.
+
+        """
+        segments, params = declared.asked(given)
+        route = declared.unloaded
+        query = self._query(_filled(route.path, segments), params, route.units)
+        priority, deadline = _priority(given["priority"]), deadline_of(given["deadline"])
+        ask = Ask(self._service(), query, priority=priority, deadline=deadline)
+        if not declared.loaded:
+            await declared.load()
+        resource, _ = await self._session.call(ask, declared.decoder())
+        return resource
+
+    def _service(self) -> Service:
+        return self._session.service(self._name)
+
+    def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
+        return Query(path, params, route_name(self._name, path), units)
+
+    @staticmethod
+    def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
+        _refuse_misspelt(params, "list")
+        size = checked_page_size(page_size)
+        first = () if size is None else (("pageSize", str(size)),)
+        return first + query_params(params)
+
+    def _source(
+        self,
+        route: Route,
+        path: str,
+        params: tuple[tuple[str, str], ...],
+        options: Options,
+        declared: Declared | None = None,
+    ) -> Source:
+        session, service = self._session, self._service()
+        query = self._query(path, params, route.units)
+        start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
+
+        def shown(fault: DecodeError) -> DecodeError:
+            return service.shown_fault(fault).changed(where=query.where)
+
+        invalid = options.on_invalid == "raw"
+        rows = _Rows(route, declared, shown if invalid else None)
+
+        def fetch(
+            page_token: str | None,
+            bound: int | None,
+            not_after: float,
+            wanted: Callable[[], bool] = always,
+        ) -> Awaitable[tuple[DecodedPage, Sent]]:
+            asked = query if bound is None else query.bounded(route.until, bound)
+            ask = Ask(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
+            decoder = rows.decoder
+            return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
+
+        return Source(
+            service=self._name,
+            where=query.where,
+            fetch=fetch,
+            walk=session.walk(start),
+            seen=deduplicator(route, start, declared=declared is not None, invalid=invalid),
+            start=start,
+            clock=session.clock,
+            now=session.now,
+            emit=session.emit,
+            prefetch=options.prefetch,
+            model=rows.model,
+            bounded=route.until is not None and route.descending_key is not None,
+            end=_whole_parameter(params, route.until),
+            page_size=_whole_parameter(params, "pageSize"),
+            price=lambda: service.share.price(query.route, query.cost),
+            limits=service.share.limits,
+            others=tuple(name for name, _ in route.others),
+        )
+
+
+class _Rows:
+    """The decoder of a stream, made at once or when the records are loaded."""
+
+    def __init__(
+        self, route: Route, declared: Declared | None, shown: Callable[[DecodeError], DecodeError] | None
+    ) -> None:
+        self._route = route
+        self._declared = declared
+        self._shown = shown
+        self.decoder: Callable[[bytes], DecodedPage] | None = None
+        if declared is None or declared.loaded:
+            self._make()
+
+    def model(self) -> Any:
+        """Return the class of the rows."""
+        return self._route.model if self._declared is None else self._declared.rows
+
+    async def load_and_call(self, session: Session, ask: Ask) -> tuple[DecodedPage, Sent]:
+        """Load the records of the route, off the event loop, then send a request."""
+        if self._declared is not None:
+            await self._declared.load()
+        return await session.call(ask, self.decoder or self._make())
+
+    def _make(self) -> Callable[[bytes], DecodedPage]:
+        if self._declared is None:
+            self.decoder = PageDecoder(self._route.model, self._route.items, shown=self._shown)
+        else:
+            self.decoder = self._declared.decoder(shown=self._shown)
+        return self.decoder
+
+
+def _refuse_misspelt(params: dict[str, object], what: str) -> None:
+    """Refuse what was meant for an argument: query parameters of the services have no underscore."""
+    if not params:
+        return
+    import difflib
+
+    for name in params:
+        if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
+            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
+            refuse_unknown([name], known, what, params)
+
+
+_GET_ARGUMENTS = ("path", "model", "priority", "deadline")
+_LIST_ARGUMENTS = (
+    *_GET_ARGUMENTS,
+    "items",
+    "page_size",
+    "key",
+    "descending_key",
+    "until",
+    "resume",
+    "on_invalid",
+    "prefetch",
+)
+
+
+def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
+    """Return the value of a query parameter; None where it is not given, or no whole number."""
+    return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
+
+
+def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
+    """Return the path with its parameters filled in; each is one segment."""
+    return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
+
+
+def _priority(priority: object) -> int:
+    if type(priority) is not int:
+        raise ConfigurationError(f"priority={priority!r} must be a whole number")
+    return priority
+
+
+def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:
+    if resume is None:
+        return Checkpoint(fingerprint, path)
+    if not isinstance(resume, Checkpoint):
+        raise ConfigurationError(
+            f"resume must be a Checkpoint, not {type(resume).__name__}: Checkpoint.loads reads one"
+        )
+    if resume.query != fingerprint:
+        raise CheckpointError(
+            f"the checkpoint belongs to another query ({resume.path or 'no path'}) than this one ({path})"
+        )
+    return resume

@@ -1,0 +1,1 @@
+"""Asyncio shells of the core: transport, gate, calls, pages."""

@@ -1,0 +1,521 @@
+"""The gate: every request of one quota passes it, first come, first served.
+
+All waiting happens here, in one queue with one timer; what may leave when is decided by the pure
+`chainapi.core.limits.quota`. A request is granted immediately before it is sent, so a stop that begins
+while a granted task has not run yet still holds it back.
+
+Sessions share a gate (`chainapi.client.gates`). Each has a `Share` of it: the settings of its own requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from chainapi.client.share import MAX_IN_FLIGHT, WORTH_TELLING, Settings, Share
+from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.queue import Queue, Waiter
+from chainapi.core.limits.quota import Flight, Limit, Quota, QuotaSnapshot, Verdict
+from chainapi.errors import APITimeoutError, QuotaWaitError
+
+if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
+
+__all__ = ["Gate", "Permit"]
+
+LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
+UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
+GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away before its time is over
+CLOSE = 0.05  # seconds: a turn that is so close is waited for
+
+
+class Permit:
+    """Leave to send one request; exactly one of its methods ends it.
+
+    A caller that is cancelled settles it too, in a ``finally``: with `unsent` when nothing left, else with
+    `lost`. Ending it a second time does nothing.
+    """
+
+    __slots__ = ("_flight", "_gate", "_share")
+
+    def __init__(self, gate: Gate, flight: Flight, share: Share) -> None:
+        self._gate = gate
+        self._share = share
+        self._flight: Flight | None = flight
+
+    def answered(self, status: int, news: LimitNews) -> Verdict:
+        """Report that the service answered with `status`, and that its headers say `news`.
+
+        Return how far the answer reaches: whether it was a refusal, and of what.
+        """
+        if (flight := self._settle()) is None:
+            return Verdict.PASSED
+        return self._gate.answered(flight, status, news)
+
+    def lost(self) -> None:
+        """Report that no answer is known: the service may have counted the request or not."""
+        if (flight := self._settle()) is not None:
+            self._gate.lost(flight)
+
+    def unsent(self) -> None:
+        """Hand the permit back: the request never left."""
+        if (flight := self._settle()) is not None:
+            self._gate.unsent(flight)
+
+    def _settle(self) -> Flight | None:
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            self._gate.landed(self._share)
+        return flight
+
+
+class _Ticket(Waiter):
+    """A request in the queue, with the future that its task awaits; `flight` is set by its grant."""
+
+    __slots__ = ("deadline", "flight", "future", "max_wait", "paid", "share", "waits_until")
+
+    def __init__(
+        self,
+        number: int,
+        rank: float,
+        route: str,
+        prior: float | None,
+        share: Share,
+        future: asyncio.Future[None],
+    ) -> None:
+        super().__init__(number, rank, route, prior, share.group)
+        self.share = share
+        self.future = future
+        self.flight: Flight | None = None
+        self.paid = False
+        self.max_wait = inf
+        self.waits_until = inf  # on the loop's clock, by max_wait
+        self.deadline = inf  # the same, of the whole call
+
+    @property
+    def latest(self) -> float:
+        """The time of the loop that its turn may not be later than."""
+        return min(self.waits_until, self.deadline)
+
+
+class Gate:
+    """Lets requests of one quota leave as early as the service allows, and never during a stop.
+
+    Args:
+        rate: the user's own ceiling: a `Limit`, or an `aiolimiter.AsyncLimiter`, which other parts of the
+            program may share. It counts requests, and a `Limit` with ``units=True`` counts units.
+        max_in_flight: how many requests may be without an answer at once.
+        limits: limits of a service that does not tell them in headers.
+        probe: whether one request may be risked to learn when the quota comes back.
+        max_stop: seconds after which a wait that an answer told is tried nevertheless; None obeys it.
+        random: returns numbers from 0 to 1, for jitter.
+        on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when the queue begins to wait for a
+            known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
+        now: the wall clock in Unix seconds, only for what is told to people.
+
+    These are settings of a gate that is used by itself; each `Share` that joins one has its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        rate: Limit | AsyncLimiter | None = None,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        limits: Sequence[Limit] = (),
+        probe: bool = True,
+        max_stop: float | None = None,
+        random: Callable[[], float] = random.random,
+        on_wait: Callable[..., None] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._own = Share(rate=rate, on_wait=on_wait, now=now)
+        self._shares: dict[Settings, WeakSet[Share]] = {}
+        self._quota = Quota(max_in_flight, tuple(limits), probe, inf if max_stop is None else max_stop)
+        self._random = random
+        self._queue: Queue[_Ticket] = Queue(self._quota.costs)
+        self._numbers = count()
+        self._woken = 0  # granted, but their tasks did not run yet: nobody leaves before them
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = inf
+        self._waits_until = -inf  # when the queue is known to go on, where it waits for that
+        self._told = -inf  # the end of the longest wait that listeners heard of
+        self._judged = -inf  # the opening time that the waiters were judged by
+        self._judged_idle = False  # whether nothing was in flight then
+        self._asked_at = inf  # when the oldest request left that nothing was answered since
+
+    async def acquire(
+        self,
+        route: str = "",
+        *,
+        cost: float | None = None,
+        priority: int = 0,
+        max_wait: float | None = None,
+        deadline: float = inf,
+        again: bool = False,
+        share: Share | None = None,
+    ) -> Permit:
+        """Wait for this request's turn, and return the permit to send it now.
+
+        `route` names what costs alike, `cost` is what a request of it is said to cost in units; it counts
+        where the service is known to count in units, until answers tell better. A higher `priority` goes
+        first; `again` says that this request was refused or lost before, and puts it in front of all.
+        `share` has the settings of the session that sends it.
+
+        Raises:
+            QuotaWaitError: when its turn would come later than in `max_wait` seconds, or than `deadline`, a
+                time of the loop. That is foreseen and raised at once; where it was not foreseeable, as soon
+                as it is known. Waiting for a place among `max_in_flight` does not count. The caller itself
+                sees to it that the deadline is kept.
+            APITimeoutError: when `max_wait` is over, and the service answered nobody for as long (and
+                for at least five seconds).
+
+        """
+        loop = asyncio.get_running_loop()
+        share = share or self._own
+        if (
+            not self._queue
+            and not self._woken
+            and (share.group is None or (share.rate is None and share.group.room))
+        ):
+            now = loop.time()
+            flight = self._try(now, route, cost)
+            if flight is not None:
+                if share.group is not None:
+                    share.group.in_flight += 1
+                return Permit(self, flight, share)
+        rank = -inf if again else -priority
+        waiter = _Ticket(next(self._numbers), rank, route, cost, share, loop.create_future())
+        self._enter(loop.time(), waiter, max_wait, deadline)
+        late = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
+        try:
+            return Permit(self, await self._wait(loop, waiter), share)
+        finally:
+            if late is not None:
+                late.cancel()
+
+    def price(self, route: str, prior: float | None) -> float:
+        """Return what a request of `route` costs in units, as far as is known; `prior` is what is said."""
+        return self._quota.costs.price(route, prior)
+
+    def snapshot(self, share: Share | None = None) -> QuotaSnapshot:
+        """Return what is known of the quota now; inside a running loop only."""
+        unix_time = (share or self._own).now()
+        return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+
+    # --- those who share it; called by the shares -------------------------------------------
+
+    def joined(self, share: Share) -> None:
+        """Take the settings of a session into account; its limits hold from now on."""
+        self._shares.setdefault(share.settings, WeakSet()).add(share)
+        self._agree()
+        self._quota.know(share.limits)
+
+    def left(self, share: Share) -> None:
+        """Forget the settings of a session that was closed."""
+        if (shares := self._shares.get(share.settings)) is not None:
+            shares.discard(share)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Use the largest `max_in_flight` and `max_stop` of all, and probe only where all may."""
+        self._shares = {settings: shares for settings, shares in self._shares.items() if shares}
+        if self._shares:
+            quota, wanted = self._quota, self._shares
+            quota.max_in_flight = max(one.max_in_flight for one in wanted)
+            quota.max_stop = max(one.max_stop for one in wanted)
+            quota.probe = all(one.probe for one in wanted)
+
+    # --- the queue --------------------------------------------------------------------------
+
+    def _enter(self, now: float, waiter: _Ticket, max_wait: float | None, deadline: float) -> None:
+        """Put a request in the queue, unless its turn is known to come too late."""
+        waiter.deadline = deadline
+        if max_wait is not None:
+            waiter.max_wait, waiter.waits_until = max_wait, now + max_wait
+        if waiter.latest < inf and now + self._forecast(now, waiter, least=True) > waiter.latest + CLOSE:
+            raise self._too_long(now, waiter)
+        self._queue.add(waiter)
+        self._pump()
+        if waiter.queued:
+            until = self._waits_until
+            waiter.share.tell(self._reason(until), now, until, len(self._queue))
+
+    async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Flight:
+        """Wait until the request is granted and may still leave."""
+        while True:
+            try:
+                if self._woken > 1 and waiter.future.done():
+                    await asyncio.sleep(0)  # behind those who were granted before
+                await waiter.future
+                if waiter.flight is None:
+                    await self._pay(waiter)
+            except BaseException:
+                self._leave(waiter)
+                raise
+            flight = self._claim(waiter)
+            if flight is not None and self._quota.holds(flight, loop.time()):
+                return flight
+            waiter.future = loop.create_future()
+            if flight is not None:
+                self.landed(waiter.share)
+                self._queue.add(waiter)
+                self._quota.unsent(flight)
+            elif waiter.queued:
+                self._queue.step_in(waiter)  # it has paid
+            self._pump()
+
+    def _claim(self, waiter: _Ticket) -> Flight | None:
+        """Take what was granted to a waiter; None where nothing was."""
+        flight, waiter.flight = waiter.flight, None
+        self._woken -= flight is not None
+        return flight
+
+    def _leave(self, waiter: _Ticket) -> None:
+        """Take a waiter out that gives up, and let the next one have its turn."""
+        flight = self._claim(waiter)
+        if flight is not None:
+            self.landed(waiter.share)
+            self._quota.unsent(flight)
+        elif waiter.queued:
+            self._queue.remove(waiter)
+        self._pump()
+
+    async def _pay(self, waiter: _Ticket) -> None:
+        """Take what the request costs from its session's ceiling; the session's others wait meanwhile."""
+        rate = waiter.share.rate
+        assert rate is not None  # noqa: S101 - only then a waiter is woken without a grant
+        left = self._toll(waiter)
+        while left > 1e-9:
+            part = min(left, rate.max_rate)
+            await rate.acquire(part)
+            left -= part
+        waiter.paid = True
+
+    def _toll(self, waiter: _Ticket) -> float:
+        return self._quota.costs.price(waiter.route, waiter.prior) if waiter.share.rate_units else 1.0
+
+    def _late(self, waiter: _Ticket) -> None:
+        """Send a waiter away whose time is over, unless its turn is close."""
+        if not waiter.queued or waiter.future.done():
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._forecast(now, waiter) > CLOSE:
+            self._fail(waiter, self._too_long(now, waiter))
+        elif self._asked_at <= now - max(waiter.max_wait, UNANSWERED):
+            waited = now - self._asked_at
+            self._fail(waiter, APITimeoutError(f"no answer to any request for {waited:.0f} s"))
+        else:
+            loop.call_later(GRACE, self._late, waiter)
+            return
+        self._pump()
+
+    def _fail(self, waiter: _Ticket, error: Exception) -> None:
+        self._queue.remove(waiter)
+        waiter.future.set_exception(error)
+
+    def _too_long(self, now: float, waiter: _Ticket) -> QuotaWaitError:
+        seconds = self._quota.promise(now, self._forecast(now, waiter, again=True))
+        left = waiter.deadline - now if waiter.deadline < waiter.waits_until else None
+        return waiter.share.too_long(seconds, waiter.max_wait, left)
+
+    def _forecast(self, now: float, waiter: _Ticket, *, least: bool = False, again: bool = False) -> float:
+        """Return the seconds until a waiter leaves, as far as limits decide that.
+
+        With `least`, as soon as may be; with `again`, if it comes again behind all who wait now.
+        """
+        units, ahead = self._queue.ahead(waiter, last=again)
+        units += self._quota.costs.likely(waiter.route, waiter.prior)
+        seconds = self._quota.forecast(now, units, least=least)
+        if self._quota.routes:
+            seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
+        if (rate := waiter.share.rate) is not None:
+            toll = units if waiter.share.rate_units else ahead + 1.0
+            if not rate.has_capacity(min(toll, rate.max_rate)):
+                seconds = max(seconds, toll * rate.time_period / rate.max_rate)
+        return seconds
+
+    # --- grants -----------------------------------------------------------------------------
+
+    def _try(self, now: float, route: str, prior: float | None) -> Flight | None:
+        """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
+        quota = self._quota
+        cost = quota.costs.price(route, prior)
+        when = quota.opens_at(now, cost, route)
+        if when <= now and quota.routes:
+            when = quota.routes.opens_at(route, now)
+        if when <= now:
+            self._asked_at = min(self._asked_at, now)
+            return quota.send(now, route, cost, prior)
+        self._wait_until(now, when)
+        return None
+
+    def _wait_until(self, now: float, when: float) -> None:
+        """Set the timer, and tell that the queue waits; an answer that is waited for is no such wait."""
+        self._wake_at(when)
+        if not self._queue or self._quota.canaries.opens_at(now) is not None:
+            return
+        if now + WORTH_TELLING <= when < inf:
+            self._waits_until = when
+            if when > self._told:
+                self._told = when
+                for share in {waiter.share for waiter in self._queue.all()}:
+                    share.tell(self._reason(when), now, when, len(self._queue))
+
+    def _reason(self, until: float) -> str:
+        return "stop" if until == self._quota.stopped_until else "quota"
+
+    def _pump(self) -> None:
+        """Grant everybody who may leave now."""
+        if not self._queue and self._timer is None:
+            return
+        now = asyncio.get_running_loop().time()
+        self._waits_until = -inf
+        self._reopen(now)
+        self._queue.fill()
+        while (waiter := self._first(now)) is not None:
+            if waiter.share.rate is not None and not waiter.paid:
+                if self._bill(now, waiter):
+                    continue
+                break
+            flight = self._try(now, waiter.route, waiter.prior)
+            if flight is None:
+                if waiter.share.rate is None:
+                    self._let_pass(now, waiter)
+                break
+            self._grant(waiter, flight)
+        else:
+            self._wake_at(self._queue.parked_until)
+        if self._queue.parked_until < self._wakes_at:
+            self._wake_at(self._queue.parked_until)
+        self._judge(now)
+
+    def _first(self, now: float) -> _Ticket | None:
+        """Return whose turn it is; who waits for its route stands aside."""
+        routes = self._quota.routes
+        while (waiter := self._queue.first()) is not None:
+            if waiter.future.done():
+                self._queue.remove(waiter)  # cancelled, and its task did not run yet
+                continue
+            opens = routes.opens_at(waiter.route, now) if routes else now
+            if opens <= now:
+                return waiter
+            self._queue.park(waiter, opens)
+            if waiter.latest < routes.closed_until(waiter.route):
+                self._fail(waiter, self._too_long(now, waiter))
+        return None
+
+    def _reopen(self, now: float) -> None:
+        """Put those back in the queue whose route opened."""
+        routes = self._quota.routes
+        for route in self._queue.parked_routes():
+            self._queue.unpark(route, routes.places(route, now), routes.wakes_at(route, now))
+
+    def _bill(self, now: float, waiter: _Ticket) -> bool:
+        """Let a waiter pay its session's ceiling before it is granted; False where quota comes first."""
+        quota, share, rate = self._quota, waiter.share, waiter.share.rate
+        when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
+        if when > now:
+            self._wait_until(now, when)
+            return False
+        self._queue.step_out(waiter)
+        assert rate is not None  # noqa: S101 - the caller saw it
+        toll = self._toll(waiter)
+        if not rate.has_capacity(min(toll, rate.max_rate)):
+            share.tell("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
+        waiter.future.set_result(None)
+        return True
+
+    def _judge(self, now: float) -> None:
+        """Fail at once those whose turn, as it is foreseen now, comes later than they may wait.
+
+        Newcomers are judged when they enter, so all are judged again only when the opening moved, and when
+        everybody has an answer: until then more may be left than it seems.
+        """
+        opens, idle = self._wakes_at, not self._quota.in_flight
+        if not now < opens < inf or (opens < self._judged + 1 and self._judged_idle >= idle):
+            return
+        self._judged, self._judged_idle = opens, idle
+        for waiter in self._queue.all():
+            if waiter.latest == inf or waiter.future.done():
+                continue
+            seconds = self._forecast(now, waiter, least=True)
+            if now + seconds > waiter.latest + GRACE and seconds > CLOSE:
+                self._fail(waiter, self._too_long(now, waiter))
+
+    def _let_pass(self, now: float, dear: _Ticket) -> None:
+        """Let cheaper requests use what is too little for a dear one, as many units as it costs at most.
+
+        So nothing is left over when a window ends, and a dear request waits at most twice as long.
+        """
+        quota = self._quota
+        cost = quota.costs.price(dear.route, dear.prior)
+        if cost <= self._queue.cheapest():
+            return
+        room = min(quota.room(now), cost - dear.passed)
+        for waiter in self._queue.behind(dear, LOOK_AHEAD):
+            units = quota.costs.price(waiter.route, waiter.prior)
+            unpaid = waiter.share.rate is not None and not waiter.paid
+            if units > room or waiter.future.done() or unpaid:
+                continue
+            if quota.routes and quota.routes.opens_at(waiter.route, now) > now:
+                continue
+            if quota.opens_at(now, units, waiter.route) > now:
+                return
+            room -= units
+            dear.passed += units
+            self._grant(waiter, quota.send(now, waiter.route, units, waiter.prior))
+
+    def _grant(self, waiter: _Ticket, flight: Flight) -> None:
+        self._queue.remove(waiter, granted=True)
+        if waiter.group is not None:
+            waiter.group.in_flight += 1
+        waiter.flight = flight
+        self._woken += 1
+        waiter.future.set_result(None)
+
+    def _wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            if self._wakes_at == when:
+                return
+            self._timer.cancel()
+            self._timer = None
+        self._wakes_at = when
+        if when < inf:
+            self._timer = asyncio.get_running_loop().call_at(when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._wakes_at = None, inf
+        self._pump()
+
+    # --- how flights end; called by the permits ---------------------------------------------
+
+    def landed(self, share: Share) -> None:
+        """Note that a request of a share is in flight no more; another of its requests may follow."""
+        if share.group is not None:
+            share.group.in_flight -= 1
+            self._queue.freed(share.group)
+
+    def answered(self, flight: Flight, status: int, news: LimitNews) -> Verdict:
+        """Take in an answer, and return how far it reaches."""
+        now = asyncio.get_running_loop().time()
+        self._asked_at = now if self._quota.in_flight > 1 else inf
+        verdict = self._quota.answered(flight, now, status, news, self._random())
+        self._pump()
+        return verdict
+
+    def lost(self, flight: Flight) -> None:
+        """Note that no answer will come."""
+        self._quota.lost(flight, asyncio.get_running_loop().time())
+        self._pump()
+
+    def unsent(self, flight: Flight) -> None:
+        """Take a grant back."""
+        self._quota.unsent(flight)
+        self._pump()

@@ -1,0 +1,150 @@
+"""Settings and wait listener of one session in the gate that it shares."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.queue import Group
+from chainapi.core.limits.quota import Limit, QuotaSnapshot
+from chainapi.errors import QuotaWaitError
+
+if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
+
+    from chainapi.client.limiter import Gate, Permit
+
+__all__ = ["MAX_IN_FLIGHT", "WORTH_TELLING", "Settings", "Share", "is_rate"]
+
+MAX_IN_FLIGHT = 100  # requests without an answer, where a session does not say
+WORTH_TELLING = 1.0  # seconds
+
+
+@frozen
+class Settings:
+    """Settings in which the sessions that share a gate may differ."""
+
+    max_in_flight: int
+    probe: bool
+    max_stop: float
+
+
+class Share:
+    """A session's share of a gate: settings of its own requests, and its listener.
+
+    Args:
+        rate: a ceiling for these requests; see `Gate`.
+        max_in_flight: how many of them may be without an answer at once. None has no such limit of its own
+            besides that of the gate, which is the largest of its open sessions, each with 100 by default.
+        limits: limits of the service that it does not tell; once said they hold for the whole gate.
+        probe: False on one open session holds for the whole gate.
+        max_stop: the longest of the open sessions holds for the whole gate.
+        on_wait: see `Gate`; called for waits of these requests.
+        now: the wall clock in Unix seconds, for errors and snapshots.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        rate: Limit | AsyncLimiter | None = None,
+        max_in_flight: int | None = None,
+        limits: Sequence[Limit] = (),
+        probe: bool = True,
+        max_stop: float | None = None,
+        on_wait: Callable[..., None] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.rate = None if rate is None else _bucket(rate)
+        self.rate_units = isinstance(rate, Limit) and rate.units
+        self.limits = tuple(limits)
+        flying = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
+        self.settings = Settings(flying, probe, inf if max_stop is None else max_stop)
+        self.on_wait = on_wait
+        self.now = now
+        self.told = -inf  # the end of the wait that `on_wait` heard of last
+        limited = rate is not None or max_in_flight is not None
+        most = inf if max_in_flight is None else max_in_flight
+        self.group = Group(most, rate is not None) if limited else None
+        self._gate: Gate | None = None
+
+    def join(self, gate: Gate) -> None:
+        """Use a gate from now on; none of these requests may be under way."""
+        self._gate = gate
+        gate.joined(self)
+
+    def leave(self) -> None:
+        """Let the gate forget the settings; requests that are under way end as they would."""
+        if self._gate is not None:
+            self._gate.left(self)
+
+    @property
+    def gate(self) -> Gate:
+        """The gate that was joined."""
+        assert self._gate is not None  # noqa: S101 - a session joins before it sends
+        return self._gate
+
+    def acquire(
+        self,
+        route: str = "",
+        *,
+        cost: float | None = None,
+        priority: int = 0,
+        max_wait: float | None = None,
+        deadline: float = inf,
+        again: bool = False,
+    ) -> Coroutine[None, None, Permit]:
+        """Wait for a request's turn; see `Gate.acquire`."""
+        return self.gate.acquire(
+            route,
+            cost=cost,
+            priority=priority,
+            max_wait=max_wait,
+            deadline=deadline,
+            again=again,
+            share=self,
+        )
+
+    def price(self, route: str, prior: float | None) -> float:
+        """Return what a request of `route` costs in units, as far as is known; `prior` is what is said."""
+        return Costs().price(route, prior) if self._gate is None else self._gate.price(route, prior)
+
+    def snapshot(self) -> QuotaSnapshot:
+        """Return what is known of the quota now; inside a running loop only."""
+        return self.gate.snapshot(self)
+
+    def too_long(self, seconds: float, max_wait: float, left: float | None) -> QuotaWaitError:
+        """Make the error of a wait that is longer than `max_wait`, or than is left until a deadline."""
+        allowed = max_wait if left is None else None
+        return QuotaWaitError(self.now() + seconds, retry_after=seconds, max_wait=allowed, deadline=left)
+
+    def tell(self, reason: str, now: float, until: float, waiting: int) -> None:
+        """Tell the listener that the queue waits until a known time, unless it has heard of that."""
+        if self.on_wait is not None and now + WORTH_TELLING <= until and until > self.told:
+            self.told = until
+            self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
+
+
+def is_rate(value: object) -> bool:
+    """Tell whether a value can be a gate's `rate`; aiolimiter is not imported for that."""
+    if isinstance(value, Limit):
+        return True
+    aiolimiter = sys.modules.get("aiolimiter")
+    return aiolimiter is not None and isinstance(value, aiolimiter.AsyncLimiter)
+
+
+def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
+    if not isinstance(rate, Limit):
+        return rate
+    from aiolimiter import AsyncLimiter  # here, because most sessions have no ceiling
+
+    if rate.amount < 1 and not rate.units:
+        # A bucket has to hold a whole request.
+        return AsyncLimiter(1, rate.per / rate.amount)
+    return AsyncLimiter(rate.amount, rate.per)

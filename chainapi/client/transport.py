@@ -1,0 +1,444 @@
+"""The one door to the network: what a transport is, and the one that aiohttp carries."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import select
+import ssl
+import sys
+import warnings
+import zlib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+from weakref import WeakSet, ref
+
+import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+from attrs import frozen
+from yarl import URL
+
+from chainapi.core.http import Request, Response
+from chainapi.errors import (
+    APIConnectionError,
+    APITimeoutError,
+    CertificateError,
+    ConfigurationError,
+    ResponseTooLargeError,
+    SessionClosedError,
+)
+
+__all__ = ["AiohttpTransport", "Transport"]
+
+MAX_BODY = 8 * 2**20  # bytes, decompressed; 100 blocks are under 50 kB
+
+# The deadline is the session's, for every transport alike; aiohttp's own would cost more and round up.
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None)
+
+_GZIP = b"\x1f\x8b"  # how each gzip stream begins, and no JSON does
+
+
+class Transport(Protocol):
+    """Sends one request and returns its whole response."""
+
+    async def send(self, request: Request) -> Response:
+        """Send `request` exactly once, follow no redirect, and return the response whatever its status.
+
+        Raises:
+            APIConnectionError: no whole response arrived.
+
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open; calling it again does nothing."""
+        ...
+
+
+class AiohttpTransport:
+    """Sends requests through an `aiohttp.ClientSession`.
+
+    Args:
+        client: a session of your own, which is never closed or changed here (its middlewares are not used);
+            None makes one at the first request: no cookies, no environment proxies, no limit of connections
+            (how many requests fly is decided before they get here).
+        max_body: bytes that a body may have, decompressed; while one is read, at most twice as many are held.
+        ssl_context: decides which certificates are trusted; a `client` has its own. None trusts what the
+            system trusts.
+
+    Raises:
+        ConfigurationError: an argument cannot be used.
+
+    """
+
+    def __init__(
+        self,
+        client: aiohttp.ClientSession | None = None,
+        *,
+        max_body: int = MAX_BODY,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        if type(max_body) is not int or max_body < 1:
+            raise ConfigurationError(f"max_body={max_body!r} must be a whole number of bytes from 1 on")
+        if client is not None and ssl_context is not None:
+            raise ConfigurationError("ssl_context= has no place beside a ClientSession, which has its own")
+        self._client = client
+        self._ssl_context = ssl_context
+        self._keeper: AsyncGenerator[aiohttp.ClientSession, None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of a client of its own
+        self._closed = False
+        self._max_body = max_body
+        self._watched = WeakSet[object]()  # protocols of connections
+
+    async def send(self, request: Request) -> Response:
+        """Send one request.
+
+        Raises:
+            APIConnectionError: no whole response arrived; CertificateError: the server's certificate is not
+                trusted; ResponseTooLargeError: the body is larger than the cap.
+            SessionClosedError: the transport, or the `ClientSession` that it was given, is closed.
+
+        """
+        client = await self._open()
+        # The error is made outside of the handler: the one of aiohttp holds the request's headers, and would
+        # hang on ours as its context.
+        fault: APIConnectionError
+        try:
+            async with client.request(
+                request.method,
+                URL(request.url, encoded=True),
+                headers=request.headers,
+                allow_redirects=False,
+                auto_decompress=True,
+                raise_for_status=False,
+                timeout=_NO_TIMEOUT,
+                middlewares=_SEND_ONCE,
+            ) as answer:
+                body = await self._read(answer)
+                return Response(answer.status, _folded(answer), body)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            fault = _fault_of(error)
+        except _Fault as error:
+            fault = error.fault
+        except RuntimeError:
+            if self._loop is None or not self._loop.is_closed():
+                raise
+            raise GeneratorExit from None  # dropped after its loop was closed, where nothing can be closed
+        except asyncio.CancelledError as error:
+            # The frames of aiohttp that it came through hold the request's headers: it goes on without them.
+            error.__context__ = None
+            raise error.with_traceback(None) from None
+        raise fault
+
+    async def _open(self) -> aiohttp.ClientSession:
+        if self._client is None and not self._closed:
+            client = _own_client(self._ssl_context)
+            _let_go()
+            self._loop, self._keeper = asyncio.get_running_loop(), _kept(client)
+            _KEPT[client] = _Kept(ref(self._keeper), self._loop, os.getpid())
+            self._client = await anext(self._keeper)
+        if self._client is None or self._client.closed:
+            raise SessionClosedError("the transport is closed")
+        return self._client
+
+    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+        """Read the body piece by piece, and stop at the cap: a few bytes can unpack to gigabytes."""
+        pieces: list[bytes] = []
+        size = 0
+        with self._watch(answer) as lost:
+            while piece := await _next_piece(answer.content, lost):
+                pieces.append(piece)
+                size += len(piece)
+                if size > self._max_body:
+                    answer.close()
+                    raise self._too_large()
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return self._unpacked(body) if body.startswith(_GZIP) else body
+
+    @contextmanager
+    def _watch(self, answer: aiohttp.ClientResponse) -> Iterator[asyncio.Future[None] | None]:
+        """Let the body end when its connection is lost, and give the future that says so.
+
+        After a bad chunk aiohttp closes the connection, and never ends the body.
+        """
+        content, connection = answer.content, answer.connection
+        protocol = None if connection is None else connection.protocol
+        if protocol is None or content.is_eof():  # it is here already
+            yield None
+            return
+
+        def end(_: object) -> None:
+            if not content.is_eof() and content.exception() is None:
+                content.set_exception(aiohttp.ClientPayloadError())
+
+        lost = protocol.closed
+        if lost is None:  # it was lost before anybody asked
+            end(None)
+            yield None
+            return
+        if protocol not in self._watched:
+            self._watched.add(protocol)
+            lost.add_done_callback(_retrieve)
+        lost.add_done_callback(end)
+        try:
+            yield lost
+        finally:
+            lost.remove_done_callback(end)
+
+    def _unpacked(self, body: bytes) -> bytes:
+        """Unpack a body that is gzip although no header says so."""
+        try:
+            unpacked = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(body, self._max_body + 1)
+        except zlib.error:
+            return body  # whoever decodes it says what is wrong
+        if len(unpacked) > self._max_body:
+            raise self._too_large()
+        return unpacked
+
+    def _too_large(self) -> _Fault:
+        return _Fault(
+            ResponseTooLargeError(
+                f"the body is larger than max_body={self._max_body} bytes, decompressed: ask for smaller"
+                " pages, or set a larger max_body"
+            )
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the `ClientSession` was given; nothing is sent any more."""
+        self._closed = True
+        keeper, self._keeper, self._client = self._keeper, None, None
+        if keeper is not None:
+            await anext(keeper, None)
+
+
+async def _next_piece(content: aiohttp.StreamReader, lost: asyncio.Future[None] | None) -> bytes:
+    """Return what arrived of a body; nothing at its end."""
+    try:
+        return await content.readany()
+    except RuntimeError:  # the connection is closing, and has not said yet how the body ends
+        if lost is None:
+            raise aiohttp.ClientPayloadError from None
+    await asyncio.wait((lost,))
+    return await content.readany()
+
+
+def _retrieve(lost: asyncio.Future[None]) -> None:
+    """Take note of how a connection was lost, or asyncio would complain that nobody did."""
+    if not lost.cancelled():
+        lost.exception()
+
+
+class _Fault(Exception):  # noqa: N818 - never leaves this module
+    """Carries a fault past aiohttp, which would send the request again by itself after its own errors."""
+
+    def __init__(self, fault: APIConnectionError) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a GET a second time, past the gate, when a connection breaks."""
+    fault: APIConnectionError
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise  # never got through; aiohttp does not repeat these
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        fault = APIConnectionError(_reason(error))
+    raise _Fault(fault)
+
+
+_SEND_ONCE = (_send_once,)
+
+
+async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    """Give the client, then close it.
+
+    A loop closes the generators that nobody holds any more, and those that are left when it ends: that closes
+    the connections of a session that its user forgot.
+    """
+    try:
+        yield client
+    except GeneratorExit:
+        _warn_of_unclosed()
+        raise
+    finally:
+        _KEPT.pop(client, None)
+        await client.close()
+
+
+KEEP_ALIVE = 75.0  # seconds
+
+
+@frozen
+class _Kept:
+    """What keeps a client open: by which generator, in which loop, of which process."""
+
+    keeper: ref[AsyncGenerator[aiohttp.ClientSession, None]]
+    loop: asyncio.AbstractEventLoop
+    process: int
+
+
+# Held until they are closed: a client that was collected before would complain of that.
+_KEPT: dict[aiohttp.ClientSession, _Kept] = {}
+
+
+def _let_go(*, running: bool = False) -> None:
+    """Let go of clients that nobody can close any more: their loop was closed, or is another process's.
+
+    With `running` also of those whose loop runs, in another thread.
+    """
+    for client, kept in list(_KEPT.items()):
+        ours = kept.process == os.getpid()
+        if not ours or kept.loop.is_closed() or (running and kept.loop.is_running()):
+            del _KEPT[client]
+            client.detach()
+            if ours:
+                _warn_of_unclosed()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    """Close what a program leaves open in loops that it neither closed nor runs any more.
+
+    Else aiohttp would complain of each client, connector and connection.
+    """
+    _let_go(running=True)
+    for kept in list(_KEPT.values()):
+        kept.loop.run_until_complete(_finish(kept))
+
+
+async def _finish(kept: _Kept) -> None:
+    await _turns()  # a keeper that was dropped is closed by its loop now
+    if (keeper := kept.keeper()) is not None:
+        await keeper.aclose()
+    await _turns()
+
+
+async def _turns() -> None:
+    """Let callbacks run that closing takes."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def _warn_of_unclosed() -> None:
+    """Warn of a session that was not closed; never as an error, which nobody could catch here."""
+    message = "a Session was not closed: use async with, or aclose()"
+    try:
+        warnings.warn(message, ResourceWarning, stacklevel=1)
+    except ResourceWarning:
+        warnings.showwarning(message, ResourceWarning, __file__, 0)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Keeps connections for the next request, but none on which the server has spoken or hung up since.
+
+    What it said unasked would else be taken for the answer to the next request.
+    """
+
+    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
+        # A wait for the next minute's quota is longer than the 15 s for which aiohttp keeps connections.
+        super().__init__(
+            limit=0, ssl=True if ssl_context is None else ssl_context, keepalive_timeout=KEEP_ALIVE
+        )
+        self._used = WeakSet[object]()
+
+    def __del__(self, *_: object) -> None:
+        """Say nothing: of the session that was not closed, its keeper has told."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """Return a new connection, or one that has been quiet since its last answer."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol not in self._used:
+                self._used.add(connection.protocol)
+                return connection
+            if _is_quiet(connection):
+                return connection
+            connection.close()
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Tell whether nothing has arrived, neither read already nor waiting in the socket."""
+    protocol, transport = connection.protocol, connection.transport
+    if protocol is None or transport is None or protocol.should_close:
+        return False
+    return not _is_readable(transport.get_extra_info("socket").fileno())
+
+
+def _is_readable(descriptor: int) -> bool:
+    if sys.platform == "win32":
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()  # takes any number of a file descriptor, and needs none itself
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _own_client(ssl_context: ssl.SSLContext | None) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=_Connector(ssl_context),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        timeout=_NO_TIMEOUT,
+    )
+
+
+def _folded(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    """Return the headers with lower-case names; repeated ones are joined."""
+    headers = answer.headers
+    folded = {name.lower(): value for name, value in headers.items()}
+    if len(folded) == len(headers):
+        return folded
+    return {name: ", ".join(headers.getall(name)) for name in folded}
+
+
+def _fault_of(error: aiohttp.ClientError | OSError | ValueError) -> APIConnectionError:
+    if isinstance(error, TimeoutError):
+        return APITimeoutError("no answer in time")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return CertificateError(_distrust(error))
+    return APIConnectionError(_reason(error))
+
+
+def _reason(error: aiohttp.ClientError | OSError | ValueError) -> str:
+    """Say what broke, without what aiohttp's errors carry along: request headers, bytes of the answer."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection without an answer"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer was cut short or could not be unpacked"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not valid HTTP ({type(error).__name__})"
+    if isinstance(error, OSError) and error.strerror:
+        return f"the connection broke: {error.strerror}"
+    return f"the connection broke ({type(error).__name__})"
+
+
+def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """Say why a certificate is not trusted, and what to do about it."""
+    certificate = error.certificate_error
+    why, code = str(certificate), None
+    if isinstance(certificate, ssl.SSLCertVerificationError):
+        why, code = certificate.verify_message, certificate.verify_code
+    place = f"{error.host}:{error.port}"
+    return f"cannot connect to {place}: its certificate is not trusted ({why}): {_advice(code)}"
+
+
+def _advice(code: int | None) -> str:
+    """Return what to do about a certificate, by OpenSSL's code of what is wrong with it."""
+    if code in (9, 10):  # not valid yet, not valid any more
+        return "check this machine's clock; the operator of the server has to renew it"
+    if code in (62, 64):  # for another name, for another address
+        return "check the base address, and whether the network answers in the place of the service"
+    return (
+        "the network may answer in the place of the service; where it is signed by an authority of your own,"
+        " name that with ssl_context= or the variable SSL_CERT_FILE"
+    )

@@ -1,0 +1,62 @@
+"""What fetching some rows takes under the limits of a plan: arithmetic, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from attrs import frozen
+
+from chainapi.core.limits.quota import Limit
+from chainapi.errors import ConfigurationError
+
+__all__ = ["Estimate", "estimate"]
+
+MINUTE, DAY = 60.0, 86_400.0  # seconds
+
+
+@frozen
+class Estimate:
+    """What a walk takes.
+
+    Attributes:
+        requests: how many requests are sent.
+        units: what they cost, in the units of the limits.
+        minutes: how long the limits make it last at least; 0 where it fits into them at once.
+        day_share: share of the units that may be used in a day, 1 for all; None without a limit per day.
+
+    """
+
+    requests: int
+    units: float
+    minutes: float
+    day_share: float | None = None
+
+
+def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = ()) -> Estimate:
+    """Say what `rows` rows take in pages of `page_size`, at `price` units a request.
+
+    Raises:
+        ConfigurationError: a number is not whole and above 0, or one request is dearer than a limit.
+
+    """
+    for name, number in (("rows", rows), ("page_size", page_size)):
+        if type(number) is not int or number < 1:
+            raise ConfigurationError(f"{name}={number!r} must be a whole number above 0")
+    requests = ceil(rows / page_size)
+    units = requests * price
+    seconds = max((_seconds(limit, requests, price) for limit in limits), default=0.0)
+    daily = [limit.amount * DAY / limit.per for limit in limits if limit.per >= DAY]
+    return Estimate(requests, units, seconds / MINUTE, units / min(daily) if daily else None)
+
+
+def _seconds(limit: Limit, requests: int, price: float) -> float:
+    """Return how long a limit makes the requests last: each window takes as many as fit into it."""
+    if price <= 0:
+        return 0.0
+    fitting = int(limit.amount // price)
+    if fitting < 1:
+        raise ConfigurationError(
+            f"a request costs {price:g} units: more than {limit.amount:g} in {limit.per:g} s"
+        )
+    return float((ceil(requests / fitting) - 1) * limit.per)

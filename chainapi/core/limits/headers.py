@@ -1,0 +1,331 @@
+"""What an answer says about limits: the RateLimit fields in all their forms, and Retry-After.
+
+The forms are those of draft-ietf-httpapi-ratelimit-headers, -00 to -10, and of the vendors before it:
+
+- ``RateLimit-Limit``, ``-Remaining`` and ``-Reset``, a number each, with policies behind the limit
+  (``100, 100;w=60``) or in ``RateLimit-Policy``; the same as ``X-RateLimit-`` and ``X-Rate-Limit-``;
+- ``RateLimit: limit=100, remaining=50, reset=30``;
+- ``RateLimit: "default";r=50;t=30`` with ``RateLimit-Policy: "default";q=100;w=60``.
+
+Two rules hold throughout. A malformed field is as if absent. And where an answer says several things about
+the same, the strictest is believed: the smallest limit and remainder, the longest wait.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from math import inf
+from typing import NamedTuple
+
+from attrs import frozen
+
+from chainapi.core.limits.structured_fields import (
+    Date,
+    Item,
+    Value,
+    parse_dictionary,
+    parse_list,
+    parse_number,
+)
+
+__all__ = ["LimitNews", "Policy", "ServiceLimit", "hold", "read_limits"]
+
+
+@frozen
+class Policy:
+    """One rate-limit policy as the service announces it: `quota` units in `window` seconds.
+
+    A quota of 0 is kept as said; a window of 0, or one that makes no sense, is None as if it were not said.
+    """
+
+    quota: float
+    window: float | None = None
+    name: str | None = None
+
+
+@frozen
+class ServiceLimit:
+    """Where a named policy stands: `remaining` units, `reset` seconds from the answer's arrival."""
+
+    name: str
+    remaining: float | None = None
+    reset: float | None = None
+
+
+@frozen
+class LimitNews:
+    """What one answer says about the quota; None means that it does not say.
+
+    `limit` and `remaining` are quota units, `reset` and `retry_after` seconds from the answer's arrival. No
+    number is negative, infinite or NaN, and none is capped.
+
+    When several limits are announced, `limit`, `remaining` and `reset` are those of one of them, never mixed:
+    the one with the smallest remainder, and of equals the one with the longest reset. Limits that keep their
+    remainder to themselves count only where all do. `policies` and `service_limits` hold them all.
+    """
+
+    limit: float | None = None
+    remaining: float | None = None
+    reset: float | None = None
+    retry_after: float | None = None
+    policies: tuple[Policy, ...] = ()
+    service_limits: tuple[ServiceLimit, ...] = ()
+
+
+class _Claim(NamedTuple):
+    """What one family of fields, or one member of a list, says about its limit."""
+
+    limit: float | None = None
+    remaining: float | None = None
+    reset: float | None = None
+
+
+_SILENCE = LimitNews()
+_NO_CLAIM = _Claim()
+_FAMILIES = tuple(
+    (prefix + "limit", prefix + "remaining", prefix + "reset")
+    for prefix in ("ratelimit-", "x-ratelimit-", "x-rate-limit-")
+)
+_NAMES = frozenset(("ratelimit", "ratelimit-policy", "retry-after")).union(*_FAMILIES)
+
+
+def read_limits(headers: Mapping[str, str], now: float) -> LimitNews:
+    """Read the limit headers of one answer (specification, section 8); a malformed one is as if absent.
+
+    The names in `headers` are lower-case. `now` is Unix time in seconds; in an answer that has a Date,
+    moments are measured against that instead. Nothing raises.
+    """
+    if _NAMES.isdisjoint(headers):
+        return _SILENCE
+    get = headers.get
+    policies = _read_policies(get("ratelimit-policy"))
+    claims: list[_Claim] = []
+    for limit_name, remaining_name, reset_name in _FAMILIES:
+        limit, remaining, reset = get(limit_name), get(remaining_name), get(reset_name)
+        if limit or remaining or reset:
+            quota, inline = _read_limit(limit)
+            claims.append(_Claim(quota, _read_remaining(remaining), _read_reset(reset, headers, now)))
+            policies = policies or inline
+    more, service_limits = _read_combined(get("ratelimit"), policies)
+    claims += more
+    best = claims[0] if len(claims) == 1 else min(claims, key=_strictness, default=_NO_CLAIM)
+    retry_after = _read_retry_after(get("retry-after"), headers, now)
+    return LimitNews(best.limit, best.remaining, best.reset, retry_after, policies, service_limits)
+
+
+def hold(status: int, news: LimitNews) -> float:
+    """Say for how many seconds a client that obeys sends nothing after an answer with this status.
+
+    Retry-After wins over the reset. The reset counts when nothing remains, whatever the answer was otherwise,
+    and on a refusal (429 or 503) even when something does.
+    """
+    if news.retry_after is not None:
+        return news.retry_after
+    if news.reset is not None and (news.remaining == 0 or status in (429, 503)):
+        return news.reset
+    return 0.0
+
+
+def _strictness(claim: _Claim) -> tuple[float, float, bool]:
+    """Sort claims: the one to believe comes first, one that says nothing last."""
+    remaining = inf if claim.remaining is None else claim.remaining
+    reset = 1.0 if claim.reset is None else -claim.reset
+    return remaining, reset, claim.limit is None
+
+
+# --- numbers ---
+
+
+def _plain(text: str) -> float | None:
+    """Take the short way to a plain integer; None says only that the text is not one."""
+    # isdecimal alone would let the digits of other scripts pass, and 300 digits are too many for a float.
+    return float(text) if len(text) < 16 and text.isascii() and text.isdecimal() else None
+
+
+def _amount(value: Value | None) -> float | None:
+    """Take a value for an amount, unless it is not a number, or negative."""
+    if isinstance(value, int | float) and not isinstance(value, bool | Date) and value >= 0:
+        return abs(float(value))  # -0.0 is an amount too, and should look like one
+    return None
+
+
+def _smallest(amounts: Iterable[float | None]) -> float | None:
+    return min((amount for amount in amounts if amount is not None), default=None)
+
+
+def _longest(amounts: Iterable[float | None]) -> float | None:
+    return max((amount for amount in amounts if amount is not None), default=None)
+
+
+def _amounts(items: Iterable[Item]) -> list[float]:
+    """Give the amounts in a list; none at all when something in it is not one."""
+    amounts = [_amount(item.value) for item in items]
+    return [] if None in amounts else [amount for amount in amounts if amount is not None]
+
+
+# --- the separate fields ---
+
+
+@lru_cache(maxsize=64)
+def _read_limit(text: str | None) -> tuple[float | None, tuple[Policy, ...]]:
+    """Read a limit and the policies behind it: ``100, 100;w=60;comment="sliding", 5000;w=3600``."""
+    items = parse_list(text or "") or ()
+    if not _amounts(items):
+        return None, ()
+    announced = [item for item in items if "w" in item.params]
+    stated = [item for item in items if "w" not in item.params] or announced[:1]
+    return _smallest(_amounts(stated)), _policies(announced)
+
+
+def _read_remaining(text: str | None) -> float | None:
+    if text is None:
+        return None
+    plain = _plain(text)
+    return _smallest(_amounts(parse_list(text) or ())) if plain is None else plain
+
+
+def _read_reset(text: str | None, headers: Mapping[str, str], now: float) -> float | None:
+    """Read seconds from now, or a moment in Unix time."""
+    if text is None:
+        return None
+    plain = _plain(text)
+    if plain is not None and plain < _LONGEST_WINDOW:
+        return plain
+    base = _answered_at(headers, now)
+    return _longest(_until_moment(reset, base) for reset in _amounts(parse_list(text) or ()))
+
+
+# --- the combined field, and policies ---
+
+
+@lru_cache(maxsize=64)
+def _read_policies(text: str | None) -> tuple[Policy, ...]:
+    return _policies(parse_list(text or "") or ())
+
+
+def _policies(items: Iterable[Item]) -> tuple[Policy, ...]:
+    return tuple(policy for item in items if (policy := _policy(item)))
+
+
+def _policy(item: Item) -> Policy | None:
+    """Read ``"name";q=100;w=60`` or ``100;w=60``; one without a quota is none."""
+    name = item.value if isinstance(item.value, str) else None
+    quota = _amount(item.value if name is None else item.params.get("q"))
+    return None if quota is None else Policy(quota, _amount(item.params.get("w")) or None, name)
+
+
+def _read_combined(
+    text: str | None, policies: tuple[Policy, ...]
+) -> tuple[Iterable[_Claim], tuple[ServiceLimit, ...]]:
+    """Read ``RateLimit``: a list of named limits, or in the older form a dictionary of three numbers."""
+    if text is None:
+        return (), ()
+    items = parse_list(text)
+    if items is None:
+        return (_dictionary_claim(parse_dictionary(text) or ()),), ()
+    claims = list[_Claim]()
+    service_limits = list[ServiceLimit]()
+    for item in items:
+        if not isinstance(item.value, str):
+            return (), ()
+        remaining, reset = _amount(item.params.get("r")), _amount(item.params.get("t"))
+        if remaining is not None or reset is not None:
+            quotas = [policy.quota for policy in policies if policy.name == item.value]
+            claims.append(_Claim(_smallest([*quotas, _amount(item.params.get("q"))]), remaining, reset))
+            service_limits.append(ServiceLimit(item.value, remaining, reset))
+    return claims, tuple(service_limits)
+
+
+def _dictionary_claim(pairs: Iterable[tuple[str, Item]]) -> _Claim:
+    said: dict[str, list[float | None]] = {"limit": [], "remaining": [], "reset": []}
+    for key, item in pairs:
+        said.get(key, []).append(_amount(item.value))
+    return _Claim(_smallest(said["limit"]), _smallest(said["remaining"]), _longest(said["reset"]))
+
+
+# --- moments ---
+
+# A reset beyond this many seconds, three years, may be a moment: no window is so long.
+_LONGEST_WINDOW = 1e8
+
+_CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+_HTTP_DATES = (
+    rf"[a-z]{{3}}, (?P<day>[0-9]{{1,2}}) (?P<month>[a-z]{{3}}) (?P<year>[0-9]{{4}}) {_CLOCK} (?:GMT|UTC)",
+    rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>[a-z]{{3}})-(?P<year>[0-9]{{2}}) {_CLOCK} (?:GMT|UTC)",
+    rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ 0-9][0-9]) {_CLOCK} (?P<year>[0-9]{{4}})",
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY_NAME = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
+_ANY_CASE = re.IGNORECASE | re.ASCII
+
+
+def _until_moment(reset: float, base: float) -> float:
+    """Turn a moment in Unix time into seconds from `base`; leave a number that is none as it is.
+
+    What is at most a factor of two away from the present is a moment, in seconds or in milliseconds.
+    """
+    for moment in (reset, reset / 1000):
+        if base / 2 <= moment <= base * 2 and moment >= _LONGEST_WINDOW:
+            return max(moment - base, 0.0)
+    return reset
+
+
+def _answered_at(headers: Mapping[str, str], now: float) -> float:
+    """Give the moment of the answer by the clock of the service, or ours where it does not say."""
+    date = _read_date(headers.get("date", "").strip(), now)
+    return now if date is None else date
+
+
+def _read_retry_after(text: str | None, headers: Mapping[str, str], now: float) -> float | None:
+    """Read seconds or a date; of several in one field the longest, not minding those that are malformed."""
+    if text is None:
+        return None
+    plain = _plain(text)
+    if plain is not None:
+        return plain
+    return _longest(_wait(element, headers, now) for element in _elements(text))
+
+
+def _elements(text: str) -> Iterator[str]:
+    """Split at the commas, save those behind the name of a day."""
+    day = ""
+    for part in text.split(","):
+        element = day + part.strip(" \t")
+        day = f"{element}, " if re.fullmatch(_DAY_NAME, element, _ANY_CASE) else ""
+        if not day:
+            yield element
+
+
+def _wait(element: str, headers: Mapping[str, str], now: float) -> float | None:
+    seconds = parse_number(element)
+    if seconds is not None:
+        return _amount(seconds)
+    base = _answered_at(headers, now)
+    date = _read_date(element, base)
+    return None if date is None else max(date - base, 0.0)
+
+
+def _read_date(text: str, base: float) -> float | None:
+    """Read a date in one of the three forms of RFC 9110, section 5.6.7, as Unix time."""
+    for form in _HTTP_DATES:
+        if match := re.fullmatch(form, text, _ANY_CASE):
+            return _unix_time(match, base)
+    return None
+
+
+def _unix_time(match: re.Match[str], base: float) -> float | None:
+    year, day, hour, minute, second = map(int, match.group("year", "day", "hour", "minute", "second"))
+    leap = second == 60
+    try:
+        if len(match["year"]) == 2:
+            # The last year with these two digits that is not more than 50 years ahead.
+            latest = datetime.fromtimestamp(base, UTC).year + 50
+            year = latest - (latest - year) % 100
+        month = _MONTHS.index(match["month"].lower()) + 1
+        moment = datetime(year, month, day, hour, minute, second - leap, tzinfo=UTC)
+    except (ValueError, OverflowError, OSError):  # no such day or hour; a base beyond all calendars
+        return None
+    return moment.timestamp() + leap

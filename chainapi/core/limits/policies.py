@@ -1,0 +1,124 @@
+"""The policies of a service as its answers name them; what an answer leaves out stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from chainapi.core.limits.allowance import UNTOLD_WINDOW, Allowance
+from chainapi.core.limits.headers import LimitNews, Policy
+
+__all__ = ["Policies"]
+
+MOST_POLICIES = 8
+
+
+@define(eq=False, repr=False)
+class Policies:
+    """The allowances that answers named, and the one that the last answer was about.
+
+    A policy is forgotten when an answer lists the policies without it, or when it was named without a list
+    and is not heard of for a window.
+    """
+
+    known: list[Allowance] = field(factory=list[Allowance])
+    told: Allowance | None = None
+    _listed: list[Allowance] = field(factory=list[Allowance])
+    _names: dict[str, Allowance] = field(factory=dict[str, Allowance])
+    _said: object = None
+
+    def read(self, news: LimitNews, now: float, cost: float, *, refused: bool) -> Allowance | None:
+        """Follow the policies that an answer names; return the one that its numbers are about."""
+        if not news.limit and news.remaining is None and not news.policies:
+            return self.told if refused else None
+        said = (news.limit, news.policies)
+        if said == self._said and not refused and self.told is not None:
+            return self.told
+        named = [policy for policy in news.policies if policy.quota > 0]
+        if named:
+            current = self._list(named, refused=refused)
+        elif news.limit:
+            current = [self._find(news.limit, None) or self._add(Allowance(news.limit, None, named=True))]
+            current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].told
+        else:
+            current = self._unnamed(news, cost)
+        self._said = None if refused or not named else said
+        self._choose(current, news)
+        self._forget(now)
+        return self.told
+
+    def claims(self, news: LimitNews) -> Iterator[tuple[Allowance, float, float | None]]:
+        """Yield what an answer says of each policy beside the one of `read`: what remains, the reset."""
+        if len(news.service_limits) < 2:
+            return
+        for one in news.service_limits:
+            allowance = self._names.get(one.name)
+            if allowance is not None and allowance is not self.told and one.remaining is not None:
+                yield allowance, one.remaining, one.reset
+
+    def roof(self) -> float:
+        """Return the least limit."""
+        return min((one.limit for one in self.known), default=float("inf"))
+
+    def _list(self, named: list[Policy], *, refused: bool) -> list[Allowance]:
+        current = []
+        for policy in named:
+            one = self._find(policy.quota, policy.window)
+            if one is None:
+                one = Allowance(
+                    policy.quota, policy.window, named=True, only_on_refusal=refused and bool(self.known)
+                )
+            elif not refused:
+                one.only_on_refusal = False
+            one.name_window(policy.quota, policy.window)
+            if policy.name is not None:
+                self._names[policy.name] = one
+            current.append(one)
+        if refused:
+            keep = [one for one in self.known if all(one.window != new.window for new in current)]
+        else:
+            keep = [one for one in self.known if one.only_on_refusal]
+            self._listed = current
+        self.known = [*current, *(one for one in keep if one not in current)][:MOST_POLICIES]
+        return current
+
+    def _find(self, quota: float, window: float | None) -> Allowance | None:
+        """Return the allowance that is meant; one whose window or limit was not told yet may be."""
+        for one in self.known:
+            if one.sized and one.limit == quota and (window is None or one.window == window):
+                return one
+        for one in self.known:
+            if (one.limit == quota or not one.sized) and (one.guessed or not one.sized):
+                return one
+        return None
+
+    def _add(self, one: Allowance) -> Allowance:
+        self.known = [one, *self.known][:MOST_POLICIES]
+        return one
+
+    def _unnamed(self, news: LimitNews, cost: float) -> list[Allowance]:
+        """Return what a number without a limit is about."""
+        if self.told is not None:
+            return [self.told]
+        if news.remaining is None:
+            return []
+        return [self._add(Allowance(news.remaining + cost, None, named=True, sized=False))]
+
+    def _choose(self, current: list[Allowance], news: LimitNews) -> None:
+        matching = [one for one in current if one.limit == news.limit]
+        if matching:
+            self.told = matching[0]
+        elif current and self.told not in current:
+            self.told = current[0]
+
+    def _forget(self, now: float) -> None:
+        """Forget what was named without a list, and not for a window."""
+        self.known = [
+            one
+            for one in self.known
+            if one is self.told
+            or one.only_on_refusal
+            or one in self._listed
+            or now <= one.believed_at + (one.window or UNTOLD_WINDOW)
+        ]

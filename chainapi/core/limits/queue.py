@@ -1,0 +1,357 @@
+"""The queue before a gate: ranks, first come first served within each, and the units that wait in it.
+
+What is ahead of a request is known from cumulated sums, never by going through the queue.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, deque
+from itertools import islice
+from math import inf
+from typing import Any, Generic, TypeVar
+
+from attrs import define, field
+
+from chainapi.core.limits.costs import Costs
+
+__all__ = ["Group", "Queue", "Waiter"]
+
+FLOOR = 8  # of so many grants one at least goes to who waited longest, whatever its rank
+
+
+class Waiter:
+    """A request in the queue; one of a lower `rank` goes first, of equals the one with the lower number."""
+
+    __slots__ = (
+        "entered",
+        "group",
+        "inside",
+        "lane",
+        "number",
+        "parked",
+        "passed",
+        "prior",
+        "queued",
+        "rank",
+        "route",
+    )
+
+    def __init__(
+        self, number: int, rank: float, route: str, prior: float | None, group: Group | None = None
+    ) -> None:
+        self.number, self.rank, self.route, self.prior = number, rank, route, prior
+        self.group = group
+        self.queued = False
+        self.parked = False
+        self.inside = False  # counted in its group
+        self.lane: object = None  # where it stands; None while it is parked or steps out
+        self.passed = 0.0  # units that went before it although they came after it
+        self.entered: int | None = None  # how many had entered its lane before it
+
+
+W = TypeVar("W", bound=Waiter)
+
+
+def _number(waiter: Waiter) -> int:
+    return waiter.number
+
+
+@define(eq=False, repr=False)
+class _Lane(Generic[W]):
+    """Waiters of one rank in the order of their numbers; who left is skipped when its turn comes."""
+
+    costs: Costs
+    rank: float
+    waiters: deque[W] = field(factory=deque[W])
+    waiting: int = 0
+    left: int = 0
+    _kinds: Counter[tuple[str, float | None]] = field(factory=Counter[tuple[str, float | None]])
+    _units: float = 0.0
+    _priced: object = None
+
+    def first(self) -> W | None:
+        """Return the waiter whose turn it is."""
+        waiters = self.waiters
+        while waiters:
+            if waiters[0].lane is self:
+                return waiters[0]
+            waiters.popleft()
+        return None
+
+    def add(self, waiter: W) -> None:
+        """Put a waiter at its place, which for one that was granted before is in front."""
+        waiters = self.waiters
+        if not waiters or waiters[-1].number < waiter.number:
+            waiters.append(waiter)
+        elif waiter.number < waiters[0].number:
+            waiters.appendleft(waiter)
+        else:
+            insort(waiters, waiter, key=_number)
+        if waiter.entered is None:
+            behind = waiters[-1] is waiter
+            waiter.entered = self.left + (self.waiting if behind else self.before(waiter.number))
+        self.waiting += 1
+        waiter.lane = self
+        self._count(waiter, 1)
+
+    def remove(self, waiter: W) -> None:
+        """Take a waiter out; sweep when those who left outnumber those who wait."""
+        self.waiting -= 1
+        self.left += 1
+        waiter.lane = None
+        self._count(waiter, -1)
+        if self.waiters and self.waiters[0] is waiter:
+            self.waiters.popleft()
+        elif len(self.waiters) > 2 * self.waiting + 16:
+            self.waiters = deque(one for one in self.waiters if one.lane is self)
+
+    @property
+    def units(self) -> float:
+        """Return the units that wait, at today's prices."""
+        priced = (self.costs.version, self.costs.units)
+        if priced != self._priced:
+            self._priced = priced
+            self._units = sum(self.costs.likely(*kind) * number for kind, number in self._kinds.items())
+        return self._units
+
+    def before(self, number: int) -> int:
+        """Return how many of a lower number wait; some of those who left may be counted."""
+        return min(self.waiting, bisect_left(self.waiters, number, key=_number))
+
+    def ahead(self, waiter: Waiter) -> tuple[float, float]:
+        """Return the units and the number of those before a waiter, or before a newcomer."""
+        if waiter.rank > self.rank or waiter.entered is None or not self.waiting:
+            return self.units, self.waiting
+        own = waiter.lane is self
+        before = max(0, waiter.entered - self.left) if own else self.before(waiter.number)
+        before = min(self.waiting, before)
+        return self.units * before / self.waiting, before
+
+    def cheapest(self) -> float:
+        """Return the least that a waiter costs."""
+        return min((self.costs.price(*kind) for kind in self._kinds), default=inf)
+
+    def _count(self, waiter: W, number: int) -> None:
+        kind = (waiter.route, waiter.prior)
+        self._kinds[kind] += number
+        if not self._kinds[kind]:
+            del self._kinds[kind]
+        if self._priced == (self.costs.version, self.costs.units):
+            self._units = self._units + number * self.costs.likely(*kind) if self.waiting else 0.0
+
+
+@define(eq=False, repr=False)
+class Group:
+    """Requests with a limit of their own: as many as may leave are in the queue, the others stand aside.
+
+    So those who cannot leave keep nobody up, and no forecast counts them.
+
+    Args:
+        most: how many may be in flight at once.
+        paced: whether each pays a ceiling when its turn comes; one at a time does.
+
+    """
+
+    most: float = inf
+    paced: bool = False
+    in_flight: int = 0
+    inside: int = 0  # that are in the queue, or pay
+    ranks: Counter[float] = field(factory=Counter[float])  # of those inside
+    lanes: dict[float, _Lane[Any]] = field(factory=dict[float, _Lane[Any]])  # of those who stand aside
+
+    @property
+    def room(self) -> bool:
+        """Whether one more may enter the queue."""
+        return self.in_flight + self.inside < self.most and not (self.paced and self.inside)
+
+    def count(self, waiter: Waiter, number: int) -> None:
+        """Count a waiter in or out."""
+        waiter.inside = number > 0
+        self.inside += number
+        self.ranks[waiter.rank] += number
+        if not self.ranks[waiter.rank]:
+            del self.ranks[waiter.rank]
+
+    def best(self) -> Any:
+        """Return the first of those who stand aside; None where nobody does."""
+        for rank in sorted(self.lanes):
+            if (first := self.lanes[rank].first()) is not None:
+                return first
+            del self.lanes[rank]
+        return None
+
+
+@define(eq=False, repr=False)
+class Queue(Generic[W]):
+    """Who waits for a turn, and who stands aside because its route is closed."""
+
+    costs: Costs
+    parked_until: float = inf
+    _lanes: dict[float, _Lane[W]] = field(factory=dict[float, _Lane[W]])
+    _aside: dict[Group, None] = field(factory=dict[Group, None])
+    _freed: dict[Group, None] = field(factory=dict[Group, None])
+    _parked: dict[str, dict[W, None]] = field(factory=dict[str, dict[W, None]])
+    _waiting: int = 0
+    _favoured: int = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def add(self, waiter: W) -> None:
+        """Let a waiter enter, or enter again at its old place; who stands aside has free places first."""
+        self.fill()
+        waiter.queued = True
+        self._waiting += 1
+        self._place(waiter)
+
+    def remove(self, waiter: W, *, granted: bool = False) -> None:
+        """Take a waiter out, which was `granted` its turn or gave up."""
+        waiter.queued = False
+        self._waiting -= 1
+        if waiter.parked:
+            waiter.parked = False
+            self._parked[waiter.route].pop(waiter, None)
+        self._take_out(waiter)
+        if granted and len(self._lanes) > 1:
+            self._favour(waiter)
+
+    def _place(self, waiter: W) -> None:
+        """Put a waiter in its lane; where its group has no room, aside, or in the place of a worse one."""
+        group = waiter.group
+        if group is not None:
+            if not group.room and not self._displace(waiter.rank, group):
+                self._put_aside(waiter, group)
+                return
+            group.count(waiter, 1)
+        lane = self._lanes.get(waiter.rank)
+        if lane is None:
+            lane = self._lanes[waiter.rank] = _Lane(self.costs, waiter.rank)
+            self._lanes = dict(sorted(self._lanes.items()))
+        lane.add(waiter)
+
+    def _put_aside(self, waiter: W, group: Group) -> None:
+        waiter.entered = None
+        self._aside[group] = None
+        lane = group.lanes.get(waiter.rank)
+        if lane is None:
+            lane = group.lanes[waiter.rank] = _Lane(self.costs, waiter.rank)
+        lane.add(waiter)
+
+    def _displace(self, rank: float, group: Group) -> bool:
+        """Put the last of a group's worst rank aside for a better one; False where nobody can be."""
+        worst = max(group.ranks, default=rank)
+        if worst <= rank:
+            return False
+        lane = self._lanes[worst]
+        last = next((one for one in reversed(lane.waiters) if one.group is group and one.lane is lane), None)
+        if last is None:  # it pays
+            return False
+        self._take_out(last)
+        self._put_aside(last, group)
+        return True
+
+    def _take_out(self, waiter: W) -> None:
+        if isinstance(waiter.lane, _Lane):
+            waiter.lane.remove(waiter)
+        if waiter.inside and waiter.group is not None:
+            waiter.group.count(waiter, -1)
+            self._freed[waiter.group] = None
+
+    def step_out(self, waiter: W) -> None:
+        """Let others pass a waiter that pays; it keeps its place in its group."""
+        if isinstance(waiter.lane, _Lane):
+            waiter.lane.remove(waiter)
+
+    def step_in(self, waiter: W) -> None:
+        """Put a waiter that paid back where it stood."""
+        self._lanes[waiter.rank].add(waiter)
+
+    def freed(self, group: Group) -> None:
+        """Note that a request of a group is in flight no more."""
+        self._freed[group] = None
+
+    def fill(self) -> None:
+        """Let those who stand aside take the places that became free in their groups."""
+        while self._freed:
+            group, _ = self._freed.popitem()
+            while group.room and (best := group.best()) is not None:
+                best.lane.remove(best)
+                best.entered = None
+                self._place(best)
+            if group in self._aside and group.best() is None:
+                del self._aside[group]
+
+    def _favour(self, waiter: W) -> None:
+        """Count how many in a row went before others that have waited for longer, at a lower rank."""
+        if waiter.rank == -inf:
+            return
+        lower = any(lane.waiting for rank, lane in self._lanes.items() if rank > waiter.rank)
+        self._favoured = self._favoured + 1 if lower else 0
+
+    def first(self) -> W | None:
+        """Return whose turn it is."""
+        firsts = (lane.first() for lane in self._lanes.values())
+        best = next((one for one in firsts if one is not None), None)
+        if best is None or best.rank == -inf or self._favoured < FLOOR - 1:
+            return best
+        return min((one for one in (best, *firsts) if one is not None), key=_number)
+
+    def behind(self, waiter: W, number: int) -> list[W]:
+        """Return waiters of the same rank that come after one, some of the next `number`."""
+        lane = self._lanes[waiter.rank]
+        after = islice(lane.waiters, 1, number)
+        return [one for one in after if one.lane is lane and one is not waiter]
+
+    def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, float]:
+        """Return the units and the number of those before a waiter, or before a newcomer of its rank.
+
+        With `last`, the waiter leaves and comes again, as a newcomer whatever rank its retry has now. Who
+        gave up behind a waiter is counted as if it had been before it; who stands aside is counted for the
+        others of its group only.
+        """
+        units, number = 0.0, 0.0
+        until = inf if last and waiter.rank == -inf else waiter.rank
+        own = () if waiter.group is None else waiter.group.lanes.values()
+        for lane in (*self._lanes.values(), *own):
+            if lane.rank <= until:
+                more, others = (lane.units, lane.waiting) if last else lane.ahead(waiter)
+                units, number = units + more, number + others
+        return units, number
+
+    def cheapest(self) -> float:
+        """Return the least that a waiter costs, in units."""
+        return min((lane.cheapest() for lane in self._lanes.values()), default=inf)
+
+    def all(self) -> list[W]:
+        """Return all waiters, those that stand aside as well."""
+        lanes = [*self._lanes.values(), *(lane for group in self._aside for lane in group.lanes.values())]
+        waiters = [one for lane in lanes for one in lane.waiters if one.lane is lane]
+        return waiters + [one for parked in self._parked.values() for one in parked]
+
+    # --- closed routes ----------------------------------------------------------------------
+
+    def park(self, waiter: W, until: float) -> None:
+        """Let a waiter stand aside until a time; inf leaves that to an answer."""
+        self._take_out(waiter)
+        waiter.parked = True
+        self._parked.setdefault(waiter.route, {})[waiter] = None
+        self.parked_until = min(self.parked_until, until)
+
+    def parked_routes(self) -> list[str]:
+        """Return the routes whose waiters stand aside; `unpark` says again until when they do."""
+        if self._parked:
+            self.parked_until = inf
+            self._parked = {route: parked for route, parked in self._parked.items() if parked}
+        return list(self._parked)
+
+    def unpark(self, route: str, places: float, until: float) -> None:
+        """Put so many of a route's waiters back; the others stand aside until a time."""
+        parked = self._parked[route]
+        number = len(parked) if places == inf else min(len(parked), int(places))
+        for waiter in sorted(islice(parked, number), key=_number, reverse=True):
+            del parked[waiter]
+            waiter.parked = False
+            self._place(waiter)
+        if parked:
+            self.parked_until = min(self.parked_until, until)

@@ -1,0 +1,564 @@
+"""One quota of the service: what its answers say, and what may be sent because of it.
+
+Pure arithmetic: times are seconds on any monotonic clock and come in as arguments, like the jitter. The
+rules, in the order in which they are asked:
+
+1. A refusal stops everybody until its wait ends; the end only ever moves later. One that shows quota left
+   stops its route alone (`chainapi.core.limits.scope`).
+2. The first request, and the first after every pause, flies alone: the canary. A canary that is not answered
+   is followed by others, twice as many each time (`chainapi.core.limits.canary`).
+3. The first request of a route whose price is unknown flies alone too.
+4. What an answer says remains, less what is in flight, may go at once.
+5. What is predicted to have come back since may go too, few at first and more with every answer that says
+   what remains.
+6. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from attrs import Attribute, define, field, frozen
+
+from chainapi.core.limits.allowance import Allowance, Kind
+from chainapi.core.limits.canary import Canaries
+from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.discovery import Hidden
+from chainapi.core.limits.headers import LimitNews, hold
+from chainapi.core.limits.policies import Policies
+from chainapi.core.limits.scope import Routes, Verdict
+from chainapi.errors import ConfigurationError
+
+__all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
+
+FIRST_BACKOFF = 1.0
+LONGEST_BACKOFF = 60.0
+OF_WINDOW = 1 / 6  # of a window that is known: the longest backoff if no refusal tells how long to wait
+LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
+ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
+ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
+CAUTIOUS = 3  # guesses at once that answers without fields allow
+
+
+def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < inf:  # type: ignore[operator]
+        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
+
+
+def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
+    if type(value) is not bool:
+        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be True or False")
+
+
+@frozen
+class Limit:
+    """`amount` requests in any `per` seconds, 60 by default; with `units`, that many quota units.
+
+    Raises:
+        ConfigurationError: one of them is no finite number above 0.
+
+    """
+
+    amount: float = field(validator=_above_zero)
+    per: float = field(default=60.0, validator=_above_zero)
+    units: bool = field(default=False, validator=_is_bool, kw_only=True)
+
+
+_POLICIES = {1.0: "quota a second", 60.0: "quota a minute", 3600.0: "hourly quota", 86_400.0: "daily quota"}
+
+
+@frozen
+class QuotaSnapshot:
+    """The quota as it is known at `time`; times are seconds on the event loop's clock, amounts units."""
+
+    time: float
+    limit: float | None = None
+    remaining: float | None = None
+    window: float | None = None
+    stopped_until: float | None = None
+    reset_at: float | None = None
+    costs: Mapping[str, float] = field(factory=dict[str, float])
+    waiting: int = 0
+    in_flight: int = 0
+    unix_time: float | None = None
+
+    @property
+    def stopped_for(self) -> float:
+        """Seconds until requests may leave again after a refusal; 0 when nothing is stopped."""
+        return max(0.0, self.stopped_until - self.time) if self.stopped_until is not None else 0.0
+
+    @property
+    def reset_in(self) -> float | None:
+        """Seconds until quota is predicted to come back; None when that is not known."""
+        return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
+
+    @property
+    def policy(self) -> str:
+        """The policy in words, such as "daily quota"; just "quota" where its window is not known."""
+        if self.window is None:
+            return "quota"
+        named = {
+            1.0: "quota a second",
+            60.0: "quota a minute",
+            3600.0: "hourly quota",
+            86_400.0: "daily quota",
+        }
+        return named.get(self.window, f"quota of {self.window:g} s")
+
+    @property
+    def back_at(self) -> float | None:
+        """Unix time from which quota is predicted to be back; None when that, or the time, is not known."""
+        if self.unix_time is None or self.reset_in is None:
+            return None
+        return self.unix_time + self.reset_in
+
+
+@define(eq=False, repr=False)
+class Flight:
+    """One request that was granted: `sent` at this time, for `cost` units.
+
+    `alone` is set when no other was in flight, so that its answer shows its price; `counted` when it passed
+    beside others, so that the service has surely counted it.
+    """
+
+    route: str
+    cost: float
+    sent: float
+    stops: int
+    canary: bool
+    guess: bool
+    prior: float | None
+    alone: bool
+    counted: bool = False
+
+
+@define(eq=False, repr=False)
+class Quota:
+    """Ask `opens_at`; when it says now, `send`; then say how the flight ended.
+
+    Args:
+        max_in_flight: how many requests may be without an answer at once.
+        limits: what the user knows of limits, kept by counting.
+        probe: whether one request may be risked to learn when the quota comes back.
+        max_stop: seconds after which a wait that an answer told is tried nevertheless.
+
+    """
+
+    max_in_flight: int = 100
+    limits: Sequence[Limit] = ()
+    probe: bool = True
+    max_stop: float = inf
+    in_flight: int = 0
+    stopped_until: float = -inf
+    costs: Costs = field(factory=Costs, init=False)
+    routes: Routes = field(factory=Routes, init=False)
+    canaries: Canaries = field(factory=Canaries, init=False)
+    policies: Policies = field(factory=Policies, init=False)
+    _given: list[Allowance] = field(factory=list[Allowance], init=False)
+    _allowances: list[Allowance] = field(factory=list[Allowance], init=False)
+    _hidden: Hidden | None = field(factory=Hidden, init=False)
+    _held: float = field(default=0.0, init=False)
+    _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
+    _lost: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
+    _lost_units: float = field(default=0.0, init=False)
+    _stops: int = field(default=0, init=False)
+    _refusals: int = field(default=0, init=False)
+    _passed_any: bool = field(default=False, init=False)
+    _refused_route: str | None = field(default=None, init=False)
+    _guesses: int = field(default=0, init=False)
+    _most_guesses: int = field(default=1, init=False)
+    _guessing: bool = field(default=False, init=False)
+    _asking: Allowance | None = field(default=None, init=False)
+    _heard_at: float = field(default=-inf, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        limits, self.limits = self.limits, ()
+        self.know(limits)
+
+    def know(self, limits: Sequence[Limit]) -> None:
+        """Keep limits that the user knows of, besides those known before."""
+        new = [one for one in limits if one not in self.limits]
+        if not new:
+            return
+        self.limits = (*self.limits, *new)
+        learned = self._allowances[len(self._given) :]
+        self._given = [*self._given, *(Allowance(one.amount, one.per) for one in new)]
+        self._allowances = [*self._given, *learned]
+        if self._hidden is not None:
+            self._hidden.most = inf
+        if any(one.units for one in new):
+            self.costs.units = True
+
+    # --- what may be sent -----------------------------------------------------------------
+
+    def opens_at(self, now: float, cost: float, route: str = "") -> float:
+        """Return from when a request may leave: `now`, a later time, or inf when an answer decides."""
+        if self.in_flight >= self.max_in_flight:
+            return inf
+        if now < self.stopped_until:
+            return self.stopped_until
+        hedge = self.canaries.opens_at(now)
+        if hedge is not None and hedge > now:
+            return hedge
+        if self.in_flight and hedge is None and self._alone(route):
+            return inf
+        self._guessing, self._asking = False, None
+        opens = now
+        if self._hidden is not None and not self.canaries.due and hedge is None:
+            opens = self._hidden.opens_at(now, self.in_flight)
+        return self._opens_at(now, cost, opens)
+
+    def _alone(self, route: str) -> bool:
+        """Tell whether a request has to fly alone, because nobody knows what it costs."""
+        return self.policies.told is not None and not self.costs.known(route)
+
+    def _opens_at(self, now: float, cost: float, opens: float) -> float:
+        """Return from when a request may leave as far as the limits are concerned."""
+        scarce: Allowance | None = None
+        for one in self._allowances:
+            one.collect(now)
+            held = self._held + self._lost_units if one.named else self._held
+            if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
+                # What may have been counted is held back, but not for ever: the next answer includes it.
+                continue
+            if one.named and self.canaries.due and one.reset_at <= now:
+                continue
+            at = one.opens_at(now, cost, held)
+            if at <= now and not one.named:
+                # A limit that is kept by counting is no guess: an answer has to come first.
+                at = inf
+            if at >= opens:
+                opens, scarce = at, one
+        if scarce is None or opens == inf:
+            return opens
+        return self._guess_at(now, opens, scarce)
+
+    def _guess_at(self, now: float, opens: float, scarce: Allowance) -> float:
+        """Return when a request may leave that no answer covers."""
+        if opens > now:
+            if self.in_flight:
+                return opens
+            self._most_guesses = 1
+            if not self.probe:
+                return opens
+            asks = scarce.asks_at(opens)
+            if asks > now:
+                return min(opens, asks)
+            self._asking = scarce
+        careful = not self.probe and scarce.proven
+        if self.in_flight and (self._guesses >= self._most_guesses or careful):
+            return inf
+        self._guessing = True
+        return now
+
+    def room(self, now: float) -> float:
+        """Return the units that may go before a dearer request that has to wait for more.
+
+        None in a pause; and none where units drip, for there they are not lost but only delay it.
+        """
+        if self.opens_at(now, 0.0) > now or self.canaries.due or self._guessing:
+            return 0.0
+        if any(one.kind is Kind.DRIP for one in self._allowances):
+            return 0.0
+        held = self._held + self._lost_units
+        return min((one.room(held) for one in self._allowances), default=inf)
+
+    def send(self, now: float, route: str, cost: float, prior: float | None = None) -> Flight:
+        """Count one request out, for which `opens_at` or `room` has just said that it may go."""
+        guess = self._guessing
+        alone = not self.in_flight
+        canary = (
+            self.canaries.due
+            or self.canaries.opens_at(now) is not None
+            or (guess and alone and self._most_guesses == 1)
+        )
+        flight = Flight(route, cost, now, self._stops, canary, guess, prior, alone)
+        if canary or (alone and self._alone(route)):
+            self.canaries.send(flight, now)
+        if guess:
+            self._guesses += 1
+            if self._asking is not None:
+                self._asking.asked = True
+        if self._hidden is not None:
+            self._hidden.send(now, cost)
+        if self.routes:
+            self.routes.send(route)
+        self.in_flight += 1
+        self._held += cost
+        self._flights[flight] = None
+        return flight
+
+    def holds(self, flight: Flight, now: float) -> bool:
+        """Tell whether a request that was granted a moment ago may still leave."""
+        return flight.stops == self._stops and now >= self.stopped_until
+
+    # --- how it ended -----------------------------------------------------------------------
+
+    def unsent(self, flight: Flight) -> None:
+        """Take back a grant that was not used."""
+        self._land(flight)
+        self.canaries.unsent(flight, due=flight.canary and not flight.guess)
+
+    def lost(self, flight: Flight, now: float) -> None:
+        """Note that no answer will come: the service may have counted the request."""
+        self._land(flight)
+        self.canaries.lost(flight, due=flight.canary and not flight.guess)
+        self._unclear(flight, now)
+
+    def _unclear(self, flight: Flight, now: float) -> None:
+        """Hold back what may have been counted, until a later answer includes it."""
+        for one in self._allowances:
+            if one.told:
+                one.doubt(flight.cost)
+            else:
+                one.spend(flight.sent, now, flight.cost)
+        self._lost.append((now, flight.cost))
+        self._lost_units += flight.cost
+
+    def answered(self, flight: Flight, now: float, status: int, news: LimitNews, jitter: float) -> Verdict:
+        """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
+        self._land(flight)
+        self._heard_at = now
+        if status >= 500 and news.remaining is None:
+            # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
+            self.canaries.faulty(flight, due=flight.canary and not flight.guess)
+            self._unclear(flight, now)
+            return Verdict.PASSED
+        self.canaries.answered(flight)
+        trip = now - flight.sent
+        self.canaries.trip += 0.1 * (trip - self.canaries.trip) if self.canaries.trip else trip
+        refused = status == 429
+        last = self.policies.told
+        before = last.remaining if last is not None and last.sure else None
+        told = self._read(flight, now, news, refused=refused)
+        verdict = Verdict.PASSED
+        if refused:
+            verdict = self._refused(flight, now, news, told, jitter)
+        else:
+            self._passed(flight, now, status, news, told, before)
+        self._account(flight, now, news, told, verdict)
+        if verdict in (Verdict.QUOTA, Verdict.HIDDEN) and told is not None:
+            backed = not flight.guess and not flight.canary
+            told.refused(now, self.stopped_until, flight.cost, backed=backed)
+        return verdict
+
+    def _read(self, flight: Flight, now: float, news: LimitNews, *, refused: bool) -> Allowance | None:
+        """Return the policy that the numbers of an answer are about."""
+        policies = self.policies
+        known, cost = policies.known, 0.0 if refused else flight.cost
+        told = policies.read(news, now, cost, refused=refused)
+        if policies.known is not known:
+            if policies.known:
+                self._hidden = None
+                self.costs.roof = policies.roof()
+            self._allowances = [*self._given, *policies.known]
+        return told
+
+    def _passed(
+        self,
+        flight: Flight,
+        now: float,
+        status: int,
+        news: LimitNews,
+        told: Allowance | None,
+        before: float | None,
+    ) -> None:
+        """Note what a request shows that was not refused."""
+        tells = news.remaining is not None or not any(one.told for one in self._allowances)
+        if tells:
+            # Else it may not have met a limiter at all, and refusals go on behind it.
+            self._refusals, self._refused_route, self._passed_any = 0, None, True
+        if self.routes:
+            self.routes.passed(flight.route, flight.sent)
+        flight.counted = status < 400 and not flight.canary and not flight.guess
+        if flight.guess and (tells or self._most_guesses < CAUTIOUS):
+            self._most_guesses += 1
+        if flight.alone and not self.costs.known(flight.route):
+            self.costs.tried(flight.route, told=news.remaining is not None)
+            if told is not None and told.sized:
+                self._price(flight, now, news.remaining, told, before)
+        if self._hidden is not None:
+            self._hidden.passed(flight.sent, now, flight.cost, answered=status < 400)
+            learned = self._hidden.learned
+            if (self._allowances[-1:] != [learned]) if learned else len(self._allowances) > len(self._given):
+                self._allowances = [*self._given, *([learned] if learned else [])]
+
+    def _price(
+        self, flight: Flight, now: float, left: float | None, told: Allowance, before: float | None
+    ) -> None:
+        """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
+        if flight.canary and before is not None:
+            return  # units came back in the pause before it
+        if left is None or before is None:
+            self.costs.hidden(flight.route, 0.0, told.drip(now - flight.sent))
+        else:
+            self.costs.hidden(flight.route, before - left, told.drip(now - told.believed_at))
+        if left is not None:
+            self.costs.alone(flight.route, flight.prior, before, told.limit, left)
+
+    def _account(
+        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, verdict: Verdict
+    ) -> None:
+        """Book what the request cost, and what the answer says remains."""
+        refused = verdict is not Verdict.PASSED
+        claims = {one: (remaining, reset) for one, remaining, reset in self.policies.claims(news)}
+        if told is not None and news.remaining is not None:
+            claims[told] = (news.remaining, news.reset)
+        for one in self._allowances:
+            claim = claims.get(one)
+            if claim is not None and not (refused and one.only_on_refusal):
+                self._believe(one, flight, now, *claim, verdict=verdict)
+            elif not refused:
+                if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
+                    # The wait is over, and a request passed; how much is back no answer said.
+                    one.restart()
+                one.spend(flight.sent, now, flight.cost, counted=flight.counted)
+            elif one is told and one.only_on_refusal:
+                one.restart()
+        while self._lost and self._lost[0][0] <= flight.sent:
+            self._lost_units -= self._lost.popleft()[1]
+
+    def _believe(
+        self,
+        one: Allowance,
+        flight: Flight,
+        now: float,
+        remaining: float,
+        reset: float | None,
+        *,
+        verdict: Verdict,
+    ) -> None:
+        refused = verdict is not Verdict.PASSED
+        cost = 0.0 if refused else flight.cost
+        one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
+        if reset is not None and not refused and remaining <= one.remaining:
+            # Else it is from before what others said, who overtook it.
+            one.tell_reset(now, min(reset, self.max_stop))
+        one.prune(next(iter(self._flights)).sent if self._flights else now)
+        if not refused:
+            drips = one.kind is Kind.DRIP and one.drip(now - flight.sent) >= 1.0
+            self.costs.sample(
+                one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
+            )
+
+    def _land(self, flight: Flight) -> None:
+        del self._flights[flight]
+        self.in_flight -= 1
+        # Back to exactly zero, or rounding errors would add up over the years.
+        self._held = self._held - flight.cost if self.in_flight else 0.0
+        if flight.guess:
+            self._guesses -= 1
+        if self.routes:
+            self.routes.landed(flight.route)
+
+    # --- refusals ---------------------------------------------------------------------------
+
+    def _refused(
+        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, jitter: float
+    ) -> Verdict:
+        left = None
+        if told is not None and news.remaining is not None:
+            needed = min(max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
+            left = news.remaining - self._held >= needed
+        wait = min(hold(429, news), self.max_stop) if news.retry_after is not None or news.reset else None
+        if self.routes.judge(flight.route, now, left=left):
+            whole = told is not None and news.remaining == told.limit
+            return self._refuse_route(flight, now, wait, jitter, whole=whole)
+        if flight.alone and told is not None and news.remaining is not None:
+            self.costs.refused(flight.route, news.remaining)
+        if flight.canary:
+            self._refusals += 1
+        self._stop(flight, now, wait, told, jitter)
+        if left is None and flight.canary:
+            if flight.route == self._refused_route:
+                self.routes.step_back(flight.route, now, self.stopped_until)
+            self._refused_route = flight.route
+        return Verdict.HIDDEN if wait is None and self._passed_any else Verdict.QUOTA
+
+    def _refuse_route(
+        self, flight: Flight, now: float, wait: float | None, jitter: float, *, whole: bool
+    ) -> Verdict:
+        """Stop the requests of one route."""
+        self.canaries.due = self.canaries.due or (flight.canary and not flight.guess)
+        refusals = self.routes.refused(flight.route, now)
+        backoff = self._backoff(refusals, jitter)
+        if wait is None or refusals > 1:
+            wait = max(wait or 0.0, backoff)
+        self.routes.close(flight.route, now + wait)
+        return Verdict.TOO_DEAR if whole and refusals > 1 else Verdict.ROUTE
+
+    def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
+        """Return 1, 2, 4 ... 60 seconds with jitter, and more where the window is known to be long."""
+        longest = max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0))
+        return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
+
+    def _stop(
+        self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
+    ) -> None:
+        """Stop everybody."""
+        if self._hidden is not None:
+            self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
+        backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
+        if wait is not None:
+            stop = now + (wait if self._refusals < 2 else max(wait, backoff))
+        elif self._hidden is not None:
+            stop = self._hidden.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
+        else:
+            known = told.opens_at(now, flight.cost, 0.0) if told is not None and self._refusals < 2 else inf
+            stop = known if now + backoff < known < inf else now + backoff
+        self.stopped_until = max(self.stopped_until, stop)
+        self._stops += 1
+        self.canaries.due = True
+        self._most_guesses = 1
+
+    # --- for people -------------------------------------------------------------------------
+
+    def forecast(self, now: float, units: float, *, least: bool = False) -> float:
+        """Return the seconds until a request leaves that needs `units` with all those before it.
+
+        With `least`, as soon as may be: nobody is sent away early for an estimate. Those in flight are no
+        part of `units`. How long answers take is no part of the forecast.
+        """
+        stop, held, hidden = max(now, self.stopped_until), self._held + self._lost_units, self._hidden
+        ends = [stop - now]
+        for one in self._allowances:
+            one.collect(now)
+            ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
+        if hidden is not None:
+            ends.append(stop - now + (ESTIMATE if least else 1.0) * hidden.wait_for(stop, units + held))
+        return max(ends)
+
+    def promise(self, now: float, seconds: float) -> float:
+        """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
+        if self._hidden is not None:
+            seconds = max(seconds, self._hidden.surely_at(now) - now)
+        # What is in flight may still be told a time that is a round trip later.
+        return seconds + (max(ROUNDED, self.canaries.trip) if self.in_flight else 0.0)
+
+    def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
+        """Return what is known, to be read by people."""
+        told = self.policies.told
+        if told is None and self._hidden is not None:
+            told = self._hidden.learned
+        stopped = self.stopped_until if self.stopped_until > now else None
+        reset = stopped
+        if stopped is None:
+            used_up = [one for one in self._allowances if not one.backed(1.0, self._held)]
+            told = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=told)
+            opens = told.opens_at(now, 1.0, self._held) if used_up and told is not None else inf
+            reset = opens if opens < inf else None
+        return QuotaSnapshot(
+            time=now,
+            limit=told.limit if told else None,
+            remaining=max(0.0, told.remaining + (0.0 if told.told else told.returned)) if told else None,
+            window=told.window if told else None,
+            stopped_until=stopped,
+            reset_at=reset,
+            costs=dict(self.costs.learned),
+            waiting=waiting,
+            in_flight=self.in_flight,
+            unix_time=unix_time,
+        )

@@ -1,0 +1,1 @@
+"""Walks over pages: position, checkpoint, deduplication; pure."""

@@ -1,0 +1,221 @@
+"""The checkpoint: where a walk stands, as a small record that can be written down and read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from attrs import frozen
+
+from chainapi.core.paging.order import Watermark
+from chainapi.errors import CheckpointError
+
+__all__ = ["Checkpoint", "query_fingerprint"]
+
+CHECKPOINT_VERSION = 2
+
+
+@frozen
+class Checkpoint:
+    """Where a walk stands, small enough to keep after every row; `dumps` makes it a line of text.
+
+    Its page token opens pages only together with the credentials of the query; the API key is not in it.
+
+    Attributes:
+        query: fingerprint of the query it belongs to.
+        path: path of that query, for people who read it.
+        token: token of the page to fetch next; None for the first page.
+        minted_at: Unix time in seconds when the request that returned the token was sent.
+        offset: rows of that page that were already given.
+        pages: pages received since the walk began or restarted, that page not counted.
+        rows: rows given in all.
+        restarts: how often the walk began again.
+        watermark: the numbers already given, where the list is in descending order of a number.
+        unordered: True where a page broke that order.
+        keyless: True where two rows of a page shared the key that is to identify a row.
+        bound: the upper end of the query's range since a restart from the watermark; None without one.
+        head: marks of the rows given of the begun page: of the content of each, and of its key where it has
+            one. After a resume as many rows are left out as have these marks, wherever they stand by then.
+        done: True when nothing is left.
+
+    """
+
+    query: str
+    path: str = ""
+    token: str | None = None
+    minted_at: float | None = None
+    offset: int = 0
+    pages: int = 0
+    rows: int = 0
+    restarts: int = 0
+    watermark: Watermark | None = None
+    unordered: bool = False
+    keyless: bool = False
+    bound: int | None = None
+    head: tuple[str, ...] = ()
+    done: bool = False
+
+    def dumps(self) -> str:
+        """Return the checkpoint as one line of JSON."""
+        fields: dict[str, Any] = {"chainapi_checkpoint": CHECKPOINT_VERSION, "query": self.query}
+        for name in _CHECKPOINT_FIELDS:
+            fields[name] = getattr(self, name)
+        if self.watermark is not None:
+            fields["watermark"] = _watermark_fields(self.watermark)
+        if self.head:
+            fields["head"] = self.head
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> Checkpoint:
+        """Read a checkpoint back.
+
+        Raises:
+            CheckpointError: the text is damaged or was written by a newer version.
+
+        """
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError, TypeError):
+            raise CheckpointError("the checkpoint is damaged: it is not JSON") from None
+        if not isinstance(fields, dict) or "chainapi_checkpoint" not in fields:
+            raise CheckpointError("this is no checkpoint of chainapi")
+        version = fields.pop("chainapi_checkpoint")
+        if type(version) is not int or version < 1:
+            raise CheckpointError(f"the checkpoint is damaged: its format is {_shown(version)}")
+        if version != CHECKPOINT_VERSION:
+            advice = "upgrade chainapi to resume from it" if version > CHECKPOINT_VERSION else "begin again"
+            raise CheckpointError(
+                f"the checkpoint has format {_shown(version)}, this version of chainapi reads format"
+                f" {CHECKPOINT_VERSION}: {advice}"
+            )
+        return cls(**_checked_fields(fields))
+
+
+_CHECKPOINT_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "path": (str,),
+    "token": (str, type(None)),
+    "minted_at": (int, float, type(None)),
+    "offset": (int,),
+    "pages": (int,),
+    "rows": (int,),
+    "restarts": (int,),
+    "unordered": (bool,),
+    "keyless": (bool,),
+    "bound": (int, type(None)),
+    "done": (bool,),
+}
+
+
+# No number in a checkpoint is as large; a larger one may be no float, or no index.
+_TOO_LARGE = 2**53
+_MAX_TOKEN = 4_096  # characters; no longer one is taken from a page either
+
+
+def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a checkpoint whose fields are not of their types; numbers are never negative."""
+    expected = {**_CHECKPOINT_FIELDS, "query": (str,)}
+    checked: dict[str, Any] = {}
+    for name, types in expected.items():
+        value = fields.get(name, _MISSING)
+        wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
+        # A bound is a row key: of either sign and any size, as the keys of the watermark are.
+        counted = isinstance(value, int | float) and name != "bound"
+        if wrong or (counted and not 0 <= value < _TOO_LARGE):
+            raise CheckpointError(f"the checkpoint is damaged: {name} is {_shown(value)}")
+        checked[name] = value
+    _check_token(checked)
+    checked["watermark"] = _checked_watermark(fields.get("watermark"))
+    checked["head"] = _checked_head(fields.get("head", []))
+    return checked
+
+
+def _check_token(fields: Mapping[str, Any]) -> None:
+    token: str | None = fields["token"]
+    if (token is None) != (fields["minted_at"] is None):
+        raise CheckpointError("the checkpoint is damaged: token and minted_at belong together")
+    if token is not None and fields["done"]:
+        raise CheckpointError("the checkpoint is damaged: it is done, and has a token")
+    if token is not None and not (1 <= len(token) <= _MAX_TOKEN and _is_unicode(token)):
+        raise CheckpointError("the checkpoint is damaged: its token cannot be sent")
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whether a text can be sent: JSON can name halves of characters, which no URL can carry."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _watermark_fields(mark: Watermark) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "field": mark.field,
+        "spans": [mark.newest, *(number for gap in mark.gaps for number in gap), mark.oldest],
+        "at": mark.at,
+    }
+    if mark.ties:
+        fields["ties"] = [[number, *marks] for number, marks in mark.ties]
+        fields["met"] = mark.met
+    return fields
+
+
+def _checked_watermark(value: object) -> Watermark | None:
+    """Read the span ends, from new to old (a gap lies between two spans), and the marks at them."""
+    if value is None:
+        return None
+    try:
+        fields: Any = value
+        name, ends, at = fields["field"], fields["spans"], fields["at"]
+        ties = tuple((number, _checked_marks(marks)) for number, *marks in fields.get("ties", ()))
+        met = _checked_marks(fields.get("met", []))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}") from None
+    if (
+        not isinstance(name, str)
+        or not _are_spans(ends)
+        or type(at) not in (int, type(None))
+        or not all(type(n) is int for n, _ in ties)
+    ):
+        raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
+    gaps = tuple(zip(ends[1:-1:2], ends[2:-1:2], strict=False))
+    return Watermark(ends[0], ends[-1], gaps, at, ties, met, name)
+
+
+def _are_spans(ends: object) -> bool:
+    if not isinstance(ends, list) or len(ends) < 2 or len(ends) % 2:
+        return False
+    if not all(type(end) is int for end in ends):
+        return False
+    return all(above >= below for above, below in pairwise(ends))
+
+
+def _checked_marks(marks: object) -> tuple[str, ...]:
+    if not isinstance(marks, list) or not all(isinstance(m, str) and _MARK.fullmatch(m) for m in marks):
+        raise ValueError(marks)
+    return tuple(marks)
+
+
+def _checked_head(value: object) -> tuple[str, ...]:
+    try:
+        return _checked_marks(value)
+    except ValueError:
+        raise CheckpointError(f"the checkpoint is damaged: head is {_shown(value)}") from None
+
+
+_MARK = re.compile(r"([0-9a-f]{16}){1,2}")
+_MISSING = object()
+
+
+def _shown(value: object) -> str:
+    if value is _MISSING:
+        return "missing"
+    # What nests is not shown: its repr may be as deep as the stack.
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else ascii(value)[:40]
+
+
+def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:
+    """Return 32 hexadecimal digits that tell one query from another; the API key has no part in it."""
+    text = json.dumps([origin, path, sorted(params)])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

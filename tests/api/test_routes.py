@@ -1,0 +1,588 @@
+"""Every route of both services: what is sent, what is refused before it is sent, what comes back."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import gc
+import inspect
+import json
+import subprocess
+import sys
+import warnings
+import weakref
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+import chainapi
+from chainapi import Limit, Provider, Session
+from chainapi.api.binding import NOT_SENT, Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.routes import UNITS
+from chainapi.client.pages import MetricPages, Pages
+from chainapi.core.http import Request, Response
+from chainapi.core.limits.estimate import estimate
+from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models import EvmBlock, Unknown
+from chainapi.models.unions import tags_of
+from chainapi.simulator import Simulator
+from tests.documents import Maker, path_pattern, values
+from tests.test_session import reply, scripted, session_of
+from tests.typing import every_route
+from tests.virtual_time import VirtualLoop
+
+NAMES = sorted(ROUTES)
+
+
+def method_of(session: Session, name: str) -> Any:
+    """Return the method of a route, by its dotted name."""
+    found: Any = session
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@contextlib.contextmanager
+def deprecation(declared: Declared) -> Iterator[None]:
+    """Expect a warning of the routes that the service wants to take away, and of no others."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    assert bool(caught) == declared.route.deprecated
+    assert all(issubclass(warning.category, DeprecationWarning) for warning in caught)
+    assert all(warning.filename == __file__ for warning in caught)
+
+
+def kinds_of(model: Any) -> tuple[type, ...]:
+    """Return the classes that rows of a model may have."""
+    return (str,) if model is None else tuple(tag.kind for tag in tags_of(model)) or (model,)
+
+
+# What is sent, and what comes back
+
+
+def test_all_routes_are_there() -> None:
+    """Both services have all their routes, each at most three names away from the session."""
+    assert len([name for name in ROUTES if name.startswith("data.")]) == 77
+    assert len([name for name in ROUTES if name.startswith("metrics.")]) == 17 + 1
+    assert max(name.count(".") for name in ROUTES) == 2
+    assert {"data.evm.blocks", "data.primary_network.utxos", "metrics.chains.metric"} <= set(ROUTES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_every_route(name: str) -> None:
+    """Each route asks for its path with all parameters, and gives rows or a record of its model."""
+    declared = ROUTES[name]
+    maker = Maker(seed=NAMES.index(name))
+    given = values(declared, maker)
+
+    def answer(request: Request) -> Response:
+        if declared.single:
+            return reply(maker.value(declared.route.model))
+        page = len(transport.requests)
+        return reply(maker.page(declared, rows=5, token=f"token-{page}" if page < 3 else None))
+
+    transport = scripted(answer)
+    async with session_of(transport) as session:
+        in_path = [given.pop(parameter.name) for parameter in declared.parameters if parameter.in_path]
+        with deprecation(declared):
+            made = method_of(session, name)(*in_path, **given)
+            rows = [await made] if declared.single else await made.collect()
+    assert len(transport.requests) == (1 if declared.single else 3)
+    assert {type(row) for row in rows} <= set(kinds_of(declared.route.model))
+    assert len(rows) >= 1
+    url = urlsplit(transport.requests[0].url)
+    assert path_pattern(declared).fullmatch(url.path)
+    sent = {wire for wire, _ in parse_qsl(url.query)}
+    assert sent == {parameter.wire for parameter in declared.parameters if not parameter.in_path}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not ROUTES[name].single])
+async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
+    """Each request costs the same, so a page has as many rows as the route gives, unless told otherwise."""
+    declared = ROUTES[name]
+    maker = Maker(seed=1)
+    transport = scripted(lambda _: reply(maker.page(declared, rows=1)))
+    async with session_of(transport) as session:
+        with deprecation(declared):
+            await method_of(session, name)(**values(declared, maker, optional=False)).collect()
+    query = dict(parse_qsl(urlsplit(transport.requests[0].url).query))
+    size = declared.page_size
+    assert query.get("pageSize") == (None if size is None else str(size.bounds and size.bounds.most))
+
+
+async def test_the_typing_calls_run() -> None:
+    """The calls whose types are checked can be made as they stand."""
+    simulator = Simulator(chains=[7], forbidden=[])
+    async with Session(
+        metrics_base_url=simulator.metrics_base_url,
+        data_base_url=simulator.data_base_url,
+        api_key=simulator.api_key,
+        transport=simulator.transport(),
+    ) as session:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            await every_route.call_every_route(session)
+    assert simulator.stats.answered == {200: len([name for name in NAMES if ROUTES[name].single])}
+
+
+def test_the_types_of_every_route_are_checked() -> None:
+    """The file that the type checkers read calls every route, with every parameter that it has."""
+    tree = ast.parse(Path(every_route.__file__).read_text("utf-8"))
+    called: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (name := ast.unparse(node.func)).startswith("session."):
+            count = len(node.args)
+            known = list(ROUTES[name.removeprefix("session.")].parameters)
+            named = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
+            called[name.removeprefix("session.")] = named | {one.name for one in known[:count]}
+    wanted = {name: {one.name for one in declared.parameters} for name, declared in ROUTES.items()}
+    walks = {*NOT_SENT}
+    assert {name: names - walks for name, names in called.items()} == wanted
+
+
+async def test_the_names_lead_to_the_rows() -> None:
+    """The calls of the documentation's first lines are there, with blocks in numbers and times."""
+    block = {
+        **Maker(seed=1, whole=True).record(EvmBlock),
+        "blockNumber": "49889407",
+        "blockTimestamp": 1724990250,
+    }
+    del block["chainId"]
+    transport = scripted(lambda _: reply({"blocks": [block]}))
+    async with session_of(transport) as session:
+        (row,) = await session.data.evm.blocks(43114, page_size=10).collect()
+    assert row.block_number == 49889407
+    assert row.block_time == datetime(2024, 8, 30, 3, 57, 30, tzinfo=UTC)
+    assert row.chain_id is None
+    assert transport.requests[0].url.endswith("/v1/chains/43114/blocks?pageSize=10")
+
+
+async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
+    """A walk by name resumes where a walk of the same list by its path, in its order, stopped."""
+    maker = Maker(seed=4, whole=True)
+    declared = ROUTES["data.evm.blocks"]
+    transport = scripted(lambda _: reply(maker.page(declared, rows=2, token=f"t{len(transport.requests)}")))
+    async with session_of(transport) as session:
+        plain = session.data.list(
+            "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockNumber"
+        )
+        checkpoint = (await anext(plain)).checkpoint
+        page = await anext(session.data.evm.blocks(1, resume=checkpoint))
+    assert transport.requests[1].url.endswith("pageSize=100&pageToken=t1")
+    assert len(page) == 2
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda data: data.evm.blocks(1, page_size=101), "page_size=101 is not from 1 to 100"),
+        (lambda data: data.evm.blocks(1, page_size=0), "page_size=0 is not from 1 to 100"),
+        (lambda data: data.evm.blocks(1, page_size=True), "page_size must be int, not bool"),
+        (lambda data: data.evm.blocks(1, page_size="5"), "page_size must be int, not str"),
+        (lambda data: data.evm.erc20_balances(1, "0x", page_size=501), "from 1 to 500"),
+        (lambda data: data.primary_network.subnets("fuji", page_size=10_001), "from 1 to 10000"),
+        (
+            lambda data: data.primary_network.subnets("fiji"),
+            "network='fiji' is not known; did you mean 'fuji'?",
+        ),
+        (lambda data: data.primary_network.subnets(5), "network='5' is not known; it is one of 'mainnet'"),
+        (lambda data: data.evm.blocks(1, pagesize=5), "did you mean 'page_size'?"),
+        (
+            lambda data: data.evm.blocks(1, block_number=5),
+            "it takes chain_id, deadline, on_invalid, page_size, prefetch",
+        ),
+        (lambda data: data.evm.blocks("a/b"), "chain_id='a/b' cannot be part of a path"),
+        (lambda data: data.evm.blocks(1.5), "chain_id must be int or str, not float"),
+        (lambda data: data.evm.blocks(None), "chain_id must be int or str, not NoneType"),
+        (lambda data: data.evm.blocks(-1), "chain_id=-1 is negative"),
+        (lambda data: data.evm.blocks(1, resume="x"), "resume must be a Checkpoint"),
+        (lambda data: data.evm.blocks(1, prefetch=17), "prefetch=17 must be"),
+        (lambda data: data.evm.block_transactions(1, 2, page_size=101), "from 0 to 100"),
+        (lambda data: data.primary_network.utxos("fuji", "q-chain"), "did you mean"),
+        (lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=-1), "is not from 0 on"),
+        (
+            lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=datetime(2024, 1, 1)),  # noqa: DTZ001
+            "start_timestamp is a datetime without a time zone",
+        ),
+        (
+            lambda data: data.primary_network.validators("fuji", min_fee_percentage=1.5),
+            "is not from 2 to 100",
+        ),
+        (
+            lambda data: data.primary_network.validators("fuji", min_fee_percentage=float("nan")),
+            "is not from",
+        ),
+        (
+            lambda data: data.primary_network.transactions("fuji", "p-chain", tx_types=["AddValidatorTX"]),
+            "did you mean 'AddValidatorTx'?",
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(call: Any, said: str) -> None:
+    """A wrong argument is refused before anything is sent, with the bound or what was probably meant."""
+    transport = scripted(lambda _: reply({}))
+    session = session_of(transport)
+    with pytest.raises(ConfigurationError, match=r".*") as caught:
+        call(session.data)
+    assert said in str(caught.value)
+    assert transport.requests == []
+
+
+async def test_single_resources_refuse_too() -> None:
+    """A wrong argument of a single resource is refused when it is awaited, before anything is sent."""
+    transport = scripted(lambda _: reply({}))
+    async with session_of(transport) as session:
+        with pytest.raises(ConfigurationError, match="currency='dollar' is not known"):
+            await session.data.evm.native_balance(1, "0x", currency="dollar")  # type: ignore[arg-type]  # pyright: ignore
+        with pytest.raises(TypeError, match=r"block.*missing a required argument: 'block_id'"):
+            await session.data.evm.block(1)  # type: ignore[call-arg]  # pyright: ignore
+    assert transport.requests == []
+
+
+def test_a_missing_argument_is_a_type_error() -> None:
+    """A call without a parameter that the path needs is the same error as of any Python function."""
+    session = session_of(scripted(lambda _: reply({})))
+    with pytest.raises(TypeError, match=r"blocks\(\): missing a required argument: 'chain_id'"):
+        session.data.evm.blocks()  # type: ignore[call-arg]  # pyright: ignore
+
+
+# What goes out
+
+
+async def sent(call: Any) -> list[tuple[str, str]]:
+    """Return the query parameters that a call sends."""
+    transport = scripted(lambda _: reply({"blocks": [], "transactions": [], "utxos": [], "messages": []}))
+    async with session_of(transport) as session:
+        await call(session.data).collect()
+    return parse_qsl(urlsplit(transport.requests[0].url).query)
+
+
+async def test_times_are_sent_in_unix_seconds() -> None:
+    """An aware datetime of any zone goes out as Unix seconds."""
+    start = datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    query = await sent(lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=start))
+    assert query == [("pageSize", "100"), ("startTimestamp", "1704067200")]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "text"), [(["a", "b"], "a,b"), ("a,b", "a,b"), (("b", "a"), "b,a"), ({"b", "a"}, "a,b")]
+)
+async def test_lists_are_joined(addresses: Any, text: str) -> None:
+    """Addresses are sent as one parameter, with commas; a set in an order that is always the same."""
+    query = await sent(
+        lambda data: data.primary_network.utxos("mainnet", "p-chain", addresses=addresses, page_size=None)
+    )
+    assert query == [("addresses", text)]
+
+
+async def test_types_are_repeated() -> None:
+    """Types of transactions are sent one by one, as the service reads arrays."""
+    query = await sent(
+        lambda data: data.primary_network.transactions("fuji", "x-chain", tx_types=["BaseTx", "ExportTx"])
+    )
+    assert query[1:] == [("txTypes", "BaseTx"), ("txTypes", "ExportTx")]
+
+
+async def test_names_that_python_keeps_are_sent_as_they_are() -> None:
+    """`from_` is sent as `from`, and a truth in lower case."""
+    assert ("from", "0x1") in await sent(lambda data: data.icm.messages(from_="0x1"))
+    query = await sent(
+        lambda data: data.primary_network.utxos("fuji", "p-chain", addresses="a", include_spent=False)
+    )
+    assert ("includeSpent", "false") in query
+
+
+# Records, order, weight
+
+
+def test_records_are_sound() -> None:
+    """Bounds name parameters of the route, weights are known; what keys and orders name is in `test_keys`."""
+    for name, declared in ROUTES.items():
+        route = declared.route
+        wires = {parameter.wire for parameter in declared.parameters}
+        assert route.until is None or route.until in wires, name
+        assert route.weight is None or route.weight in UNITS, name
+        assert "{" not in path_pattern(declared).pattern
+        assert inspect.iscoroutinefunction(declared.function) == declared.single
+
+
+def test_wrong_names_in_a_record_are_errors() -> None:
+    """A type that a record names and that does not exist is noticed at its first use."""
+    with pytest.raises(NameError):
+        Declared._resolve("NoSuchModel")
+
+
+def test_streams_and_groups_show_what_they_are() -> None:
+    """Streams are of the class that the signature names; groups and declarations have a telling repr."""
+    session = session_of(scripted(lambda _: reply({})))
+    assert type(session.metrics.avg_tps(1)) is MetricPages
+    assert type(session.metrics.chains.metric(1, "txCount")) is Pages
+    assert repr(session.data.evm).startswith("<EVM of <DataAPI of <Session")
+    assert repr(ROUTES["data.evm.blocks"]) == "<EVM.blocks: /v1/chains/{chainId}/blocks>"
+    assert list(inspect.signature(session.data.evm.blocks).parameters) == [
+        "chain_id",
+        "page_size",
+        "resume",
+        "on_invalid",
+        "prefetch",
+        "priority",
+        "deadline",
+    ]
+    assert "newest first" in str(session.data.evm.blocks.__doc__)
+
+
+async def test_keys_tell_rows_apart() -> None:
+    """A row whose other fields have changed since it was given is not given again after a restart."""
+    maker = Maker(seed=5, whole=True)
+    rows = [{**maker.value(ROUTES["data.icm.messages"].route.model), "messageId": str(i)} for i in range(4)]
+
+    def answer(request: Request) -> Response:
+        match len(transport.requests):
+            case 1:
+                return reply({"messages": rows[:2], "nextPageToken": "a"})
+            case 2:
+                return reply(
+                    {"message": "no such token", "error": "Bad Request", "statusCode": 400}, status=400
+                )
+            case _:
+                return reply({"messages": [{**row, "from": "0xchanged"} for row in rows]})
+
+    transport = scripted(answer)
+    async with session_of(transport) as session:
+        got = await session.data.icm.messages().collect()
+    assert [row.message_id for row in got] == ["0", "1", "2", "3"]
+
+
+async def test_unknown_fields_and_kinds_survive() -> None:
+    """Fields that no model names are in the page's raw answer, rows of an unknown kind are kept whole."""
+    row = {"ercType": "ERC-404", "address": "0x1", "novelty": 7}
+    transport = scripted(lambda _: reply({"tokens": [row], "novel": True}))
+    async with session_of(transport) as session:
+        page = await anext(session.data.nfts.tokens(43114, "0x1"))
+    (token,) = page
+    assert isinstance(token, Unknown)
+    assert (token.novelty, token.erc_type, token.raw) == (7, "ERC-404", row)
+    assert page.raw == {"tokens": [row], "novel": True}
+
+
+async def test_what_else_an_answer_holds() -> None:
+    """A page has the further fields of its envelope by their names, as records; a wrong one is told."""
+    info = {"chainName": "p-chain", "network": "fuji"}
+    transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info}))
+    async with session_of(transport) as session:
+        page = await anext(session.data.primary_network.blocks("fuji", "p-chain"))
+        assert page.others["chain_info"].chain_name == "p-chain"
+        info["network"] = 5  # type: ignore[assignment]  # pyright: ignore
+        with pytest.raises(DecodeError) as caught:
+            await anext(session.data.primary_network.blocks("fuji", "p-chain"))
+    assert caught.value.path == "$.chainInfo.network"
+
+
+# Weights and estimates
+
+
+async def test_weights_are_what_requests_are_thought_to_cost() -> None:
+    """A route's weight is taken for the price of its requests until answers tell better."""
+
+    def answer(request: Request) -> Response:
+        left = 1000 - 100 * len(transport.requests)
+        return reply(
+            {"utxos": [], "nextPageToken": str(left)}, ratelimit_limit="1000", ratelimit_remaining=str(left)
+        )
+
+    transport = scripted(answer)
+    async with session_of(transport) as session:
+        stream = session.data.primary_network.utxos("fuji", "p-chain", addresses="a")
+        assert stream.estimate(rows=1).units == 100
+        for _ in range(10):
+            await anext(stream)
+        assert session.data.quota.remaining == 0
+
+
+@pytest.mark.parametrize("limit", [5, 30, 150])
+async def test_a_service_that_counts_requests(limit: int) -> None:
+    """Where the service counts requests, not units, a weight above its limit holds nothing up."""
+    loop = asyncio.get_running_loop()
+    opened, used = loop.time(), 0
+
+    def answer(request: Request) -> Response:
+        nonlocal opened, used
+        if loop.time() >= opened + 60:
+            opened, used = loop.time(), 0
+        used += 1
+        told: dict[str, Any] = {"ratelimit_policy": f"{limit};w=60", "ratelimit_limit": str(limit)}
+        if used > limit:
+            wait = str(int(opened + 60 - loop.time()) + 1)
+            return reply({}, status=429, ratelimit_remaining="0", retry_after=wait, **told)
+        token = (
+            {} if len(transport.requests) >= 3 * limit else {"nextPageToken": str(len(transport.requests))}
+        )
+        return reply({"utxos": [], **token}, ratelimit_remaining=str(limit - used), **told)
+
+    transport = scripted(answer)
+    async with session_of(transport) as session:
+        began = loop.time()
+        await session.data.primary_network.utxos("fuji", "p-chain", addresses="a").collect()
+    assert len(transport.requests) <= 3 * limit + 1
+    assert loop.time() - began <= 4 * 60
+
+
+def test_estimates() -> None:
+    """A stream says requests, units, minutes and the share of the day before anything is sent."""
+    session = session_of(scripted(lambda _: reply({})))
+    plan = (Limit(6_000, 60), Limit(1_200_000, 86_400))
+    found = session.data.evm.blocks(43114).estimate(rows=1_000_000, limits=plan)
+    assert (found.requests, found.units) == (10_000, 100_000)
+    assert found.minutes == 16
+    assert found.day_share == pytest.approx(1 / 12)
+    assert session.data.evm.blocks(43114, page_size=10).estimate(rows=95).requests == 10
+    assert session.data.evm.blocks(43114).estimate(rows=1) == estimate(1, 100, 10)
+    assert session.data.chains().estimate(rows=50, page_size=100).units == 1
+    with pytest.raises(ConfigurationError, match="page_size is not known"):
+        session.data.chains().estimate(rows=50)
+
+
+def test_a_session_told_of_limits_estimates_by_them() -> None:
+    """Without limits of its own an estimate takes those that the session was told."""
+    session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(100, 60)]})
+    assert session.data.evm.blocks(1).estimate(rows=2_000).minutes == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "price", "limits", "said"),
+    [
+        (0, 1, 1, (), "rows=0 must be"),
+        (1.5, 1, 1, (), "rows=1.5 must be"),
+        (1, 0, 1, (), "page_size=0 must be"),
+        (1, 1, 200, (Limit(100),), "a request costs 200 units: more than 100 in 60 s"),
+    ],
+)
+def test_what_cannot_be_estimated(rows: Any, size: int, price: float, limits: Any, said: str) -> None:
+    """Numbers that make no sense are refused, and a plan that a single request does not fit into."""
+    with pytest.raises(ConfigurationError) as caught:
+        estimate(rows, size, price, limits)
+    assert said in str(caught.value)
+
+
+def test_what_is_free_takes_no_time() -> None:
+    """Requests that cost nothing are not held up by any limit."""
+    assert estimate(10, 1, 0, (Limit(1, 60),)).minutes == 0
+
+
+# Providers, and what is loaded when
+
+
+def test_the_public_deployment_is_one_value() -> None:
+    """The public deployment is a preset; its key has another header than the specification's."""
+    public = Provider.PUBLIC
+    assert public.api_key_header == "x-glacier-api-key"
+    assert str(public.metrics_base_url).startswith("https://metrics.")
+    assert str(public.data_base_url).startswith("https://data-api.")
+    assert Provider().api_key_header == "x-data-api-key"
+    assert Provider().data_base_url is None
+    session = Session(provider=public, api_key="k")
+    shown = repr(session)
+    assert str(public.metrics_base_url) in shown
+    assert str(public.data_base_url) in shown
+
+
+def test_the_names_of_the_package_are_found_on_first_use() -> None:
+    """Each public name is there though the package loads it late, and no other is."""
+    for name in chainapi.__all__:
+        assert getattr(chainapi, name) is getattr(chainapi, name)
+    assert set(dir(chainapi)) == set(chainapi.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Sesion'"):
+        _ = chainapi.Sesion
+
+
+def test_nothing_of_the_models_is_loaded_by_the_import() -> None:
+    """Importing the package loads no records and groups of routes, and not what only some sessions need."""
+    code = (
+        "import sys, chainapi; from chainapi import Session;"
+        "import json; print(json.dumps([name for name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    heavy = {
+        f"chainapi.models.{name}" for name in ("common", "enums", "evm", "icm", "primary_network", "usage")
+    }
+    heavy |= {f"chainapi.{name}" for name in ("catalogue", "parameters", "core.events", "core.estimate")}
+    assert "chainapi.client.call" in loaded
+    assert not loaded & (heavy | {"aiolimiter", "cattrs", "difflib", "html.entities"})
+    assert not [name for name in loaded if name.startswith("chainapi.api.groups")]
+
+
+FIRST_CALL = """
+import asyncio, sys, threading
+from chainapi import Session
+from chainapi.core.http import Response
+
+class Answers:
+    async def send(self, request):
+        return Response(200, {}, b'{"blocks":[],"blockHash":"0x"}')
+    async def aclose(self):
+        pass
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("chainapi.models."):
+            print(name.rpartition(".")[2], threading.current_thread() is threading.main_thread())
+
+async def main():
+    async with Session(data_base_url="https://data.invalid", api_key="key", transport=Answers()) as session:
+        sys.meta_path.insert(0, Watch())
+        streams = [session.data.evm.blocks(chain) for chain in (1, 2)]
+        print("made")
+        await asyncio.gather(*(stream.collect() for stream in streams))
+        print(session.data.evm.blocks(1).model.__name__)
+        try:
+            await session.data.primary_network.details("mainnet")
+        except Exception as error:
+            print(type(error).__name__)
+
+asyncio.run(main())
+"""
+
+
+def test_records_are_loaded_off_the_loop() -> None:
+    """A first call loads records and makes decoders off the event loop's thread."""
+    done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == [
+        "enums True",  # small: parameters are checked by it
+        "made",
+        "evm False",
+        "common False",
+        "EvmBlock",
+        "primary_network False",
+        "DecodeError",
+        "",
+    ]
+
+
+def test_a_route_keeps_no_event_loop() -> None:
+    """What loads the records of a route lets go of the loop that waited for it."""
+    known = ROUTES["data.evm.blocks"]
+    declared = Declared(known.record, known.function, single=False)
+
+    def run() -> weakref.ref[asyncio.AbstractEventLoop]:
+        async def load() -> None:
+            await asyncio.gather(declared.load(), declared.load())
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(load())
+            return weakref.ref(runner.get_loop())
+
+    loop = run()
+    gc.collect()
+    assert declared.loaded
+    assert loop() is None

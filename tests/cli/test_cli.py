@@ -1,0 +1,928 @@
+"""The command line: what it prints where, how it fails, how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from chainapi import Session, __version__
+from chainapi.__main__ import main
+from chainapi.api.catalogue import ROUTES
+from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
+from chainapi.cli.display import BARS, Progress, RowTable, Terminal, pause, shell_words, sparkline, waits
+from chainapi.cli.names import route_names
+from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
+from chainapi.core.http import Request, Response
+from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.models import EvmBlock
+from chainapi.simulator import Fault, Simulator
+from tests.cli.terminal import (
+    ADDRESSES,
+    BLOCKS,
+    INTERRUPTIBLE,
+    Broken,
+    Fixed,
+    Outcome,
+    Stream,
+    chainapi,
+    finish,
+    plain,
+    start,
+)
+from tests.cli.terminal import environment as environment
+from tests.documents import Maker
+from tests.virtual_time import VirtualLoop
+
+# tps
+
+
+def test_tps_prints_lines_of_json_to_a_pipe() -> None:
+    """Each point of each chain is a line, newest first, as many a chain as asked for."""
+    outcome = chainapi("tps", "43114", "53935", "--limit", "2")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert [row["chain"] for row in outcome.rows] == [43114, 43114, 53935, 53935]
+    assert set(outcome.rows[0]) == {"chain", "timestamp", "time", "value"}
+    assert outcome.rows[0]["timestamp"] == 1_767_225_600
+    assert [row["time"][:10] for row in outcome.rows[:2]] == ["2026-01-01", "2025-12-31"]
+
+
+def test_tps_takes_thirty_points_or_all() -> None:
+    """Without --limit there are 30 points a chain, with --all there are all of them."""
+    assert len(chainapi("tps", "43114").rows) == 30
+    transport = Simulator(points=250).transport()
+    assert len(chainapi("tps", "43114", "--all", "--limit", "3", transport=transport).rows) == 250
+
+
+def test_tps_asks_for_a_chain_once() -> None:
+    """A chain that is named twice is printed once."""
+    assert len(chainapi("tps", "43114", "43114", "--limit", "2").rows) == 2
+
+
+def test_tps_prints_a_table_to_a_terminal() -> None:
+    """A person sees the chains side by side: a row a day, the course above."""
+    outcome = chainapi("tps", "43114", "53935", "--limit", "3", tty=True)
+    values = [row["value"] for row in chainapi("tps", "43114", "53935", "--limit", "3").rows]
+    text = plain(outcome.out)
+    assert outcome.code == 0
+    assert text[0].split() == ["time", "43114", "53935"]
+    assert [len(course) for course in text[1].split()] == [3, 3]
+    assert set("".join(text[1].split())) <= set(BARS)
+    days = ["2026-01-01", "2025-12-31", "2025-12-30"]
+    assert [line.split() for line in text[2:]] == [
+        [day, f"{values[index]:.2f}", f"{values[index + 3]:.2f}"] for index, day in enumerate(days)
+    ]
+
+
+def test_tps_prints_json_to_a_terminal_on_request() -> None:
+    """--json gives the same lines on a terminal as through a pipe."""
+    assert chainapi("tps", "43114", "--json", tty=True).rows == chainapi("tps", "43114").rows
+
+
+def test_tps_sets_the_chains_that_do_not_fit_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A narrow terminal gets several tables instead of squeezed columns."""
+    monkeypatch.setenv("COLUMNS", "50")
+    text = plain(chainapi("tps", "43114", "53935", "432204", "--limit", "1", tty=True).out)
+    assert [line.split()[1:] for line in text if line.startswith("time")] == [["43114", "53935"], ["432204"]]
+    assert max(map(len, text)) <= 50
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_tps_prints_the_chains_that_exist_beside_one_that_does_not(tty: bool) -> None:
+    """A chain that fails is one line of error and exit code 1, and the others are printed."""
+    outcome = chainapi("tps", "1", "43114", "--limit", "2", tty=tty)
+    assert outcome.code == FAILED
+    errors = [line for line in plain(outcome.err) if line.startswith("chainapi:")]
+    assert errors == ["chainapi: 404 Not Found for GET /v1/avg_tps/1: chain 1 does not exist"]
+    assert "43114" in outcome.out
+
+
+def test_tps_keeps_the_points_that_came_before_an_error() -> None:
+    """A table shows what was fetched before the limit stopped the walk."""
+    transport = Simulator(metrics_limit=1).transport()
+    outcome = chainapi("tps", "43114", "--all", "--max-wait", "0", transport=transport, tty=True)
+    assert outcome.code == FAILED
+    assert len(plain(outcome.out)) >= 100
+    assert "max_wait=0" in outcome.err
+
+
+def test_tps_ends_at_its_deadline() -> None:
+    """With --deadline a page that never comes ends the command, which says where the time went."""
+    transport = Simulator(faults=[Fault(at=2, every=1, stall=True)]).transport()
+    outcome = chainapi("tps", "43114", "--all", "--deadline", "7.5", transport=transport, tty=True)
+    assert outcome.code == FAILED
+    assert len(plain(outcome.out)) >= 100
+    assert "no answer within deadline=7.5 s" in outcome.err
+    assert "7.5 s in 1 attempt," in outcome.err
+
+
+def test_tps_prints_a_timestamp_that_is_no_date() -> None:
+    """A time outside of the calendar is null in JSON and the bare number in a table."""
+    body = {"results": [{"timestamp": 10**15, "value": 1.5}], "status": 200, "lastRun": 0}
+    assert chainapi("tps", "x", transport=Fixed(200, body)).rows == [
+        {"chain": "x", "timestamp": 10**15, "time": None, "value": 1.5}
+    ]
+    text = plain(chainapi("tps", "x", transport=Fixed(200, body), tty=True).out)
+    assert text[-1].split() == [str(10**15), "1.50"]
+
+
+# list
+
+
+def test_list_prints_each_row_as_a_line_of_json() -> None:
+    """The rows are those that a session gives, through as many pages as it takes."""
+    rows = chainapi("list", BLOCKS, "--page-size", "7", "--limit", "20").rows
+    assert rows == chainapi("list", BLOCKS, "--page-size", "100", "--limit", "20").rows
+    assert [row["chainId"] for row in rows] == ["43114"] * 20
+    assert len({row["blockHash"] for row in rows}) == 20
+
+
+@pytest.mark.parametrize("digits", ["0.1234567890123456789", "12345678901234567890.5", "1E+400"])
+def test_list_rounds_no_number(digits: str) -> None:
+    """A row is printed with the digits that were sent, and in ASCII."""
+    transport = Answer(f'{{"rows":[{{"n":{digits},"text":"\u00e9\U0001f600"}}]}}')
+    told = chainapi("list", "/v1/rows", "--json", transport=transport, tty=True)
+    assert told.out == f'{{"n": {digits}, "text": "\\u00e9\\ud83d\\ude00"}}\n'
+    assert digits in chainapi("list", "/v1/rows", transport=transport, tty=True).out
+    row = chainapi(
+        "list", "data.evm.transfers", "43114", "0x1", transport=Answer(f'{{"transfers":[{{"n":{digits}}}]}}')
+    )
+    assert row.out == f'{{"n": {digits}}}\n'
+
+
+class Answer(Fixed):
+    """A transport that always answers with this text."""
+
+    def __init__(self, body: str) -> None:
+        self._response = Response(200, {"content-type": "application/json"}, body.encode())
+
+
+def test_list_reaches_both_services() -> None:
+    """--api metrics lists what the Metrics API has; --items names the field."""
+    rows = chainapi("list", "/v1/avg_tps/43114", "--api", "metrics", "--items", "results", "--all").rows
+    assert len(rows) == 1_000
+    assert set(rows[0]) == {"timestamp", "value"}
+    assert len(chainapi("list", "/v1/chains").rows) == 6
+
+
+def test_list_sends_parameters() -> None:
+    """--param adds a query parameter, one that is repeated becomes a list."""
+    asked: list[str] = []
+
+    class Recorder(Fixed):
+        async def send(self, request: Request) -> Response:
+            asked.append(request.url)
+            return await super().send(request)
+
+    transport = Recorder(200, {"rows": []})
+    outcome = chainapi(
+        "list", "/v1/x", "--param", "a=1", "--param", "b=x=y", "--param", "a=2", transport=transport
+    )
+    assert (outcome.code, outcome.out) == (0, "")
+    assert asked == ["https://simulator.invalid/data/v1/x?a=1%2C2&b=x%3Dy"]
+
+
+def test_list_prints_a_table_that_fits_the_terminal() -> None:
+    """A person sees the first simple fields under their names, and which fields found no place."""
+    outcome = chainapi("list", BLOCKS, "--limit", "120", "--page-size", "100", tty=True)
+    text = plain(outcome.out)
+    assert outcome.code == 0
+    assert text[0].split()[:3] == ["chainId", "blockNumber", "blockTimestamp"]
+    assert sum(line.startswith("43114 ") for line in text) == 120
+    assert text[-1].startswith("more fields, with --json: ")
+    assert max(map(len, text[:-1])) <= 100
+    assert "…" in text[1], "a hash is cut"
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (["a", None, 1], ["value", "a", "", "1"]),
+        ([{"a": True, "b": {"c": 1}}, {"a": 2.5}], ["a", "true", "2.5", "more fields, with --json: b"]),
+        ([{"a": "x\x1b[31m\ny"}], ["a", r"x\x1b[31m\ny"]),
+        ([{"[/x]": "[bold]", "[red]b": [1]}], ["[/x]", "[bold]", "more fields, with --json: [red]b"]),
+        ([], []),
+    ],
+)
+def test_row_table_prints_whatever_a_list_holds(rows: list[Any], expected: list[str]) -> None:
+    """Rows may be bare values, have different fields, or try to steer the terminal."""
+    out = io.StringIO()
+    table = RowTable(Console(file=out, width=80))
+    for row in rows:
+        table.add(row)
+    table.close()
+    assert plain(out.getvalue()) == expected
+
+
+def test_list_that_fails_says_how_to_go_on() -> None:
+    """The command that standard error names prints exactly the rows that are missing."""
+    command = ["list", BLOCKS, "--page-size", "10", "--limit", "65", "--param", "q=a  b"]
+    first = chainapi(*command, "--max-wait", "0", transport=(simulator := Simulator(limit=3)).transport())
+    assert (first.code, len(first.rows)) == (FAILED, 30)
+    *_, error, advice = first.err.splitlines()
+    assert "max_wait=0" in error
+    told, _, again = advice.partition(" so far; to go on: ")
+    assert told == "chainapi: 30 rows"
+    program, *words = shlex.split(again)
+    assert program == "chainapi"
+    assert words[words.index("--limit") + 1] == "35"
+    words[words.index("--max-wait") + 1] = "3600"
+    second = chainapi(*words, transport=simulator.transport(), at=100.0)
+    assert second.code == 0
+    whole = chainapi(*command, transport=Simulator().transport()).rows
+    assert first.rows + second.rows == whole
+
+
+def test_list_of_all_rows_goes_on_with_all_rows() -> None:
+    """The advice keeps the flags, and leaves out what was not given."""
+    transport = Simulator(limit=1).transport()
+    command = [
+        "list",
+        BLOCKS,
+        "--all",
+        "--json",
+        "--max-wait",
+        "0",
+        "--data-base-url",
+        "https://simulator.invalid/data",
+    ]
+    outcome = chainapi(*command, transport=transport, tty=True)
+    words = shlex.split(plain(outcome.err)[-1])
+    assert {"--all", "--json", "--max-wait", "--data-base-url"} <= set(words)
+    assert not {"--limit", "--items", "--timeout"} & set(words)
+
+
+def test_list_table_is_complete_before_the_error() -> None:
+    """Rows that were laid by for the table are printed when the walk fails."""
+    transport = Simulator(limit=1).transport()
+    outcome = chainapi("list", BLOCKS, "--all", "--max-wait", "0", transport=transport, tty=True)
+    assert outcome.code == FAILED
+    assert sum(line.startswith("43114 ") for line in plain(outcome.out)) == 10
+
+
+def test_list_refuses_what_is_no_checkpoint() -> None:
+    """A text that cannot be read as a checkpoint is wrong usage, told in one line."""
+    outcome = chainapi("list", BLOCKS, "--resume", "{}")
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    assert outcome.err == "chainapi: --resume: this is no checkpoint of chainapi\n"
+
+
+@pytest.mark.parametrize("route", [["/v1/chains/53935/blocks"], ["data.evm.blocks", "53935"]])
+def test_list_refuses_a_checkpoint_of_another_query(route: list[str]) -> None:
+    """A checkpoint that belongs elsewhere fails in one line that names its path, and sends nothing."""
+    checkpoint = Checkpoint("0" * 32, BLOCKS).dumps()
+    outcome = chainapi("list", *route, "--resume", checkpoint, transport=Fixed(500, {}))
+    assert (outcome.code, outcome.out) == (FAILED, "")
+    assert outcome.err.startswith(f"chainapi: the checkpoint belongs to another query ({BLOCKS})")
+
+
+# What is told on the way
+
+
+def test_waits_are_told_on_standard_error() -> None:
+    """Without a terminal, a wait of a second or more is one line, and the data stays clean."""
+    transport = Simulator(limit=3, window=20.0).transport()
+    outcome = chainapi("list", BLOCKS, "--limit", "50", transport=transport)
+    assert (outcome.code, len(outcome.rows)) == (0, 50)
+    assert outcome.err.splitlines()
+    assert all(
+        line.startswith("chainapi: data: rate limit reached, on in ") for line in outcome.err.splitlines()
+    )
+
+
+def test_waits_are_drawn_and_taken_back_on_a_terminal() -> None:
+    """A person sees pages, rows, requests and the seconds that are left; in the end only the table stays."""
+    transport = Simulator(limit=3, window=20.0).transport()
+    outcome = chainapi("list", BLOCKS, "--limit", "50", transport=transport, tty=True)
+    assert re.search(r"3 pages · 30 rows · 4 requests · data: rate limit, on in \d+\.\d s", outcome.out)
+    assert len(plain(outcome.out)) == 52
+    assert outcome.err == ""
+
+
+def test_waits_are_drawn_beside_data_that_goes_to_a_file(tmp_path: Path) -> None:
+    """Progress is drawn on standard error where the data cannot come between, as in ``> rows.jsonl``."""
+    err = Stream(terminal=True)
+    session = partial(Session, transport=Simulator(limit=3, window=20.0).transport())
+    with (tmp_path / "rows.jsonl").open("w+") as out:
+        code = run(
+            ["list", BLOCKS, "--limit", "50"], terminal=Terminal(out, err, session), loop_factory=VirtualLoop
+        )
+        out.seek(0)
+        rows = [json.loads(line) for line in out]
+    assert (code, len(rows)) == (0, 50)
+    assert "data: rate limit, on in " in err.getvalue()
+    assert plain(err.getvalue()) == []
+
+
+def test_progress_counts_what_a_session_tells() -> None:
+    """Pages, rows, requests and refusals add up; waited is the time from an answer to the next request."""
+    now = 100.0
+    progress = Progress(lambda: now)
+    for event in (
+        RequestSent("data", "GET /a", 1),
+        RequestSent("data", "GET /b", 1),
+        ResponseReceived("data", "GET /a", 200, 0.1),
+        PageReceived("data", "GET /a", 1, 25),
+        ResponseReceived("data", "GET /b", 429, 0.1),
+        WaitBegan("data", "429", 5.0),
+    ):
+        progress(event)
+    quota = {"metrics": QuotaSnapshot(now), "data": QuotaSnapshot(now, stopped_until=now + 5.0, waiting=1)}
+    assert progress.line(quota) == "1 page · 25 rows · 2 requests · data: rate limit, on in 5.0 s"
+    now = 105.0
+    progress(WaitEnded("data", "429", 5.0))
+    progress(RequestSent("data", "GET /b", 2))
+    now = 106.0
+    progress(ResponseReceived("data", "GET /b", None, 1.0, fault="reset"))
+    data, metrics = progress.services["data"], progress.services["metrics"]
+    assert (data.requests, data.refused, data.waited) == (3, 1, 5.0)
+    assert (metrics.requests, metrics.refused, metrics.waited) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds", "said"),
+    [
+        (60.0, 20.0, "rate limit, on in 20.0 s"),
+        (86_400.0, 3_600.0, "daily quota, back at {:%H:%M}"),
+        (3_600.0, 90_000.0, "hourly quota, back at {:%Y-%m-%d %H:%M}"),
+        (None, 90_000.0, "quota, back at {:%Y-%m-%d %H:%M}"),
+        (7.0, 90_000.0, "quota of 7 s, back at {:%Y-%m-%d %H:%M}"),
+    ],
+)
+def test_long_waits_are_told_as_a_time_of_day(window: float | None, seconds: float, said: str) -> None:
+    """A wait of a minute or more is told with its policy and the time at which it is over."""
+    noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
+    known = QuotaSnapshot(
+        time=50.0, window=window, stopped_until=50.0 + seconds, unix_time=noon.timestamp(), waiting=1
+    )
+    assert waits(known) == said.format(noon + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("quota", "seconds"),
+    [
+        (QuotaSnapshot(10.0), 0.0),
+        (QuotaSnapshot(10.0, stopped_until=12.0, in_flight=1), 2.0),
+        (QuotaSnapshot(10.0, reset_at=13.0), 0.0),
+        (QuotaSnapshot(10.0, reset_at=13.0, waiting=2), 3.0),
+        (QuotaSnapshot(10.0, reset_at=13.0, waiting=2, in_flight=1), 0.0),
+        (QuotaSnapshot(10.0, waiting=2), 0.0),
+    ],
+)
+def test_pause_is_told_when_somebody_waits(quota: QuotaSnapshot, seconds: float) -> None:
+    """There is a pause after a refusal, and where requests wait for quota and none is under way."""
+    assert pause(quota) == seconds
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e9), min_size=1, max_size=100), st.integers(1, 30))
+def test_sparkline_fits_and_shows_the_extremes(values: list[float], width: int) -> None:
+    """There is a bar for each share of the values, and the lowest and the highest are drawn so."""
+    drawn = sparkline(values, width)
+    assert len(drawn) == min(width, len(values))
+    assert BARS[0] in drawn
+    if len(values) <= width and max(values) > min(values):
+        assert drawn[values.index(max(values))] == BARS[-1]
+        assert drawn[values.index(min(values))] == BARS[0]
+
+
+def test_sparkline_of_nothing_is_empty() -> None:
+    """No values, no bars."""
+    assert sparkline([], 10) == ""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1e308] * 9, [-1.7e308, 1.7e308, 0.0], [5e-324, 0.0], [1.7e308] * 8 + [-1.7e308]],
+    ids=["equal", "both ends", "smallest", "many"],
+)
+def test_sparkline_takes_every_number(values: list[float]) -> None:
+    """Numbers whose sum or difference is more than a float can hold are drawn like any others."""
+    drawn = sparkline(values, 3)
+    assert len(drawn) == min(3, len(values))
+    assert set(drawn) <= set(BARS)
+
+
+@pytest.mark.parametrize("values", [[1.7e308, -1.7e308], [1e308, 1e308], [5e-324, 0.0], [1e17] * 2])
+@pytest.mark.parametrize("options", [(), ("--json",), ("--plot",)])
+def test_tps_prints_every_number(values: list[float], options: tuple[str, ...], capfd: Any) -> None:
+    """The largest and the smallest numbers fit into the table, the lines and the chart."""
+    body = {"results": [{"timestamp": 86_400 * n, "value": value} for n, value in enumerate(values, 1)]}
+    outcome = chainapi("tps", "43114", *options, transport=Fixed(200, body), tty=True)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert max(map(len, plain(outcome.out))) <= 100
+    assert capfd.readouterr() == ("", "")
+
+
+# What a service sends, on the terminal
+
+HOSTILE = st.text(
+    st.sampled_from("a[]/\\:=\x1b\x07\x9b\x7f\x00\r\n\u202e\u2066\u200bé語") | st.characters(codec="utf-8")
+) | st.sampled_from(["[/x]", "[link=http://e]", ":smile:", "\x1b]0;title\x07", "\x1b[2J", "\x9b31m"])
+
+
+@given(
+    st.lists(st.dictionaries(HOSTILE, HOSTILE | st.lists(HOSTILE, max_size=1), max_size=4), max_size=3),
+    st.booleans(),
+)
+def test_list_lets_nothing_of_a_service_steer_the_terminal(rows: list[dict[str, Any]], table: bool) -> None:
+    """Names and values of fields, whatever they hold, are printed as text: in tables and in lines of JSON."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in {**ADDRESSES, "COLUMNS": "100", "TERM": "dumb"}.items():
+            environment.setenv(name, value)
+        outcome = chainapi(
+            "list", "/v1/x", "--items", "rows", transport=Fixed(200, {"rows": rows}), tty=table
+        )
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.replace("\n", "").isprintable()
+    if not table:
+        assert outcome.rows == rows
+
+
+@pytest.mark.untraced
+@given(HOSTILE, HOSTILE)
+def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: str) -> None:
+    """An error that names fields of a service, or quotes it, is one printable line."""
+    with pytest.MonkeyPatch.context() as environment:
+        for variable, setting in {**ADDRESSES, "TERM": "dumb"}.items():
+            environment.setenv(variable, setting)
+        for status, body in ((200, {name: value}), (200, [value]), (418, {"message": value, "error": name})):
+            outcome = chainapi("list", "/v1/x", transport=Fixed(status, body))
+            (line,) = outcome.err.removesuffix("\n").split("\n")
+            assert outcome.code == FAILED
+            assert line.isprintable()
+
+
+@given(st.lists(st.text(st.characters(codec=None, exclude_characters="\0")), min_size=1))
+def test_commands_that_are_told_are_printable(words: list[str]) -> None:
+    """A command to go on with can be printed, whatever it holds."""
+    assert shell_words(words).isprintable()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_commands_that_are_told_can_be_run() -> None:
+    """A shell reads each word of such a command as it was."""
+    words = [
+        "plain",
+        "a b",
+        "",
+        "it's",
+        "\x1b]0;t\x07",
+        "\n\u202e'\\",
+        "\x9b\x7f",
+        "🎉\U000e0041",
+        "\udcff$x",
+    ]
+    script = f"printf '%s\\0' {shell_words(words)}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]] == words
+
+
+def test_completions_are_printable() -> None:
+    """Names of routes and values that a shell offers have nothing in them that steers it."""
+    offered = route_names(cast("Any", None))
+    assert offered
+    values = {value for route in ROUTES.values() for one in route.parameters for value in one.choices}
+    assert all(text.isprintable() for text in {*offered, *offered.values(), *values})
+
+
+# Errors and endings
+
+
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [
+        (["tps"], "CHAINS"),
+        (["tps", "1", "--limit", "0"], "--limit"),
+        (["tps", "1", "--limit", "many"], "--limit"),
+        (["tps", "1", "--nope"], "--nope"),
+        (["tps", "1", "--api-key", "x"], "--api-key"),
+        (["tps", "a/b"], "chain_id"),
+        (["tps", "1", "--timeout", "0"], "--timeout"),
+        (["tps", "1", "--max-wait", "-1"], "--max-wait"),
+        (["tps", "1", "--metrics-base-url", ""], "metrics_base_url"),
+        (["list", "/v1/chains", "--api", "other"], "--api"),
+        (["list", "v1/chains"], "path"),
+        (["list", "/v1/chains", "--page-size", "0"], "--page-size"),
+        (["list", "/v1/chains", "--param", "a"], "NAME=VALUE"),
+        (["list", "/v1/chains", "--param", "=a"], "NAME=VALUE"),
+        (["list", "/v1/chains", "--param", "self=a"], "self"),
+        (["list", "/v1/chains", "--param", "pageToken=a"], "pageToken"),
+        (["simulate", "--port", "70000"], "--port"),
+        (["simulate", "--window", "0"], "--window"),
+        (["dance"], "dance"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(tokens: list[str], told: str) -> None:
+    """What cannot be used is named on standard error, and nothing is printed."""
+    outcome = chainapi(*tokens)
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("chainapi: ")
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("tokens", "variable"),
+    [
+        (["tps", "1", "2"], "CHAINAPI_METRICS_BASE_URL"),
+        (["list", "/v1/chains"], "CHAINAPI_DATA_BASE_URL"),
+    ],
+)
+def test_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch, tokens: list[str], variable: str) -> None:
+    """A service that is not configured is one line with the variable to set."""
+    monkeypatch.delenv(variable)
+    outcome = chainapi(*tokens)
+    assert outcome.code == WRONG_USAGE
+    (line,) = outcome.err.splitlines()
+    assert variable in line
+
+
+def test_error_of_a_service_stays_one_line() -> None:
+    """Line ends and control characters of a service's message do not reach the terminal."""
+    error = {"message": ["first\nsecond\x1b[2J"], "error": "Bad Request", "statusCode": 400}
+    outcome = chainapi("list", "/v1/chains", transport=Fixed(400, error))
+    assert outcome.code == FAILED
+    (line,) = outcome.err.splitlines()
+    assert line.isprintable()
+
+
+def test_complaint_is_one_printable_line() -> None:
+    """Whatever a message holds, it is one line."""
+    err = io.StringIO()
+    Terminal(io.StringIO(), err).complain("first\n second\x1b[2J")
+    assert err.getvalue() == "chainapi: first second\\x1b[2J\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (BrokenPipeError(32, "Broken pipe"), PIPE_CLOSED, ""),
+        (OSError(28, "No space left on device"), FAILED, "chainapi: [Errno 28] No space left on device\n"),
+    ],
+)
+@pytest.mark.parametrize("tokens", [["tps", "43114", "53935"], ["list", BLOCKS], ["--help"], ["demo"]])
+def test_output_that_cannot_be_written_ends_the_command(
+    error: OSError, code: int, told: str, tokens: list[str]
+) -> None:
+    """A closed pipe ends it in silence, a full disk with one line."""
+    err = io.StringIO()
+    session = partial(Session, transport=Simulator().transport())
+    terminal = Terminal(Broken(error), err, session)
+    assert run(tokens, terminal=terminal, loop_factory=VirtualLoop) == code
+    assert err.getvalue() == told
+
+
+def test_broken_standard_error_changes_nothing() -> None:
+    """An error that cannot be told still has its exit code."""
+    terminal = Terminal(io.StringIO(), Broken(BrokenPipeError()), Session)
+    assert run(["dance"], terminal=terminal) == WRONG_USAGE
+
+
+def test_version_and_help() -> None:
+    """--version prints the version alone; help names every command, and where the key comes from."""
+    assert chainapi("--version") == Outcome(0, __version__ + "\n", "")
+    text = chainapi("--help").out
+    assert all(word in text for word in ("tps", "list", "simulate", "demo", "CHAINAPI_API_KEY"))
+    assert chainapi().out == text
+
+
+# The process
+
+
+@contextmanager
+def simulated(*options: str) -> Iterator[dict[str, str]]:
+    """Run ``chainapi simulate`` on a free port and give the variables that it prints."""
+    process = start(*INTERRUPTIBLE, "simulate", "--port", "0", *options)
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in ADDRESSES]
+        yield dict(shlex.split(line)[0].split("=", 1) for line in lines)
+    finally:
+        process.send_signal(signal.SIGINT)
+        outcome = finish(process)
+    assert outcome == Outcome(INTERRUPTED, "", "")
+
+
+@pytest.mark.real_time
+def test_simulate_serves_what_the_other_commands_ask() -> None:
+    """Its variables lead ``tps`` to it; Ctrl-C ends it without a word."""
+    with simulated("--seed", "1") as variables:
+        assert list(variables) == list(ADDRESSES)
+        assert all(variables[name].startswith("http://127.0.0.1:") for name in list(ADDRESSES)[:2])
+        outcome = finish(start("-m", "chainapi", "tps", "43114", "--limit", "3", **variables))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.rows == chainapi("tps", "43114", "--limit", "3").rows
+
+
+@pytest.mark.real_time
+def test_simulate_counts_compute_units() -> None:
+    """With --weighted the limit is one of compute units: a request for blocks takes ten of them."""
+    with simulated("--limit", "25", "--window", "30", "--weighted") as variables:
+        outcome = finish(
+            start("-m", "chainapi", "list", BLOCKS, "--all", "--max-wait", "0", **variables),
+        )
+    assert (outcome.code, len(outcome.rows)) == (FAILED, 20)
+
+
+@pytest.mark.real_time
+def test_simulate_on_a_port_that_is_taken_is_one_line() -> None:
+    """A port that another program has is an error like any other."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        err = io.StringIO()
+        port = str(taken.getsockname()[1])
+        assert run(["simulate", "--port", port], terminal=Terminal(io.StringIO(), err)) == FAILED
+    (line,) = err.getvalue().splitlines()
+    assert line.startswith("chainapi: ")
+    assert port in line
+
+
+EARLY = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from chainapi.__main__ import main
+class Interrupting:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+class Herald:
+    loads = {0}
+    def find_spec(self, name, path=None, target=None):
+        self.loads -= 1
+        if not self.loads:
+            print("now", flush=True)
+            {1}
+sys.meta_path.insert(0, Herald())
+sys.argv = ["chainapi", "simulate"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "interrupt", ["signal.raise_signal(signal.SIGINT)", "type('Made', (), {'name': Interrupting()})"]
+)
+@pytest.mark.parametrize("loads", [1, 30, 300])
+def test_interrupt_while_modules_load_is_silent(loads: int, interrupt: str) -> None:
+    """Ctrl-C while modules load ends with 130, also where an exception would become another one."""
+    outcome = finish(start("-c", EARLY.format(loads, interrupt)))
+    assert outcome == Outcome(INTERRUPTED, "now\n", "")
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("loads", [1, 150])
+def test_interrupt_from_outside_while_modules_load_is_silent(loads: int) -> None:
+    """A signal that comes at any moment of the start ends the process with 130 and without a traceback."""
+    process = start("-c", EARLY.format(loads, "pass"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "now\n"
+    process.send_signal(signal.SIGINT)
+    outcome = finish(process)
+    assert (outcome.code, outcome.err) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_main_leaves_the_handler_of_interrupts(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
+    """The handler of SIGINT is afterwards what it was: where it was ignored, it stays so."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        monkeypatch.setattr(sys, "argv", ["chainapi", "--version"])
+        assert main() == 0
+        assert signal.getsignal(signal.SIGINT) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.real_time
+def test_interrupt_during_a_wait_ends_with_advice() -> None:
+    """Ctrl-C while the rate limit holds everything ends at once with 130 and the way to go on."""
+    with simulated("--limit", "2", "--window", "30") as variables:
+        process = start(*INTERRUPTIBLE, "list", BLOCKS, "--limit", "50", **variables)
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        outcome = finish(process)
+    assert re.fullmatch(r"chainapi: data: rate limit reached, on in \d+ s\n", told)
+    assert (outcome.code, len(outcome.rows)) == (INTERRUPTED, 20)
+    (advice,) = outcome.err.splitlines()
+    assert advice.startswith("chainapi: 20 rows so far; to go on: chainapi list " + BLOCKS)
+
+
+@pytest.mark.real_time
+def test_interrupt_of_several_walks_is_silent() -> None:
+    """Ctrl-C while several chains wait ends with 130 and no traceback."""
+    with simulated("--metrics-limit", "1", "--metrics-window", "600") as variables:
+        process = start(*INTERRUPTIBLE, "tps", "43114", "53935", "--all", **variables)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        outcome = finish(process)
+    assert outcome.code == INTERRUPTED
+    assert all(line.startswith("chainapi: metrics: rate limit reached") for line in outcome.err.splitlines())
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("command", [["tps", "43114", "53935", "--all"], ["list", BLOCKS, "--all"]])
+def test_closed_pipe_ends_the_command_in_silence(command: list[str]) -> None:
+    """A reader that has enough, as ``head``, gets no traceback and no complaint at exit."""
+    with simulated("--points", "3000", "--rows", "3000") as variables:
+        process = start("-m", "chainapi", *command, **variables)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) == PIPE_CLOSED
+        process.stderr.close()
+
+
+@pytest.mark.real_time
+def test_demo_runs_to_its_end() -> None:
+    """The demonstration prints rows, meets a 429, sends nothing in a wait and ends by itself."""
+    outcome = finish(start("-m", "chainapi", "demo"))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "\x1b" not in outcome.out
+    check_demo(outcome.out.splitlines())
+
+
+@pytest.mark.real_time
+def test_demo_draws_on_a_terminal() -> None:
+    """A person sees each walk and what each service is asked, with the seconds of a wait."""
+    out = Stream(terminal=True)
+    # The waits are jumped over: the sockets are in this process and never keep the loop waiting.
+    assert run(["demo"], terminal=Terminal(out, Stream(terminal=True)), loop_factory=VirtualLoop) == 0
+    assert re.search(r"nothing is sent for \d\.\d s", out.getvalue())
+    lines = plain(out.getvalue())
+    assert [line.split() for line in lines if line.endswith("✓")] == [
+        ["GET", path.format(chain), "10", "1,000", "✓"]
+        for path in ("/v1/avg_tps/{}", "/v1/chains/{}/blocks")
+        for chain in (43114, 53935, 432204)
+    ]
+    check_demo(lines)
+
+
+def test_demo_leaves_the_plot_to_terminals_that_can_draw_it() -> None:
+    """Without the characters for it there is no plot, and everything else is the same."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert run(["demo"], terminal=Terminal(out, io.StringIO()), loop_factory=VirtualLoop) == 0
+    out.seek(0)
+    check_demo(out.read().splitlines(), plot=False)
+
+
+def check_demo(lines: list[str], *, plot: bool = True) -> None:
+    """Check what the demonstration prints in the end."""
+    day = next(line for line in lines if line.startswith("2026-01-01 "))
+    assert all(float(value) > 0 for value in day.split()[1:])
+    assert any("┤" in line for line in lines) == plot
+    summary = {line[:20].strip(): line[20:] for line in lines[-7:]}
+    assert list(summary) == [
+        "rows",
+        "pages",
+        "requests",
+        "429s",
+        "time waited",
+        "sent during a wait",
+        "time taken",
+    ]
+    assert (summary["rows"], summary["pages"]) == ("6,000", "60")
+    assert int(summary["429s"]) >= 1
+    assert int(summary["requests"]) == 60 + int(summary["429s"])
+    assert re.fullmatch(r"metrics [1-9]\d*\.\d s, data [1-9]\d*\.\d s", summary["time waited"])
+    assert summary["sent during a wait"].split()[0] == "0"
+    assert 1.0 < float(summary["time taken"].removesuffix(" s")) < 40.0
+
+
+BLOCKER = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name == {0!r}:
+            raise ModuleNotFoundError("no " + name, name=name)
+sys.meta_path.insert(0, Blocker())
+from chainapi.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "command"), [("cyclopts", "--help"), ("rich", "--help"), ("plotext", "demo")]
+)
+def test_missing_extra_is_one_line(module: str, command: str) -> None:
+    """Without the packages of the extra, the command says which to install."""
+    outcome = finish(start("-c", BLOCKER.format(module), command))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == f"chainapi: {module} is not installed: pip install 'chainapi[cli]'\n"
+
+
+@pytest.mark.parametrize("module", ["chainapi.cli.display", "chainapi.cli.demo"])
+def test_broken_installation_is_not_taken_for_a_missing_extra(module: str) -> None:
+    """A module of our own that is missing is shown as what it is."""
+    outcome = finish(start("-c", BLOCKER.format(module), "demo"))
+    assert outcome.code == 1
+    assert "Traceback" in outcome.err
+    assert module in outcome.err
+
+
+def test_package_imports_nothing_of_the_command_line() -> None:
+    """Using `Session` loads no command line, no plot, no terminal, no server and no simulator."""
+    outcome = finish(start("-c", "import sys; from chainapi import Session; print(*sys.modules)"))
+    loaded = set(outcome.out.split())
+    assert "chainapi.session" in loaded
+    unwanted = {"aiohttp.web", "chainapi.cli", "chainapi.simulator", "cyclopts", "plotext", "rich"}
+    assert not loaded & unwanted
+
+
+def test_main_reads_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The console script takes its arguments and streams from the process."""
+    monkeypatch.setattr(sys, "argv", ["chainapi", "--version"])
+    assert main() == 0
+    assert capsys.readouterr().out == __version__ + "\n"
+
+
+def test_main_drops_what_a_closed_pipe_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left in the buffer that the interpreter would fail to write at exit."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "argv", ["chainapi", "--help"])
+        assert main() == PIPE_CLOSED
+        out.flush()
+
+
+def test_main_takes_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was started without standard output and error works and tells by its exit code."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    for argument, code in (("--version", 0), ("dance", WRONG_USAGE)):
+        monkeypatch.setattr(sys, "argv", ["chainapi", argument])
+        assert main() == code
+
+
+def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
+    """Ctrl-C while help is printed ends as everywhere."""
+
+    class Interrupted(io.StringIO):
+        def write(self, text: str) -> int:
+            raise KeyboardInterrupt
+
+    assert run(["--help"], terminal=Terminal(Interrupted(), io.StringIO())) == INTERRUPTED
+
+
+def invalid_page() -> Fixed:
+    """Return a service with one page, in which two rows cannot be read."""
+    digits = "9" * 5_000
+    return Answer(f'{{"rows":[{{"n":1}},{{"n":"\\ud800"}},{{"n":2}},{{"n":{digits}}}]}}')
+
+
+def test_list_prints_invalid_rows_as_they_came() -> None:
+    """With --on-invalid raw they stand among the others and are counted."""
+    told = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
+    assert told.code == 0
+    assert told.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']
+    assert told.err.startswith("chainapi: 2 invalid rows printed as they came; the first: $.rows[1]")
+    assert told.err.count("\n") == 1
+
+
+def test_list_says_how_an_invalid_row_can_be_printed() -> None:
+    """The error names the option, and the command to go on has it."""
+    blocks = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
+    blocks["blocks"][1]["gasUsed"] = ""
+    first = chainapi("list", "data.evm.blocks", "43114", transport=Fixed(200, blocks))
+    assert first.code == 1
+    assert "; --on-invalid raw prints such a row as it came\n" in first.err
+    assert "resume=" not in first.err
+    assert " --on-invalid raw " in first.err.splitlines()[1]
+    whole = chainapi("list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks))
+    assert [row.get("gasUsed") for row in whole.rows] == [None, "", None]
+    assert "1 invalid row printed as it came" in whole.err
+    assert chainapi("list", "data.health_check", "--on-invalid", "raw").code == 2
+    table = chainapi(
+        "list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks), tty=True
+    )
+    assert table.code == 0
+
+
+def test_tps_names_no_argument_of_python() -> None:
+    """A wrong point ends the walk of its chain, without advice for Python."""
+    told = chainapi("tps", "7", transport=Fixed(200, {"results": [{"timestamp": 1}]}))
+    assert told.code == 1
+    assert told.err == "chainapi: $.results[0].value: missing in the answer for GET /v1/avg_tps/7\n"

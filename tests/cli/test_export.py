@@ -1,0 +1,491 @@
+"""``chainapi export``: what is fetched, what a person sees meanwhile, how it ends and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import shlex
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from chainapi import Session
+from chainapi.cli import FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE, run
+from chainapi.cli.display import Progress, Terminal
+from chainapi.cli.export import ExportView
+from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.export.formats import format_of
+from chainapi.export.progress import ExportProgress
+from chainapi.models import EvmBlock
+from chainapi.simulator import Fault, Simulator
+from tests.cli.terminal import BLOCKS, INTERRUPTIBLE, Fixed, Outcome, Stream, chainapi, plain
+from tests.cli.terminal import environment as environment
+from tests.documents import Maker
+from tests.virtual_time import VirtualLoop
+
+ROOT = Path(__file__).parents[2]
+ROUTE = "data.evm.blocks"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def exported(*tokens: str, simulator: Simulator | None = None, tty: bool = False) -> Outcome:
+    """Run ``chainapi export``; its simulator has 30 rows in each list unless another one is given."""
+    simulator = simulator or Simulator(seed=1, rows=30)
+    return chainapi("export", *tokens, transport=simulator.transport(), tty=tty)
+
+
+def rows_in(path: str) -> list[dict[str, Any]]:
+    """Return the rows of a file, whatever its format."""
+    return [*format_of(path).read(Path(path))]
+
+
+def sources_in(path: str) -> Counter[str]:
+    """Count the rows of each source in a file."""
+    return Counter(row["source"] for row in rows_in(path))
+
+
+# What is fetched
+
+
+def test_the_values_of_a_named_route_are_its_sources() -> None:
+    """Each value gives the rows of one list; nothing is printed but a line on standard error."""
+    outcome = exported(ROUTE, "43114", "53935", "--out", "blocks.jsonl")
+    assert outcome == Outcome(0, "", "chainapi: 60 new rows of 2 sources fetched, blocks.jsonl written\n")
+    rows = rows_in("blocks.jsonl")
+    assert [row["source"] for row in rows] == ["43114"] * 30 + ["53935"] * 30
+    listed = chainapi("list", ROUTE, "53935", "--all", transport=Simulator(seed=1, rows=30).transport()).rows
+    numbers = [row["block_number"] for row in listed]
+    assert [row["block_number"] for row in rows[30:]] == [int(number) for number in numbers]
+
+
+def test_paths_are_sources() -> None:
+    """Of a path, and of further paths, the rows are kept as they came, with the path as the source."""
+    other = BLOCKS.replace("43114", "53935")
+    outcome = exported(BLOCKS, other, "--page-size", "7", "--limit", "9", "--out", "blocks.jsonl")
+    assert outcome.code == 0
+    assert sources_in("blocks.jsonl") == {BLOCKS: 9, other: 9}
+    assert {row["chainId"] for row in rows_in("blocks.jsonl")} == {"43114", "53935"}
+
+
+def test_a_path_of_the_other_service() -> None:
+    """--api says which service has a path, --items where its list is, and --param goes into the query."""
+    outcome = exported(
+        "/v2/chains/43114/metrics/gasUsed",
+        *("--api", "metrics", "--items", "results", "--out", "gas.jsonl", "--limit", "5"),
+        *("--param", "timeInterval=day", "--param", "startTimestamp=1700000000"),
+    )
+    assert (outcome.code, len(rows_in("gas.jsonl"))) == (0, 5)
+
+
+def test_sources_from_a_file(folder: Path) -> None:
+    """--from takes a source from each line, whatever is blank left out, besides those on the command line."""
+    (folder / "chains.txt").write_text("\n53935  \n\n 432204\n53935\n")
+    outcome = exported(ROUTE, "43114", "--from", "chains.txt", "--out", "blocks.jsonl", "--limit", "2")
+    assert outcome.err == "chainapi: 6 new rows of 3 sources fetched, blocks.jsonl written\n"
+    assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2, "432204": 2}
+
+
+def test_sources_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--from - takes them from standard input."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("43114\n53935\n"))
+    assert exported(ROUTE, "--from", "-", "--out", "blocks.jsonl", "--limit", "2").code == 0
+    assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2}
+
+
+def test_over_names_another_parameter() -> None:
+    """With --over the values are those of any parameter, and --param gives the ones in the path."""
+    outcome = exported(
+        *("data.primary_network.utxos", "avax1a", "avax1b", "--over", "addresses"),
+        *("--param", "network=mainnet", "--param", "blockchain_id=p-chain", "--out", "utxos.parquet"),
+    )
+    assert outcome.code == 0
+    assert sources_in("utxos.parquet") == {"avax1a": 30, "avax1b": 30}
+
+
+def test_one_parameter_in_the_path_is_left() -> None:
+    """Of several parameters in the path, the values are those of the one that --param does not give."""
+    outcome = exported(
+        "data.primary_network.utxos", "mainnet", "fuji", "--param", "blockchain_id=x-chain", "--out", "u.csv"
+    )
+    assert (outcome.code, sources_in("u.csv")) == (0, {"mainnet": 30, "fuji": 30})
+
+
+def test_a_list_without_values() -> None:
+    """A list that nothing has to be said of is exported as one source."""
+    simulator = Simulator(seed=1)
+    assert exported("data.chains", "--out", "chains.jsonl", simulator=simulator).code == 0
+    assert len(rows_in("chains.jsonl")) == len(simulator.chains)
+
+
+def test_parameters_and_limit_hold_for_each_source() -> None:
+    """--param and --page-size go into each request, --limit counts the rows of each source."""
+    simulator = Simulator(seed=1, points=100)
+    outcome = exported(
+        *("metrics.chains.metric", "43114", "53935", "--param", "metric=gasUsed", "--out", "gas.jsonl"),
+        *("--param", "start_timestamp=2026-01-01", "--page-size", "5", "--limit", "12"),
+        simulator=simulator,
+    )
+    assert outcome.code == 0
+    assert sources_in("gas.jsonl") == {"43114": 1, "53935": 1}
+    other = ("--page-size", "5", "--limit", "12", "--out", "blocks.jsonl")
+    assert exported(ROUTE, "43114", "53935", *other, simulator=simulator).code == 0
+    assert sources_in("blocks.jsonl") == {"43114": 12, "53935": 12}
+    assert simulator.stats.requests == 2 * 1 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("out", "option", "written"),
+    [
+        ("blocks.csv", (), "blocks.csv"),
+        ("blocks.parquet", (), "blocks.parquet"),
+        ("blocks.sqlite", (), "blocks.sqlite"),
+        ("blocks.duckdb", (), "blocks.duckdb"),
+        ("blocks.txt", ("--format", "jsonl"), "blocks.txt"),
+        ("blocks", (), "blocks/part-00001.jsonl"),
+        ("deep/down/", ("--format", "parquet"), "deep/down/part-00001.parquet"),
+    ],
+)
+def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) -> None:
+    """The suffix or --format says what the file is; what has no suffix, or ends with a slash, is a folder."""
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", out, *option)
+    assert outcome == Outcome(0, "", f"chainapi: 3 new rows of 1 source fetched, {written} written\n")
+    name = option[1] if option else written
+    assert len([*format_of(name).read(Path(written))]) == 3
+
+
+def test_a_second_run_fetches_what_is_new() -> None:
+    """Run again, the same command adds new rows to the file, or says that there are none."""
+    simulator = Simulator(seed=1, rows=30)
+    command = (ROUTE, "43114", "53935", "--out", "blocks.parquet")
+    assert exported(*command, simulator=simulator).code == 0
+    again = exported(*command, simulator=simulator)
+    assert again == Outcome(0, "", "chainapi: nothing new: blocks.parquet has the rows of 2 sources\n")
+    simulator.insert(BLOCKS, 4)
+    third = exported(*command, simulator=simulator)
+    assert third == Outcome(0, "", "chainapi: 4 new rows of 2 sources fetched, blocks.parquet written\n")
+    assert sources_in("blocks.parquet") == {"43114": 34, "53935": 30}
+
+
+def test_a_deprecated_route_is_told_in_a_line() -> None:
+    """A deprecated route is exported, and one line tells that it will end."""
+    outcome = exported("data.teleporter.messages", "--limit", "3", "--out", "messages.csv")
+    told, last = outcome.err.splitlines()
+    assert outcome.code == 0
+    assert told.startswith("chainapi: data.teleporter.messages is deprecated")
+    assert last == "chainapi: 3 new rows of 1 source fetched, messages.csv written"
+
+
+# What fails
+
+
+def test_each_failing_source_is_told() -> None:
+    """Sources that fail have a line each; the others are in the file, and the exit code is 1."""
+    command = f"chainapi export {ROUTE} 77 43114 78 --out blocks.jsonl"
+    outcome = exported(*command.split()[2:])
+    assert (outcome.code, outcome.out) == (FAILED, "")
+    assert outcome.err.splitlines() == [
+        "chainapi: 77: 404 Not Found for GET /v1/chains/77/blocks: chain 77 does not exist",
+        "chainapi: 78: 404 Not Found for GET /v1/chains/78/blocks: chain 78 does not exist",
+        f"chainapi: 30 new rows kept, 2 of 3 sources failed; to go on: {command}",
+    ]
+    assert sources_in("blocks.jsonl") == {"43114": 30}
+
+
+def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
+    """An error in the midst is told, and then the command, exactly as it was given, that goes on."""
+    name = "with space.jsonl"
+    command = (ROUTE, "43114", "53935", "--page-size", "10", "--concurrency", "1", "--out", name)
+    simulator = Simulator(seed=1, rows=30, faults=(Fault(at=4, status=401),))
+    outcome = exported(*command, simulator=simulator)
+    error, advice = outcome.err.splitlines()
+    assert (outcome.code, error[:15]) == (FAILED, "chainapi: 401 U")
+    kept, words = advice.split("; to go on: chainapi ")
+    assert kept == "chainapi: 30 new rows kept"
+    simulator.faults = ()
+    again = chainapi(*shlex.split(words), transport=simulator.transport())
+    assert again == Outcome(0, "", f"chainapi: 30 new rows of 2 sources fetched, {name} written\n")
+    assert sources_in(name) == {"43114": 30, "53935": 30}
+
+
+def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was given to a command is in the one that goes on, and nothing else is."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
+    given = (
+        "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
+        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 --quiet "
+        "--max-wait 0.5 --timeout 7.5"
+    )
+    simulator = Simulator(seed=1, rows=30, limit=2, window=600.0)
+    outcome = exported(*given.split(), simulator=simulator)
+    assert outcome.code == FAILED
+    advice = outcome.err.splitlines()[-1]
+    assert advice == (
+        "chainapi: 4 new rows kept, 1 of 1 sources failed; to go on with the same standard input: "
+        f"chainapi export {given}"
+    )
+
+
+def test_a_key_that_is_refused_is_one_line() -> None:
+    """A key that no list takes is told once, and the export ends with 1."""
+    simulator = Simulator(seed=1, api_key="another-key")
+    outcome = exported(ROUTE, "43114", "53935", "--out", "blocks.jsonl", simulator=simulator)
+    assert outcome.code == FAILED
+    assert re.fullmatch(r"chainapi: 401 Unauthorized for GET .*\n", outcome.err)
+    assert not Path("blocks.jsonl").exists()
+
+
+def test_a_foreign_target_is_left_alone(folder: Path) -> None:
+    """A file that no export wrote is not touched, and nothing is sent."""
+    (folder / "mine.csv").write_text("mine")
+    simulator = Simulator(seed=1)
+    outcome = exported(ROUTE, "43114", "--out", "mine.csv", simulator=simulator)
+    assert (outcome.code, outcome.err.count("\n"), simulator.stats.requests) == (FAILED, 1, 0)
+    assert "mine.csv exists, and no export wrote it" in outcome.err
+    assert (folder / "mine.csv").read_text() == "mine"
+
+
+def test_a_target_of_another_command() -> None:
+    """A target that holds other rows is refused with the difference."""
+    simulator = Simulator(seed=1, rows=30)
+    assert exported(ROUTE, "43114", "--out", "b.csv", simulator=simulator).code == 0
+    outcome = exported(ROUTE, "43114", "--out", "b.csv", "--page-size", "7", simulator=simulator)
+    assert outcome.code == FAILED
+    assert "b.csv holds another export: page_size was None, is 7" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ([ROUTE, "43114"], "--out"),
+        ([ROUTE, "--out", "b.csv"], "give values of chain_id, or --from FILE"),
+        ([ROUTE, "43114", "--out", "b.exe"], "b.exe"),
+        ([ROUTE, "43114", "--out", "b.csv", "--format", "xml"], "xml"),
+        ([ROUTE, "43114", "--out", "b.csv", "--limit", "0"], "--limit"),
+        ([ROUTE, "43114", "--out", "b.csv", "--concurrency", "0"], "--concurrency"),
+        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "0"], "--page-size"),
+        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "101"], "page_size=101"),
+        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "9", "--param", "page_size=9"], "page_size"),
+        ([ROUTE, "43114", "--out", "b.csv", "--param", "chain_id=43114"], "one value too many"),
+        ([ROUTE, "43114", "--out", "b.csv", "--param", "colour=red"], "colour"),
+        ([ROUTE, "43114", "--out", "b.csv", "--over", "colour"], "--over colour"),
+        ([ROUTE, "43114", "--out", "b.csv", "--api", "data"], "--api has no place here"),
+        ([ROUTE, "43114", "--out", "b.csv", "--items", "blocks"], "--items has no place here"),
+        ([ROUTE, "--from", "nofile", "--out", "b.csv"], "--from nofile cannot be read"),
+        ([ROUTE, "--from", "binary", "--out", "b.csv"], "--from binary is no text"),
+        (["data.evm.block", "--out", "b.csv"], "no list"),
+        (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),
+        (["data.primary_network.utxos", "mainnet", "--out", "b.csv"], "give all but one with --param"),
+        ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is no path"),
+        ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over has no place here"),
+        ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit is not for the query"),
+        ([BLOCKS, "--out", "b.csv"], "the columns of these rows are not known"),
+    ],
+)
+def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:
+    """What cannot be meant is one line that says what is wrong, exit code 2, and no request."""
+    (folder / "binary").write_bytes(b"\xff\xfe\x00")
+    simulator = Simulator(seed=1)
+    outcome = exported(*tokens, simulator=simulator)
+    assert (outcome.code, outcome.out, simulator.stats.requests) == (WRONG_USAGE, "", 0)
+    assert outcome.err.count("\n") == 1
+    assert said in outcome.err
+
+
+def test_a_command_that_was_wrong_may_be_corrected() -> None:
+    """A command that failed before it kept a row leaves nothing that is in the way of another one."""
+    assert exported(BLOCKS, "--out", "b.csv").code == WRONG_USAGE
+    assert exported(ROUTE, "43114", "--out", "b.csv").code == 0
+    assert sources_in("b.csv") == {"43114": 30}
+
+
+# What a person sees
+
+
+def test_plain_lines_every_ten_seconds() -> None:
+    """Where nobody watches, a line every ten seconds says all there is to know, the wait and its end."""
+    simulator = Simulator(seed=1, rows=60, chains=(1, 2), limit=4, window=15.0, latency=2.0)
+    command = ("export", ROUTE, "1", "2", "--page-size", "10", "--out", "b.jsonl")
+    err = Stream(terminal=False)
+    noon = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+    session = partial(Session, transport=simulator.transport())
+    terminal = Terminal(Stream(terminal=False), err, session, now=lambda: noon)
+    assert run(command, terminal=terminal, loop_factory=VirtualLoop) == 0
+    *lines, last = err.getvalue().splitlines()
+    assert last == "chainapi: 120 new rows of 2 sources fetched, b.jsonl written"
+    assert len(lines) > 2
+    shape = re.compile(
+        r"chainapi: \d of 2 sources · \d+ rows · \d+ rows/s · \d+ requests(?: · about \d+ s left)? · "
+        r"data: \d of 4 left(?:, on again in \d+ s, at 12:00:\d\d)?"
+    )
+    assert [line for line in lines if not shape.fullmatch(line)] == []
+    wait = re.compile(r".* on again in (\d+) s, at 12:00:(\d\d)")
+    waits = [match for line in lines if (match := wait.fullmatch(line))]
+    assert waits
+    assert all(int(match[1]) == int(match[2]) for match in waits)
+
+
+def test_quiet_tells_the_end_only() -> None:
+    """With --quiet nothing is told but what came of it."""
+    simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
+    outcome = exported(
+        ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--quiet", simulator=simulator
+    )
+    assert outcome == Outcome(0, "", "chainapi: 60 new rows of 1 source fetched, b.jsonl written\n")
+
+
+def test_progress_is_drawn_on_a_terminal() -> None:
+    """On a terminal a bar and two lines are drawn, and taken back in the end."""
+    simulator = Simulator(seed=1, rows=60, chains=(1, 2), limit=4, window=15.0, latency=0.5)
+    command = (ROUTE, "1", "2", "--page-size", "10", "--out", "b.jsonl", "--concurrency", "1")
+    outcome = exported(*command, simulator=simulator, tty=True)
+    assert outcome.code == 0
+    assert plain(outcome.err) == ["chainapi: 120 new rows of 2 sources fetched, b.jsonl written"]
+    assert [line for line in plain(outcome.out) if line] == []
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", outcome.out)
+    for part in (
+        "━━━",
+        "no page so far · 1 request",
+        "1 of 2 sources · ",
+        " rows/s · ",
+        " requests · about ",
+    ):
+        assert part in drawn
+    assert re.search(r"data: 0 of 4 left, on again in \d+ s, at \d\d:\d\d:\d\d", drawn)
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal on which nothing can be drawn gets lines; a source that is named twice counts once."""
+    monkeypatch.setenv("TERM", "dumb")
+    simulator = Simulator(seed=1, rows=30, latency=7.0)
+    outcome = exported(
+        ROUTE, "43114", "43114", "--page-size", "10", "--out", "b.jsonl", simulator=simulator, tty=True
+    )
+    assert outcome.code == 0
+    assert [line.split(" · ")[0] for line in outcome.err.splitlines()] == [
+        "chainapi: 0 of 1 sources",
+        "chainapi: 0 of 1 sources",
+        "chainapi: 30 new rows of 1 source fetched, b.jsonl written",
+    ]
+
+
+def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportView:
+    """Return what is seen of an export one minute before midnight."""
+    return ExportView(
+        Progress(lambda: 0.0), lambda: quota, lambda: datetime(2026, 1, 31, 23, 59, tzinfo=UTC), progress
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (1.6, "on again in 2 s, at 23:59:01"),
+        (119.0, "on again in 119 s, at 2026-02-01 00:00"),
+        (3_600.0, "on again in 60 min, at 2026-02-01 00:59"),
+        (36_000.0, "on again in 10 h, at 2026-02-01 09:59"),
+        (400_000.0, "on again in 5 d, at 2026-02-05 15:05"),
+    ],
+)
+def test_the_end_of_a_wait(seconds: float, said: str) -> None:
+    """A wait is told by its length and its end, with the day where that is another one."""
+    stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
+    assert view_of(None, data=stopped).waits() == [f"data: 0 of 6,000 left, {said}"]
+
+
+def test_stages_and_failures_are_seen() -> None:
+    """Failed sources are counted, and the writing of the file is said."""
+    progress = ExportProgress(1_000, "writing", met=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    assert view_of(progress).line() == (
+        "997 of 1,000 sources · 123,456 rows · 0 rows/s · 0 requests · 3 failed · writing the file"
+    )
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    console.print(view_of(progress).render())
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
+    assert view_of(ExportProgress(None, met=5, done=2)).line().startswith("2 sources · ")
+
+
+# The process
+
+
+@asynccontextmanager
+async def process_of(*tokens: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start ``chainapi`` as a process, and end it where the block does not."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", *INTERRUPTIBLE, *tokens),
+        env={**os.environ, **variables, "PYTHONPATH": str(ROOT)},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(60):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)], ids=["SIGINT", "SIGTERM"]
+)
+async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
+    sent: signal.Signals, code: int, folder: Path
+) -> None:
+    """Ctrl-C and SIGTERM end an export that waits for quota; the command that is told does the rest."""
+    chains, rows = tuple(range(1, 9)), 50
+    (folder / "chains.txt").write_text("\n".join(map(str, chains)))
+    given = ["export", ROUTE, "--out", "b.jsonl", "--page-size", "10", "--from", "chains.txt"]
+    async with Simulator(seed=1, chains=chains, rows=rows, limit=20) as simulator:
+        async with process_of(*given, **simulator.environment()) as process:
+            while simulator.stats.requests < 20:  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.01)
+            process.send_signal(sent)
+            _, errors = await process.communicate()
+        assert process.returncode == code
+        told = re.fullmatch(r"chainapi: (\d+) new rows kept; to go on: chainapi (.*)\n", errors.decode())
+        assert told is not None
+        assert shlex.split(told[2]) == given
+        assert not (folder / "b.jsonl").exists()
+
+        simulator.limit = None
+        async with process_of(*shlex.split(told[2]), **simulator.environment()) as process:
+            _, errors = await process.communicate()
+    new = len(chains) * rows - int(told[1])
+    assert errors.decode() == f"chainapi: {new} new rows of 8 sources fetched, b.jsonl written\n"
+    assert process.returncode == 0
+    numbers = Counter((row["source"], row["block_number"]) for row in rows_in("b.jsonl"))
+    assert set(numbers.values()) == {1}
+    assert sources_in("b.jsonl") == dict.fromkeys(map(str, chains), rows)
+
+
+def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
+    """Without the option the error names it; with it the summary counts the rows."""
+    blocks: dict[str, Any] = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
+    blocks["blocks"][1]["gasUsed"] = ""
+    out = str(tmp_path / "b.jsonl")
+    command = ("export", "data.evm.blocks", "1", "--out", out)
+    first = chainapi(*command, transport=Fixed(200, blocks))
+    assert first.code == 1
+    assert "; --on-invalid raw puts such rows into a file of their own\n" in first.err
+    assert "on_invalid=" not in first.err
+    second = chainapi(*command, "--on-invalid", "raw", transport=Fixed(200, blocks))
+    assert second.code == 0
+    told = f"chainapi: 2 new rows of 1 source fetched, {out} written; 1 invalid in {out}.invalid\n"
+    assert second.err.endswith(told)

@@ -1,0 +1,384 @@
+"""Where the services are and which key opens them; and that the key never shows."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.client.config import (
+    MAX_KEY_LENGTH,
+    Endpoint,
+    Missing,
+    Provider,
+    Secret,
+    refuse_unknown,
+    resolve,
+)
+from chainapi.errors import ChainAPIError, ConfigurationError
+
+KEY = "k3y-\\'\"%s{0}-never-shown"
+ENVIRONMENT = {
+    "CHAINAPI_METRICS_BASE_URL": "https://metrics.environment",
+    "CHAINAPI_DATA_BASE_URL": "https://data.environment",
+    "CHAINAPI_API_KEY": "environment-key",
+}
+
+
+def resolved(
+    provider: Provider | None = None,
+    *,
+    metrics_base_url: str | None = None,
+    data_base_url: str | None = None,
+    api_key: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Endpoint | Missing, Endpoint | Missing]:
+    """Resolve in an empty environment, unless one is given."""
+    return resolve(
+        provider,
+        metrics_base_url=metrics_base_url,
+        data_base_url=data_base_url,
+        api_key=api_key,
+        environment={} if environment is None else environment,
+    )
+
+
+def data_endpoint(**arguments: Any) -> Endpoint:
+    """Return the endpoint of the Data API, which has to be configured."""
+    defaults: dict[str, Any] = {"data_base_url": "https://data.example", "api_key": KEY}
+    endpoint = resolved(**(defaults | arguments))[1]
+    assert isinstance(endpoint, Endpoint)
+    return endpoint
+
+
+def base_url(url: str) -> str:
+    """Return an address as it is used."""
+    endpoint = resolved(metrics_base_url=url)[0]
+    assert isinstance(endpoint, Endpoint)
+    return endpoint.base_url
+
+
+# Where a value comes from.
+
+
+def test_arguments_win_over_the_provider_and_the_environment() -> None:
+    """An argument, else the provider, else the environment."""
+    provider = Provider("https://metrics.provider", "https://data.provider", "X-Key")
+    arguments: dict[str, Any] = {
+        "metrics_base_url": "https://metrics.argument",
+        "data_base_url": "https://data.argument",
+    }
+    cases: list[tuple[Provider | None, dict[str, Any], str]] = [
+        (None, {}, "environment"),
+        (provider, {}, "provider"),
+        (provider, arguments, "argument"),
+        (None, arguments, "argument"),
+    ]
+    for given_provider, given_arguments, source in cases:
+        metrics, data = resolved(given_provider, environment=ENVIRONMENT, **given_arguments)
+        assert isinstance(metrics, Endpoint)
+        assert isinstance(data, Endpoint)
+        assert metrics.base_url == f"https://metrics.{source}"
+        assert data.base_url == f"https://data.{source}"
+        assert data.key_header == ("x-data-api-key" if given_provider is None else "x-key")
+
+
+def test_the_key_comes_from_the_argument_else_the_environment() -> None:
+    """The key argument wins over CHAINAPI_API_KEY."""
+    for api_key, expected in ((None, "environment-key"), ("argument-key", "argument-key")):
+        key = data_endpoint(api_key=api_key, environment=ENVIRONMENT).key
+        assert key is not None
+        assert key.reveal() == expected
+
+
+def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a mapping of its own, `resolve` reads the variables as they are at that time."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    metrics, data = resolve(None, metrics_base_url=None, data_base_url=None, api_key=None)
+    assert isinstance(metrics, Endpoint)
+    assert isinstance(data, Endpoint)
+    assert metrics.base_url == "https://metrics.environment"
+
+
+def test_metrics_endpoints_have_no_key() -> None:
+    """The Metrics API takes no key, so its endpoint has none to send."""
+    metrics = resolved(metrics_base_url="https://h", api_key=KEY)[0]
+    assert metrics == Endpoint("metrics", "https://h", None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "metrics", "data"),
+    [
+        ({}, "CHAINAPI_METRICS_BASE_URL", "CHAINAPI_DATA_BASE_URL"),
+        ({"api_key": KEY}, "CHAINAPI_METRICS_BASE_URL", "CHAINAPI_DATA_BASE_URL"),
+        ({"data_base_url": "https://h"}, "CHAINAPI_METRICS_BASE_URL", "CHAINAPI_API_KEY"),
+    ],
+)
+def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data: str) -> None:
+    """A service that is not configured says which argument and which variable it lacks."""
+    for service, variable in zip(resolved(**arguments), (metrics, data), strict=True):
+        assert isinstance(service, Missing)
+        argument = variable.removeprefix("CHAINAPI_").lower()
+        assert service.reason == (
+            f"{argument} is not set: pass {argument}= to Session or set the variable {variable}"
+        )
+
+
+# Addresses.
+
+
+@pytest.mark.parametrize(
+    ("url", "used"),
+    [
+        ("https://example.com", "https://example.com"),
+        ("https://example.com/", "https://example.com"),
+        ("https://example.com//", "https://example.com"),
+        ("https://example.com/api/v9/", "https://example.com/api/v9"),
+        ("https://example.com/%7Ea", "https://example.com/%7Ea"),
+        ("https://example.com/é", "https://example.com/%C3%A9"),
+        ("HTTPS://Example.COM:8443", "https://example.com:8443"),
+        ("https://example.com:", "https://example.com"),
+        ("https://münchen.example", "https://xn--mnchen-3ya.example"),
+        ("http://my_service:8080", "http://my_service:8080"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("http://[::1]:8080/x", "http://[::1]:8080/x"),
+        ("http://[0:0:0:0:0:0:0:1]", "http://[::1]"),
+    ],
+)
+def test_addresses_as_they_are_used(url: str, used: str) -> None:
+    """A path prefix and a port are kept, a trailing slash is not, and the host is ASCII."""
+    assert base_url(url) == used
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "   ",
+        "example.com",
+        "//example.com",
+        "ftp://example.com",
+        "https://",
+        "https:///path",
+        "https://user@example.com",
+        "https://user:secret@example.com",
+        "https://@example.com",
+        "https://example.com?a=b",
+        "https://example.com?",
+        "https://example.com#a",
+        "https://example.com#",
+        " https://example.com",
+        "https://example.com\n",
+        "https://exa\tmple.com",
+        "https://example.com\\@other.example",
+        "https://example.com:99999",
+        "https://example.com:port",
+        "https://[::1",
+        "https://[::zz]",
+        "https://[fe80::1%25eth0]",
+        "https://a..b",
+        "https://" + "a" * 64,
+        "https://ex%61mple.com",
+        "https://<example>.com",
+        "https://a,b",
+        "https://example.com/a/../b",
+        "https://example.com/%2E%2e/b",
+        "https://example.com/\ud800",
+        "https://\udfff.example",
+        5,
+        b"https://example.com",
+    ],
+)
+def test_bad_addresses_are_refused(url: Any) -> None:
+    """What is no address of a service is refused, under the name it came by, without being shown."""
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("metrics_base_url", {"metrics_base_url": url}),
+        ("provider.metrics_base_url", {"provider": Provider(metrics_base_url=url)}),
+        ("CHAINAPI_METRICS_BASE_URL", {"environment": {"CHAINAPI_METRICS_BASE_URL": url}}),
+        ("data_base_url", {"data_base_url": url, "api_key": KEY}),
+    ]
+    for source, arguments in cases:
+        with pytest.raises(ConfigurationError, match=f"^{source} ") as caught:
+            resolved(**arguments)
+        assert "secret" not in str(caught.value)
+
+
+@given(st.text())
+def test_any_address_is_used_or_refused(url: str) -> None:
+    """Any text is an address that can be used again as it is, or a ConfigurationError."""
+    for text in (url, f"https://{url}", f"https://example.com/{url}"):
+        try:
+            used = base_url(text)
+        except ConfigurationError:
+            continue
+        assert used.isascii()
+        assert base_url(used) == used
+
+
+def test_the_origin_is_scheme_host_and_port() -> None:
+    """The key goes to the origin; the path prefix is no part of it."""
+    assert data_endpoint(data_base_url="https://example.com:8443/prefix").origin == "https://example.com:8443"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8080",
+        "http://127.8.9.1",
+        "http://localhost:1",
+        "http://LOCALHOST",
+        "http://data.localhost",
+        "http://[::1]:5",
+        "https://example.com",
+    ],
+)
+def test_the_key_goes_over_https_or_to_loopback(url: str) -> None:
+    """An http:// address is taken where nobody can listen in."""
+    assert data_endpoint(data_base_url=url).key is not None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com",
+        "http://192.168.0.1",
+        "http://localhost.example.com",
+        "http://127.0.0.1.example.com",
+        "http://notlocalhost",
+        "http://[2001:db8::1]",
+        "http://0.0.0.0",
+    ],
+)
+def test_the_key_does_not_go_over_plain_http(url: str) -> None:
+    """An http:// address elsewhere is refused; without a key, for the Metrics API, it is taken."""
+    with pytest.raises(ConfigurationError, match=r"data_base_url.*CHAINAPI_DATA_BASE_URL.*in the clear"):
+        data_endpoint(data_base_url=url)
+    assert base_url(url) == url
+
+
+# The key.
+
+BAD_KEYS = [
+    "",
+    " ",
+    "never-shown\n",
+    "never-shown\r\nx-other: 1",
+    "never\x00shown",
+    "never shown",
+    "never-shöwn",
+    "never-shown\ud800",
+    "n" * (MAX_KEY_LENGTH + 1),
+    "n" * 9_000,
+    b"never-shown",
+    5,
+]
+
+
+@pytest.mark.parametrize("api_key", BAD_KEYS, ids=range(len(BAD_KEYS)))
+@pytest.mark.parametrize("source", ["api_key", "CHAINAPI_API_KEY"])
+def test_bad_keys_are_refused_without_being_shown(api_key: Any, source: str) -> None:
+    """A key that no header can carry is refused by name, and the error does not have it."""
+    arguments: dict[str, Any] = (
+        {"api_key": api_key} if source == "api_key" else {"environment": {source: api_key}}
+    )
+    with pytest.raises(ConfigurationError, match=f"^{source} ") as caught:
+        resolved(data_base_url="https://h", **arguments)
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    shown = f"{error!r} {error} {error.args} {vars(error)} {pickle.dumps(error)!r}"
+    assert "never" not in shown
+    assert "nnn" not in shown
+
+
+def test_the_longest_key_is_taken() -> None:
+    """A key of the greatest length is a key."""
+    assert data_endpoint(api_key="n" * MAX_KEY_LENGTH).key is not None
+
+
+SHOWN: list[Callable[[Any], object]] = [
+    repr,
+    str,
+    ascii,
+    lambda thing: f"{thing} {thing!r} {thing!s}",
+    lambda thing: "%s %r" % (thing, thing),  # noqa: UP031 - the form is what is tried
+    lambda thing: "{} {!r}".format(thing, thing),  # noqa: UP032 - the form is what is tried
+    lambda thing: [thing, {"endpoint": thing}],
+    lambda thing: getattr(thing, "__dict__", None),
+    lambda thing: [name for name, _ in inspect.getmembers(thing)],
+    lambda thing: attrs.asdict(thing) if attrs.has(type(thing)) else None,
+    lambda thing: ConfigurationError(str(thing)),
+]
+
+
+@pytest.mark.parametrize("show", SHOWN, ids=range(len(SHOWN)))
+def test_the_key_is_in_no_text(show: Callable[[Any], object]) -> None:
+    """No way to print an endpoint or its key prints the key."""
+    endpoint = data_endpoint()
+    for thing in (endpoint, endpoint.key):
+        shown = repr(show(thing)) + str(show(thing))
+        assert "k3y" not in shown
+        assert "never-shown" not in shown
+
+
+def test_the_key_is_handed_out_on_request_only() -> None:
+    """`reveal` is the one way to the key."""
+    key = data_endpoint().key
+    assert key is not None
+    assert key.reveal() == KEY
+    assert repr(key) == str(key) == "Secret('***')"
+    with pytest.raises(TypeError, match="vars"):
+        vars(key)
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_key_is_not_pickled_or_copied(duplicate: Callable[[object], object]) -> None:
+    """A key does not leave the process in a pickle, nor multiply by a copy of what holds it."""
+    endpoint = data_endpoint()
+    with pytest.raises(TypeError, match="a secret is not pickled or copied"):
+        duplicate(Secret(KEY))
+    if duplicate is not copy.copy:
+        with pytest.raises(TypeError, match="a secret is not pickled or copied"):
+            duplicate(endpoint)
+
+
+@pytest.mark.parametrize("name", ["", "x key", "x-key:", "x-key\r\n", "schlüssel", None, 5])
+def test_bad_header_names_are_refused(name: Any) -> None:
+    """A provider's key header has to be the name of a header."""
+    with pytest.raises(ConfigurationError, match="api_key_header"):
+        resolved(Provider(api_key_header=name))
+
+
+@pytest.mark.parametrize("provider", ["preset", {}, Provider])
+def test_a_provider_has_to_be_one(provider: Any) -> None:
+    """Anything else than a Provider is refused by its type."""
+    with pytest.raises(ConfigurationError, match="provider must be a Provider"):
+        resolved(provider)
+
+
+# Unknown arguments.
+
+
+def test_unknown_arguments_are_refused_with_a_hint() -> None:
+    """The error names the argument that was probably meant, else all that there are."""
+    with pytest.raises(
+        ConfigurationError, match=r"Session got an unknown argument 'api_kye'; did you mean 'api_k"
+    ):
+        refuse_unknown(["api_kye"], ["timeout", "api_key"], "Session")
+    with pytest.raises(ConfigurationError, match=r"unknown argument 'zzz'; it takes api_key, timeout$"):
+        refuse_unknown(["zzz"], ["timeout", "api_key"], "Session")
+    refuse_unknown([], ["timeout"], "Session")
+
+
+def test_configuration_errors_are_caught_both_ways() -> None:
+    """A ConfigurationError is one of chainapi's errors and a ValueError."""
+    assert issubclass(ConfigurationError, ChainAPIError)
+    assert issubclass(ConfigurationError, ValueError)

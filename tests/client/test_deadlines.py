@@ -1,0 +1,390 @@
+"""Deadlines of calls: everything included, kept whatever the service does, and said where the time went."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi import Session
+from chainapi.api.catalogue import ROUTES
+from chainapi.client.limiter import Gate
+from chainapi.core.http import Request, Response
+from chainapi.errors import (
+    APIConnectionError,
+    APITimeoutError,
+    ChainAPIError,
+    ConfigurationError,
+    DeadlineExceededError,
+    QuotaWaitError,
+    RateLimitedError,
+    ServerError,
+    SessionClosedError,
+)
+from chainapi.simulator import Fault, Simulator
+from tests.virtual_time import VirtualLoop
+
+URLS = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test", "api_key": "key"}
+PATH = "/v1/chains/43114"
+TOLD = {"ratelimit-policy": "100;w=60", "ratelimit-limit": "100"}
+
+
+def time() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+Answer = tuple[float, Response | Exception | None]
+
+
+class Service:
+    """Gives answers in turn, the last one for ever, each after some seconds; None never comes."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers: list[Answer] = [*answers]
+        self.sent = 0
+        self.flying = 0
+
+    async def send(self, request: Request) -> Response:
+        """Give the next answer."""
+        self.sent += 1
+        seconds, answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.flying += 1
+        try:
+            await asyncio.sleep(1e9 if answer is None else seconds)
+        finally:
+            self.flying -= 1
+        if isinstance(answer, Exception):
+            raise answer
+        assert answer is not None
+        return answer
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+OK = Response(200, {**TOLD, "ratelimit-remaining": "50"}, b"{}")
+USED_UP = Response(429, {**TOLD, "ratelimit-remaining": "0", "retry-after": "60"}, b"{}")
+BROKEN = Response(500, {}, b'{"message": "it broke", "error": "Internal Server Error", "statusCode": 500}')
+BUSY = Response(503, {"retry-after": "20"}, b"{}")
+
+
+def session_of(transport: Any, **options: Any) -> Session:
+    """Return a session on both services."""
+    return Session(**{**URLS, "transport": transport, **options})
+
+
+def idle(session: Session) -> bool:
+    """Tell whether every permit came back and nobody waits."""
+    return (session.data.quota.in_flight, session.data.quota.waiting) == (0, 0)
+
+
+# --- kept, whatever the service does ---
+
+
+@pytest.mark.parametrize("callers", [1, 100])
+async def test_callers_of_a_hanging_service_fail_by_the_deadline(callers: int) -> None:
+    """All callers of a service that never answers hear of it at the deadline; then the gate is as before."""
+    service = Service((0.05, None))
+    async with session_of(service, deadline=5.0) as session:
+        calls = (session.data.get(PATH) for _ in range(callers))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {DeadlineExceededError}
+        assert time() == pytest.approx(5, abs=0.001)
+        assert service.flying == 0
+        assert idle(session)
+        service.answers = [(0.05, OK)]
+        await session.data.get(PATH)
+        assert time() < 7
+
+
+async def test_deadline_covers_all_attempts_and_waits() -> None:
+    """A call that is retried ends at its deadline and says where the time went, and what failed last."""
+    service = Service((1.0, BROKEN), (1.0, BROKEN), (1.0, None))
+    async with session_of(service) as session:
+        with pytest.raises(DeadlineExceededError) as caught:
+            await session.data.get(PATH, deadline=8.0)
+    error = caught.value
+    assert time() == pytest.approx(8, abs=0.001)
+    assert (error.deadline, error.attempts, error.retry_after) == (8.0, 3, None)
+    assert error.elapsed == pytest.approx(8, abs=0.001)
+    assert error.in_queue + error.in_attempts + error.between_attempts == pytest.approx(8, abs=0.001)
+    assert error.in_attempts > 2
+    assert error.between_attempts > 0
+    assert isinstance(error.__cause__, ServerError)
+    assert error.__context__ is None
+    assert "deadline=8 s" in str(error)
+    assert "in 3 attempts" in str(error)
+    assert "500 Internal Server Error" in str(error)
+    assert PATH in str(error)
+
+
+async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
+    """A 503 that asks for 20 s ends a call with 5 s at once; the error says when to come back."""
+    async with session_of(Service((1.0, BUSY))) as session:
+        with pytest.raises(DeadlineExceededError) as caught:
+            await session.data.get(PATH, deadline=5.0)
+        assert time() == pytest.approx(1, abs=0.001)
+        assert caught.value.retry_after == pytest.approx(20)
+        assert isinstance(caught.value.__cause__, ServerError)
+        assert "would begin in 20.0 s" in str(caught.value)
+        assert idle(session)
+
+
+async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
+    """A stop of 60 s ends a call with a deadline of 5 s at once with QuotaWaitError, a waiting one too."""
+    service = Service((0.5, OK), (0.5, USED_UP), (0.5, OK))
+    async with session_of(service, now=lambda: 1000.0) as session:
+        await session.data.get(PATH)
+        patient = asyncio.create_task(session.data.get(PATH))
+        await asyncio.sleep(0.6)
+        with pytest.raises(QuotaWaitError) as caught:
+            await session.data.get(PATH, deadline=5.0)
+        assert time() == pytest.approx(1.1, abs=0.001)
+        assert (caught.value.max_wait, caught.value.deadline) == (None, 5.0)
+        assert caught.value.retry_at == pytest.approx(1000 + caught.value.retry_after)
+        assert "the call's deadline, 5.0 s from now" in str(caught.value)
+        await session.data.get(PATH, deadline=100.0)
+        await patient
+
+
+async def test_refusal_that_comes_meanwhile_ends_the_call_at_once() -> None:
+    """A call that is refused, and one behind it, end when the wait is known to be longer than is left."""
+    service = Service((0.5, OK), (0.5, USED_UP))
+    async with session_of(service, max_in_flight=1) as session:
+        await session.data.get(PATH)
+        calls = (session.data.get(PATH, deadline=5.0) for _ in range(2))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {QuotaWaitError}
+        assert time() == pytest.approx(1, abs=0.001)
+        assert idle(session)
+
+
+async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
+    """QuotaWaitError names `max_wait` where that is shorter, else the deadline."""
+    gate = Gate()
+    (await gate.acquire()).answered(429, _refused(60.0))
+    for max_wait, deadline, named in ((5.0, 10.0, "max_wait"), (10.0, 5.0, "deadline")):
+        with pytest.raises(QuotaWaitError) as caught:
+            await gate.acquire(max_wait=max_wait, deadline=time() + deadline)
+        assert getattr(caught.value, named) == pytest.approx(5)
+        assert (caught.value.max_wait is None) == (named == "deadline")
+
+
+async def test_a_wait_that_becomes_too_long_names_what_was_tighter() -> None:
+    """A waiter that a refusal sends away hears of `max_wait` where that would have ended first."""
+    for deadline, named in ((12.0, "max_wait"), (8.0, "deadline")):
+        gate = Gate(max_in_flight=1)
+        flying = await gate.acquire()
+        waiting = asyncio.create_task(gate.acquire(max_wait=10.0, deadline=time() + deadline))
+        await asyncio.sleep(5)
+        flying.answered(429, _refused(60.0))
+        with pytest.raises(QuotaWaitError, match=named):
+            await waiting
+
+
+async def test_hidden_limits_are_waited_for_until_the_deadline() -> None:
+    """A call that would never give up on 429s without a wait does so at its deadline."""
+    refused = Response(429, {}, b'{"message": "too many", "error": "Too Many Requests", "statusCode": 429}')
+    async with session_of(Service((0.1, OK), (0.1, refused))) as session:
+        await session.data.get(PATH)
+        with pytest.raises((DeadlineExceededError, QuotaWaitError)) as caught:
+            await session.data.get(PATH, deadline=30.0)
+        assert time() <= 30.2
+        if isinstance(caught.value, DeadlineExceededError):
+            assert isinstance(caught.value.__cause__, RateLimitedError)
+
+
+async def test_timeout_and_last_attempt_come_before_the_deadline() -> None:
+    """A call that runs out of attempts before its deadline raises what failed, as without one."""
+    async with session_of(Service((0.1, None)), timeout=1.0, max_attempts=2) as session:
+        with pytest.raises(APITimeoutError) as caught:
+            await session.data.get(PATH, deadline=60.0)
+        assert not isinstance(caught.value, DeadlineExceededError)
+        assert caught.value.attempts == 2
+    async with session_of(Service((0.1, OK))) as session:
+        assert await session.data.get(PATH, deadline=1.0) == {}
+
+
+async def test_a_large_body_is_decoded_within_the_deadline() -> None:
+    """Decoding counts: a body that takes long to decode ends at the deadline, in the attempt."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    rows = b",".join(b'{"timestamp": %d, "value": 1.5}' % number for number in range(60_000, 0, -1))
+    service = Service(
+        (0.1, Response(200, TOLD, b'{"results": []}')),
+        (0.5, Response(200, TOLD, b'{"results": [' + rows + b"]}")),
+    )
+    async with session_of(service) as session:
+        await anext(session.metrics.avg_tps(43114))
+        stepper = asyncio.create_task(_steps(loop, 0.1))
+        with pytest.raises(DeadlineExceededError) as caught:
+            await anext(session.metrics.avg_tps(43114, deadline=0.7))
+        stepper.cancel()
+    assert caught.value.in_attempts == pytest.approx(caught.value.elapsed, abs=0.01)
+
+
+async def _steps(loop: VirtualLoop, seconds: float) -> None:
+    """Let time pass at each turn of the loop."""
+    while True:
+        loop.jump(seconds)
+        await asyncio.sleep(0)
+
+
+async def test_session_that_is_closed_before_the_deadline() -> None:
+    """Closing ends calls with SessionClosedError, not with the error of a deadline that is still to come."""
+    session = session_of(Service((0.1, None)), deadline=5.0)
+    call = asyncio.create_task(session.data.get(PATH))
+    await asyncio.sleep(1)
+    await session.aclose()
+    with pytest.raises(SessionClosedError):
+        await call
+    assert time() == pytest.approx(1, abs=0.001)
+
+
+async def test_cancelled_call_stays_cancelled() -> None:
+    """A deadline does not swallow the cancellation of a task by its owner."""
+    async with session_of(Service((0.1, None)), deadline=5.0) as session:
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(1):
+                await session.data.get(PATH)
+        assert not isinstance(caught.value, ChainAPIError)
+        assert idle(session)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 3.0), st.sampled_from([OK, BROKEN, BUSY, USED_UP, None])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.floats(0.05, 20.0), min_size=1, max_size=12),
+)
+def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[float]) -> None:
+    """Whatever the answers, each call ends by its deadline, the times add up, and every permit comes back."""
+
+    async def run() -> None:
+        service = Service(*answers, (0.1, OK))
+        async with session_of(service, timeout=2.0) as session:
+
+            async def call(deadline: float) -> float:
+                began = time()
+                try:
+                    await session.data.get(PATH, deadline=deadline)
+                except DeadlineExceededError as error:
+                    spent = error.in_queue + error.in_attempts + error.between_attempts
+                    return abs(spent - error.elapsed) + max(0.0, time() - began - deadline)
+                except ChainAPIError:
+                    return max(0.0, time() - began - deadline)
+                return max(0.0, time() - began - deadline)
+
+            amiss = await asyncio.gather(*(call(deadline) for deadline in deadlines))
+            assert max(amiss) < 1e-6
+            assert idle(session)
+            service.answers = [(0.1, OK)]
+            await session.data.get(PATH, deadline=600.0)
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+
+# --- walks ---
+
+
+async def test_deadline_bounds_each_page_of_a_walk() -> None:
+    """A walk of 20 pages of a second each passes with a deadline of 2 s: it holds for every page."""
+    sim = Simulator(rows=200, latency=1.0)
+    urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
+    async with Session(**urls, transport=sim.transport(), deadline=2.0) as session:  # type: ignore[arg-type]
+        for prefetch in (0, 3):
+            pages = session.data.list(f"{PATH}/blocks", page_size=10, prefetch=prefetch)
+            assert len(await pages.collect()) == 200
+    assert time() > 20
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+async def test_walk_goes_on_after_a_deadline(prefetch: int) -> None:
+    """The error of a page has the checkpoint, and the same stream read again loses and repeats no row."""
+    sim = Simulator(rows=100, latency=0.1, faults=[Fault(at=4, stall=True)])
+    urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
+    async with Session(**urls, transport=sim.transport()) as session:  # type: ignore[arg-type]
+        pages = session.data.evm.blocks(43114, page_size=10, prefetch=prefetch, deadline=2.0)
+        with pytest.raises(DeadlineExceededError) as caught:
+            await pages.collect()
+        error = caught.value
+        assert error.checkpoint is not None
+        assert error.partial is not None
+        assert error.checkpoint.rows == len(error.partial) == 30
+        rows = [*error.partial, *await pages.collect()]
+        assert len({row.block_number for row in rows}) == len(rows) == 100
+
+
+# --- where it can be said ---
+
+
+def test_every_route_takes_a_deadline() -> None:
+    """Each named route, `list` and `get` have `deadline=`, None by default."""
+    for name, declared in ROUTES.items():
+        assert inspect.signature(declared.function).parameters["deadline"].default is None, name
+    session = session_of(Service((0, OK)))
+    for method in (session.data.list, session.data.get):
+        assert inspect.signature(method).parameters["deadline"].default is None
+
+
+async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
+    """A call's own deadline is used instead of the session's, whether shorter or longer."""
+    async with session_of(Service((0.1, None)), deadline=5.0, timeout=100.0) as session:
+        for deadline in (2.0, 20.0):
+            began = time()
+            with pytest.raises(DeadlineExceededError):
+                await session.data.chain(43114, deadline=deadline)
+            assert time() - began == pytest.approx(deadline, abs=0.001)
+
+
+@pytest.mark.parametrize("deadline", [0, -1, float("inf"), float("nan"), "5", True])
+async def test_deadlines_that_are_none(deadline: Any) -> None:
+    """A deadline that is no finite number of seconds above 0 is refused before anything is sent."""
+    with pytest.raises(ConfigurationError, match="deadline="):
+        session_of(Service((0, OK)), deadline=deadline)
+    service = Service((0, OK))
+    async with session_of(service) as session:
+        with pytest.raises(ConfigurationError, match="deadline="):
+            await session.data.get(PATH, deadline=deadline)
+        with pytest.raises(ConfigurationError, match="deadline="):
+            await session.data.chain(43114, deadline=deadline)
+        with pytest.raises(ConfigurationError, match="deadline="):
+            session.data.chains(deadline=deadline)
+        with pytest.raises(ConfigurationError, match="deadline="):
+            session.data.list("/v1/blocks", deadline=deadline)
+    assert service.sent == 0
+
+
+def test_error_is_whole_after_a_pickle() -> None:
+    """The error is a timeout and a connection error by name, and keeps its figures when copied."""
+    error = DeadlineExceededError(
+        8.0, in_queue=1.0, in_attempts=4.0, between_attempts=3.0, attempts=2, elapsed=8.0, where="GET /v1/x"
+    )
+    assert isinstance(error, TimeoutError)
+    assert isinstance(error, APIConnectionError)
+    assert str(error) == (
+        "no answer within deadline=8 s for GET /v1/x: 1.0 s in the queue, 4.0 s in 2 attempts, 3.0 s between"
+        " attempts"
+    )
+    for made in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (str(made), vars(made)) == (str(error), vars(error))
+    assert error.after(where="elsewhere", attempts=9, elapsed=9.0) is error
+
+
+def _refused(seconds: float) -> Any:
+    from chainapi.core.limits.headers import LimitNews, Policy
+
+    return LimitNews(100.0, 0.0, None, seconds, (Policy(100.0, 60.0),))

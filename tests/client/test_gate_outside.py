@@ -1,0 +1,592 @@
+"""The gate before services as they are met outside: hangs, faults, closed routes, missing fields, prices."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import sys
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+from aiolimiter import AsyncLimiter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi import Limit, Session
+from chainapi.client.limiter import Gate
+from chainapi.core.http import Request, Response
+from chainapi.core.limits.allowance import Allowance
+from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.ledger import Ledger
+from chainapi.core.limits.quota import Quota, Verdict
+from chainapi.core.limits.scope import Routes
+from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
+from tests.limits.clairvoyant import judge
+from tests.limits.outside import promised_scene, random_scene
+from tests.limits.servers import Bucket, FromFirst, Gcra, Server
+from tests.limits.wild import Errand, Front, Scene, ideal, many, run
+from tests.virtual_time import VirtualLoop
+
+MINUTE = (Policy(100.0, 60.0),)
+ADDRESS = "http://127.0.0.1:9"
+
+
+def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:
+    """Return what the headers of a service with 100 units a minute say."""
+    return LimitNews(100.0, remaining, reset, retry_after, MINUTE)
+
+
+def time() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+class Silent:
+    """A transport that answers some requests and then none."""
+
+    def __init__(self, answers: int = 0) -> None:
+        self.answers, self.sent = answers, 0
+
+    async def send(self, request: Request) -> Response:
+        """Answer, or wait for ever."""
+        self.sent += 1
+        await asyncio.sleep(0.05 if self.sent <= self.answers else 1e9)
+        return Response(200, {}, b"{}")
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def window(limit: float = 100.0, seconds: float = 60.0) -> Any:
+    """Return what builds a server with a fixed window."""
+    return lambda: FromFirst(limit, seconds)
+
+
+# --- what a canary proves ---
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    "front",
+    [
+        Front(silent=0.3),
+        Front(faults=0.2),
+        Front(faults=0.2, told=True),
+        Front("d7", faults=0.5, counted=False, told=True),
+        Front("x", silent=0.3),
+    ],
+    ids=str,
+)
+def test_answers_without_fields_open_nothing(front: Front) -> None:
+    """A 404 or 503 that says nothing of the quota is no proof of a new window: no storm follows it."""
+    for seed in range(5):
+        outcome = run(Scene(window(), many(800), front, seed=seed), 20_000.0)
+        assert not outcome.hung
+        assert outcome.storm <= 3
+        assert outcome.in_stops == 0
+
+
+@pytest.mark.parametrize("form", ["d6", "d7", "d8", "x"])
+def test_partial_fields_erase_nothing(form: str) -> None:
+    """A limit of 0, a remaining without a limit, a missing policy: what is known stays known."""
+    for seed in range(5):
+        outcome = run(Scene(window(), many(400), Front(form, torn=0.4), seed=seed), 20_000.0)
+        assert outcome.storm <= 3
+        assert outcome.refusals <= 5
+
+
+@pytest.mark.parametrize(("form", "seed"), [("x", 3), ("d6", 1)])
+def test_answers_that_hide_what_remains_are_counted(form: str, seed: int) -> None:
+    """Of a hundred answers half say what remains, the lowest not last: those that do not are counted off."""
+    kinds: tuple[type[Server], ...] = (Bucket, FromFirst)
+    for kind in kinds:
+        scene = Scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed)
+        assert run(scene).storm <= 2
+
+
+@pytest.mark.parametrize("seed", [401, 575])
+def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
+    """Where a round trip brings back more units than a request costs, its price is not taken for less."""
+    assert run(random_scene(seed), 1e7).storm <= 3
+
+
+@pytest.mark.parametrize("seed", [711, 967, 999, 1323])
+def test_random_services_that_were_met_badly_once(seed: int) -> None:
+    """Counted faults, a route dearer than the limit, an hour without waits, no remainder at first."""
+    outcome = run(random_scene(seed), 1e6)
+    assert outcome.storm <= 3
+    assert outcome.refusals <= 20
+    assert not outcome.hung
+
+
+def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
+    """A request alone after which no less remains costs at most what dripped in meanwhile."""
+    costs = Costs()
+    for _ in range(2):
+        costs.tried("/a")
+        costs.hidden("/a", -5.0, 25.0)
+    assert costs.price("/a", None) == 20.0
+
+
+def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
+    """Requests that were sent one after the other do not show their price: units dripped in between them."""
+    costs = Costs()
+    for number in range(20):
+        costs.sample(costs, "/a", 50.0 - number, 0.02 * number, 0.02 * number + 0.05, fresh=False, drips=True)
+    costs.tally()
+    assert not costs.known("/a")
+    for remaining in (40.0, 38.0, 36.0):
+        costs.sample(costs, "/a", remaining, 1.0, 1.05, fresh=False, drips=True)
+    costs.tally()
+    assert costs.price("/a", None) == 2.0
+
+
+def test_reopening_that_nothing_proves_grows_slowly() -> None:
+    """After a stop, answers that say nothing of the policy let 1, 2, 3 leave at once and no more."""
+    quota = Quota()
+    quota.answered(quota.send(0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
+    quota.answered(quota.send(0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
+    assert quota.opens_at(10.2, 1.0) == 10.2
+    quota.answered(quota.send(10.2, "", 1.0), 10.3, 404, LimitNews(), 0.5)
+    now, flying = 10.3, 0
+    for _ in range(20):
+        flights = []
+        while quota.opens_at(now, 1.0) <= now:
+            flights.append(quota.send(now, "", 1.0))
+        flying = max(flying, len(flights))
+        now += 0.1
+        for flight in flights:
+            quota.answered(flight, now, 404, LimitNews(), 0.5)
+    assert flying == 3
+    quota.answered(quota.send(now, "", 1.0), now, 200, told(50.0), 0.5)
+    for _ in range(10):
+        assert quota.opens_at(now, 1.0) <= now
+        quota.send(now, "", 1.0)
+
+
+# --- closed routes ---
+
+
+@pytest.mark.parametrize("form", ["d6", "d7", "none"])
+@pytest.mark.parametrize("seconds", [20.0, 3600.0])
+def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: float) -> None:
+    """Beside a route that is always refused, all others are served within seconds."""
+    errands = [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)]
+    front = Front(form, closed=frozenset(["/bad"]), closed_for=seconds)
+    outcome = run(Scene(window(1000.0), errands, front), 1e6)
+    assert outcome.done == 270
+    assert outcome.seconds < 5
+    assert outcome.given_up == 30
+
+
+def test_refusals_of_two_routes_are_about_the_quota() -> None:
+    """Two routes refused with quota left, and nothing passing in between: everybody waits."""
+    quota = Quota()
+    quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    one, two = quota.send(0.1, "/a", 1.0), quota.send(0.1, "/b", 1.0)
+    assert quota.answered(one, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.ROUTE
+    assert quota.stopped_until < 0.2
+    assert quota.answered(two, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.QUOTA
+    assert quota.stopped_until == pytest.approx(20.2)
+
+
+def test_reopened_route_begins_with_one_request() -> None:
+    """When a route opens again, one of its requests leaves, then as many more as passed."""
+    routes = Routes()
+    assert routes.refused("/a", 0.0) == 1
+    routes.close("/a", 10.0)
+    assert routes.opens_at("/a", 5.0) == 10.0
+    assert routes.places("/a", 5.0) == 0
+    assert routes.places("/a", 10.0) == 1
+    routes.send("/a")
+    assert routes.opens_at("/a", 10.0) == math.inf
+    routes.landed("/a")
+    routes.passed("/a", 10.0)
+    assert routes.places("/a", 11.0) == 2
+    for _ in range(63):
+        routes.passed("/a", 12.0)
+    assert not routes
+
+
+def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
+    """Behind an inner limiter that nothing names, a route waits as told, not twice as long each time."""
+    routes = Routes()
+    assert routes.refused("/a", 0.0) == 1
+    assert routes.refused("/a", 1.0) == 2
+    for _ in range(3):
+        routes.passed("/a", 2.0)
+    assert routes.refused("/a", 2.5) == 1
+    assert routes.refused("/a", 3.5) == 2
+
+
+def test_small_burst_under_a_large_limit_is_used() -> None:
+    """What one request may cost at most is no more than was ever seen to remain."""
+    scene = Scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(200), callers=1, trip=0.2)
+    assert run(scene).seconds < 1.2 * ideal(scene)
+
+
+async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> None:
+    """Who waits for a closed route stands aside; later it goes in order, and a cancelled one is gone."""
+    gate = Gate()
+    (await gate.acquire("/good")).answered(200, told(99))
+    (await gate.acquire("/bad")).answered(429, told(98, retry_after=10))
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        permit = await gate.acquire("/bad")
+        order.append(number)
+        permit.answered(200, told(90 - number))
+
+    tasks = [asyncio.create_task(call(number)) for number in range(8)]
+    await asyncio.sleep(1)
+    (await gate.acquire("/good")).answered(200, told(97))
+    assert time() < 1.1
+    tasks[3].cancel()
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire("/bad", max_wait=5)
+    assert caught.value.retry_after == pytest.approx(9)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == [0, 1, 2, 4, 5, 6, 7]
+    assert time() == pytest.approx(10, abs=0.1)
+    assert gate.snapshot().waiting == 0
+
+
+async def test_request_that_costs_more_than_the_whole_limit_fails() -> None:
+    """Refused again while all of the limit is left, a call ends and says why."""
+
+    class Refusing:
+        async def send(self, request: Request) -> Response:
+            fields = {"ratelimit-policy": "100;w=60", "ratelimit-limit": "100", "ratelimit-remaining": "100"}
+            return Response(429, {**fields, "retry-after": "5"}, b"{}")
+
+        async def aclose(self) -> None: ...
+
+    async with Session(data_base_url=ADDRESS, api_key="key", transport=Refusing()) as session:
+        with pytest.raises(RateLimitedError, match="costs more than the limit") as caught:
+            await session.data.get("/v1/anything")
+    assert caught.value.attempts == 2
+
+
+# --- a service that hangs ---
+
+
+async def test_hanging_service_does_not_make_callers_wait_for_each_other() -> None:
+    """Of 100 callers of a service that never answers, the last hears of it after 2 minutes, not 75."""
+    async with Session(data_base_url=ADDRESS, api_key="key", transport=Silent()) as session:
+        calls = (session.data.get("/v1/anything") for _ in range(100))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(outcome, APITimeoutError) for outcome in outcomes)
+    assert time() < 120
+
+
+async def test_max_wait_ends_where_nobody_is_answered() -> None:
+    """Waiting behind a canary that hangs is no wait for quota: the error says that nothing is answered."""
+    gate = Gate()
+    canary = await gate.acquire()
+    others = [asyncio.create_task(gate.acquire(max_wait=5)) for _ in range(20)]
+    with pytest.raises(APITimeoutError, match="no answer to any request for 5 s"):
+        await asyncio.gather(*others)
+    assert time() == pytest.approx(5)
+    canary.lost()
+    for one in others:
+        one.cancel()
+
+
+async def test_late_canary_is_hedged() -> None:
+    """A canary without an answer is followed by a second after a second, then by more."""
+    gate = Gate()
+    times: list[float] = []
+
+    async def call() -> None:
+        await gate.acquire()
+        times.append(round(time(), 3))
+
+    tasks = [asyncio.create_task(call()) for _ in range(20)]
+    await asyncio.sleep(8)
+    assert times == [0, 1, 3, 3, 7, 7, 7, 7]
+    for task in tasks:
+        task.cancel()
+
+
+# --- forecasts ---
+
+
+def test_thousands_with_max_wait_and_plenty_of_quota_all_pass() -> None:
+    """8,000 calls at once with `max_wait=10` and ten million units: none is sent away."""
+    outcome = run(Scene(window(1e7), many(8000), callers=8000, max_wait=10.0, trip=0.1))
+    assert outcome.done == 8000
+    assert outcome.seconds < 8.2
+
+
+@pytest.mark.untraced
+def test_newcomers_are_judged_without_going_through_the_queue() -> None:
+    """What one more waiter with `max_wait` costs does not grow with the number that wait."""
+
+    async def enter(waiters: int) -> int:
+        gate = Gate()
+        (await gate.acquire()).answered(200, told(99))
+        (await gate.acquire()).answered(429, told(0, retry_after=20))
+        tasks = [asyncio.create_task(gate.acquire(max_wait=1e6)) for _ in range(waiters)]
+        await asyncio.sleep(1)
+        steps = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal steps
+            steps += event == "call"
+
+        sys.setprofile(count)
+        try:
+            with pytest.raises(QuotaWaitError):
+                await gate.acquire(max_wait=0)
+            tasks.append(asyncio.create_task(gate.acquire(max_wait=1e6)))
+            await asyncio.sleep(0)
+        finally:
+            sys.setprofile(None)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return steps
+
+    loops = [VirtualLoop(), VirtualLoop()]
+    few, lots = (
+        loop.run_until_complete(enter(number)) for loop, number in zip(loops, (50, 5000), strict=True)
+    )
+    for loop in loops:
+        loop.close()
+    assert lots <= few + 20
+
+
+def test_weights_of_the_catalogue_turn_nobody_away() -> None:
+    """A service that counts requests is not taken to count units because the documentation says so."""
+    outcome = run(Scene(window(), many(40, prior=10.0), used=29.0, callers=40, max_wait=2.0))
+    assert outcome.done == 40
+
+
+@pytest.mark.parametrize("prior", [None, 1.0, 10.0])
+def test_unknown_and_wrong_prices_make_no_storm(prior: float | None) -> None:
+    """Whatever the documentation says, routes of 1 to 50 units are met with one 429 at most."""
+    rng = random.Random(3)
+    costs = {"/a": 1.0, "/b": 20.0, "/c": 50.0, "/d": 5.0}
+    errands = [Errand(route, costs[route], prior) for route in rng.choices(list(costs), k=300)]
+    outcome = run(Scene(window(1000.0), errands, callers=256, in_flight=256))
+    assert outcome.refusals <= 1
+    assert outcome.done == 300
+
+
+@pytest.mark.parametrize("form", ["d6", "d7"])
+@pytest.mark.parametrize("seed", range(6))
+def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None:
+    """QuotaWaitError comes at once, and the same call at its `retry_after` is not refused again."""
+    scene = Scene(
+        window(20.0, 10.0), many(120), Front(form), callers=120, spread=10.0, max_wait=12.0, seed=seed
+    )
+    outcome = run(scene)
+    assert outcome.turned_away
+    for number, (when, after) in outcome.turned_away.items():
+        assert when - outcome.begun[number] < 12.1
+        assert after > 10.0
+
+
+@pytest.mark.parametrize(("seed", "hidden"), [(4, False), (5, False), (165, False), (12, True), (51, True)])
+def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
+    """Played again with another future, nobody was turned away in vain, and `retry_after` was long enough."""
+    verdict = judge(promised_scene(seed, hidden=hidden))
+    assert verdict.judged
+    assert (verdict.wrong, verdict.again, verdict.late, verdict.soon) == (0, 0, 0, 0)
+
+
+async def test_turn_that_is_close_is_waited_for() -> None:
+    """A stop that ends in a moment turns nobody away; a longer one does, with a time that is no zero."""
+    gate = Gate()
+    (await gate.acquire()).answered(200, told(99))
+    (await gate.acquire()).answered(429, told(0, retry_after=10))
+    await asyncio.sleep(9.98)
+    (await gate.acquire(max_wait=0)).answered(429, told(0, retry_after=10))
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(max_wait=0)
+    assert caught.value.retry_after >= 10
+
+
+def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
+    """A pace that proves slower than foreseen ends the wait when `max_wait` is over, not seconds later."""
+    scene = Scene(lambda: Bucket(100.0, 10.0), many(200), Front("d7"), callers=200, used=100.0, max_wait=5.0)
+    outcome = run(scene)
+    assert outcome.turned_away
+    assert max(when for when, _ in outcome.turned_away.values()) < 5.1
+
+
+def test_drip_is_not_refused_before_the_question_is_answered() -> None:
+    """While nobody knows whether units drip, only those wait in vain whom no drip could serve in time."""
+    one = Allowance(100.0, 60.0, named=True)
+    one.believe(0.0, 0.1, 0.0, 100.0, judge=False)
+    assert one.wait_for(0.1, 5.0, least=True) < 5.0
+    assert one.wait_for(0.1, 5.0, least=True, asks=False) > 59.0
+    assert one.wait_for(0.1, 5.0) > 59.0
+    one.asked = True
+    one.refused(0.2, 60.2, 1.0, backed=False)
+    assert one.wait_for(0.2, 5.0, least=True) > 59.0
+
+
+async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
+    """With `max_wait=0`, callers that only wait for a place are not told about quota."""
+    gate = Gate(max_in_flight=1)
+    (await gate.acquire()).answered(200, told(99))
+    flying = await gate.acquire()
+    waiting = asyncio.create_task(gate.acquire(max_wait=0.5))
+    await asyncio.sleep(0.9)
+    flying.answered(200, told(98))
+    (await waiting).unsent()
+
+
+# --- waits that are told, and not ---
+
+
+async def test_told_wait_has_a_cap() -> None:
+    """A wait of 49 years is tried again after `max_stop` seconds; without a cap it is kept."""
+    for max_stop, seconds in ((60.0, 60.0), (None, 1.5e9)):
+        gate = Gate(max_stop=max_stop)
+        (await gate.acquire()).answered(429, told(0, retry_after=1.5e9))
+        assert gate.snapshot().stopped_for == seconds
+
+
+async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> None:
+    """The answer is delivered, and the next request leaves when the reset is over."""
+    gate = Gate()
+    (await gate.acquire()).answered(200, LimitNews(remaining=0, reset=7))
+    (await gate.acquire()).unsent()
+    assert time() == pytest.approx(7)
+
+
+def test_refusal_without_a_wait_waits_by_the_ledger() -> None:
+    """Where the policy is known, a 429 that names no wait costs one 429 a policy, not one a try."""
+    outcome = run(Scene(window(), many(400), Front(waitless=True)))
+    assert outcome.refusals == 1
+    assert outcome.seconds < 181
+
+
+@pytest.mark.parametrize("form", ["d7", "d8", "x"])
+def test_told_reset_does_not_hide_a_drip(form: str) -> None:
+    """A service that tells the time until its small burst is whole again is used to 95 %."""
+    scene = Scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(2000), Front(form))
+    assert ideal(scene) / run(scene).seconds > 0.95
+
+
+# --- the user's own ceiling ---
+
+
+@pytest.mark.parametrize(
+    ("rate", "calls", "seconds"),
+    [
+        (Limit(0.1, 1.0), 4, 30.0),
+        (Limit(1, 0.02), 101, 2.0),
+        (Limit(20, 1.0), 60, 2.0),
+        (Limit(2.5, 1.0), 12, 3.8),
+    ],
+)
+async def test_rate_holds_for_any_amount(rate: Limit, calls: int, seconds: float) -> None:
+    """Amounts below one and fractions are kept, and nothing is lost between two requests."""
+    gate = Gate(rate=rate)
+    (await gate.acquire()).answered(200, LimitNews(1e6, 1e6 - 1))
+    for _ in range(calls - 1):
+        (await gate.acquire(cost=200)).answered(200, LimitNews(1e6, 1e6 - 2))
+    assert time() == pytest.approx(seconds, rel=0.02)
+
+
+async def test_rate_can_be_shared_with_the_rest_of_the_program() -> None:
+    """An AsyncLimiter of the program's own holds for the gate and for others together."""
+    limiter = AsyncLimiter(10, 1.0)
+    gate = Gate(rate=limiter)
+    for _ in range(10):
+        await limiter.acquire()
+    (await gate.acquire()).unsent()
+    assert time() == pytest.approx(0.1, rel=0.01)
+    async with Session(data_base_url=ADDRESS, api_key="key", transport=Silent(30), rate=limiter) as session:
+        await asyncio.gather(*(session.data.get("/v1/anything") for _ in range(20)))
+    assert time() == pytest.approx(2.2, rel=0.05)
+
+
+async def test_waiter_that_leaves_while_it_pays_gives_its_turn_on() -> None:
+    """A cancelled call does not hold up those behind it at the user's own ceiling."""
+    gate = Gate(rate=Limit(1, 10.0))
+    (await gate.acquire()).answered(200, LimitNews())
+    paying = asyncio.create_task(gate.acquire())
+    behind = asyncio.create_task(gate.acquire())
+    await asyncio.sleep(1)
+    paying.cancel()
+    (await behind).unsent()
+    assert time() == pytest.approx(10)
+    assert gate.snapshot().waiting == 0
+
+
+# --- priority, memory, loops ---
+
+
+async def test_lower_priorities_have_a_floor() -> None:
+    """Under a flood of a higher priority, one of eight grants goes to who has waited longest."""
+    gate = Gate(max_in_flight=1)
+    (await gate.acquire()).answered(200, told(99))
+    flying = await gate.acquire()
+    order: list[str] = []
+
+    async def call(name: str, priority: int) -> None:
+        permit = await gate.acquire(priority=priority)
+        order.append(name)
+        permit.answered(200, told(98))
+
+    low = [asyncio.create_task(call("low", 0)) for _ in range(5)]
+    await asyncio.sleep(0)
+    high = [asyncio.create_task(call("high", 1)) for _ in range(60)]
+    await asyncio.sleep(0)
+    flying.answered(200, told(98))
+    await asyncio.gather(*low, *high)
+    assert order[:8].count("low") == 1
+    assert order[:40].count("low") == 5
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.1, 50.0)), max_size=60))
+def test_ledger_gives_back_what_was_spent_one_window_later(steps: list[tuple[float, float]]) -> None:
+    """Units come back in order, none before its window is over, and all of them in the end."""
+    ledger, now, spent = Ledger(), 0.0, list[tuple[float, float]]()
+    back = 0.0
+    for pause, cost in steps:
+        now += pause
+        back += ledger.collect(now)
+        assert back <= sum(units for when, units in spent if when + 60.0 <= now) + 1e-6
+        ledger.add(now, now, 60.0, cost)
+        spent.append((now, cost))
+        at = ledger.back_at(cost)
+        assert at is not None
+        assert at <= now + 60.0
+    back += ledger.collect(now + 60.0)
+    assert back == pytest.approx(sum(units for _, units in spent))
+    assert ledger.outstanding == 0
+
+
+def test_ledger_of_a_day_has_a_bounded_size() -> None:
+    """200,000 requests of a day are about a thousand entries."""
+    ledger = Ledger()
+    for number in range(200_000):
+        ledger.add(number * 0.4, number * 0.4 + 0.1, 86_400.0, 1.0)
+        ledger.collect(number * 0.4)
+    assert len(ledger) <= 1100
+
+
+@pytest.mark.real_time
+async def test_gate_on_real_loops() -> None:
+    """Stops, waiters, cancellations and deadlines work on loops that are not asyncio's own."""
+    gate = Gate(max_in_flight=2)
+    (await gate.acquire()).answered(200, told(99))
+    (await gate.acquire()).answered(429, LimitNews(100.0, 0.0, None, 0.2, MINUTE))
+    waiting = [asyncio.create_task(gate.acquire(max_wait=30)) for _ in range(6)]
+    await asyncio.sleep(0)
+    waiting[2].cancel()
+    with pytest.raises(QuotaWaitError):
+        await gate.acquire(max_wait=0.01)
+    for task in (waiting[0], *waiting[3:], waiting[1]):
+        (await task).answered(200, told(50))
+    state = gate.snapshot()
+    assert (state.waiting, state.in_flight) == (0, 0)

@@ -1,0 +1,709 @@
+"""Sessions that share a gate: who does, what they know together, and what each keeps for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import tracemalloc
+import weakref
+from types import FrameType
+from typing import Any, cast
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from chainapi import Limit, Session
+from chainapi.client import gates
+from chainapi.client.config import Endpoint
+from chainapi.client.limiter import Gate, Permit
+from chainapi.client.share import Share
+from chainapi.client.transport import Transport
+from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
+from chainapi.core.http import Request, Response
+from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.queue import Group, Queue, Waiter
+from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
+from chainapi.simulator import Simulator
+from tests.virtual_time import VirtualLoop
+
+HOST = "https://data.test"
+KEY = "key-of-the-tests"
+PATH = "/v1/chains/43114"
+MINUTE = (Policy(100.0, 60.0),)
+
+
+def time() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+def told(remaining: float, retry_after: float | None = None) -> LimitNews:
+    """Return what the headers of a service with 100 units a minute say."""
+    return LimitNews(100.0, remaining, None, retry_after, MINUTE)
+
+
+class Service:
+    """A transport whose service answers after 50 ms, without a limit, or does not answer at all."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.silent = silent
+        self.times: list[tuple[float, str]] = []
+        self.flying = self.most = 0
+
+    async def send(self, request: Request) -> Response:
+        """Answer."""
+        self.times.append((time(), request.url))
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        try:
+            await asyncio.sleep(1e9 if self.silent else 0.05)
+        finally:
+            self.flying -= 1
+        return Response(200, {}, b"{}")
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def opened(transport: Transport | None, key: str = KEY, host: str = HOST, **options: Any) -> Session:
+    """Return a session of the Data API."""
+    return Session(data_base_url=host, api_key=key, transport=transport, **options)
+
+
+def simulated(sim: Simulator, transport: Transport, **options: Any) -> Session:
+    """Return a session on a simulator in memory, by a transport that others use as well."""
+    return opened(transport, sim.api_key, sim.data_base_url, **options)
+
+
+def gate(session: Session) -> Gate:
+    """Return the gate of a session's Data API."""
+    assert session.quota
+    return session.service("data").share.gate
+
+
+def limited(seed: int = 0) -> Simulator:
+    """Return services with 100 requests a minute, and round trips that overtake each other."""
+    return Simulator(limit=100, window=60.0, latency=lambda rng: rng.uniform(0.03, 0.09), seed=seed)
+
+
+# --- what sharing is for ---
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("number", [1, 2, 5])
+async def test_sessions_on_one_key_meet_no_more_refusals_than_one(number: int, seed: int) -> None:
+    """600 requests of one key are refused once, and none is sent in a stop, whichever session sends them."""
+    sim = limited(seed)
+    transport = sim.transport()
+    sessions = [simulated(sim, transport) for _ in range(number)]
+    calls = [session.data.get(PATH) for _ in range(600 // number) for session in sessions]
+    await asyncio.gather(*calls)
+    for session in sessions:
+        await session.aclose()
+    assert sim.stats.answered[429] <= 1
+    assert sim.stats.sent_while_stopped == 0
+    assert time() < 301.5
+
+
+async def test_isolated_session_has_gates_of_its_own() -> None:
+    """With isolated=True sessions know nothing of each other, and meet refusals that one alone does not."""
+    sim = limited(seed=2)
+    transport = sim.transport()
+    async with (
+        simulated(sim, transport, isolated=True) as one,
+        simulated(sim, transport, isolated=True) as two,
+        simulated(sim, transport) as three,
+    ):
+        assert len({gate(one), gate(two), gate(three)}) == 3
+        await asyncio.gather(*(session.data.get(PATH) for _ in range(300) for session in (one, two)))
+        assert three.quota["data"].limit is None
+    assert sim.stats.answered[429] > 20
+    with pytest.raises(ConfigurationError, match="isolated"):
+        Session(isolated=1)  # type: ignore[arg-type]
+
+
+async def test_session_for_each_request() -> None:
+    """A session that is opened after another was closed knows what that one learned, a stop included."""
+    sim = limited()
+    transport = sim.transport()
+    for _ in range(350):
+        async with simulated(sim, transport) as session:
+            await session.data.get(PATH)
+    assert sim.stats.answered[429] <= 1
+    assert sim.stats.sent_while_stopped == 0
+    async with simulated(sim, transport, max_wait=1.0) as session:
+        assert session.quota["data"].limit == 100
+
+
+async def test_quota_is_what_all_sessions_used() -> None:
+    """`session.quota` shows the state of the shared gate, before the session has sent anything."""
+    sim = limited()
+    transport = sim.transport()
+    async with simulated(sim, transport) as one, simulated(sim, transport) as two:
+        await asyncio.gather(*(one.data.get(PATH) for _ in range(10)))
+        assert two.quota["data"].remaining == one.data.quota.remaining == 90
+        flying = asyncio.create_task(one.data.get(PATH))
+        await asyncio.sleep(0.01)
+        assert two.data.quota.in_flight == 1
+        await flying
+
+
+# --- who shares ---
+
+
+async def test_who_shares_a_gate() -> None:
+    """Scheme, host, port, key and the given transport decide; paths, letter case and the rest do not."""
+    one, other = Service(), Service()
+    first = opened(one)
+    same = [
+        opened(one, host="https://DATA.test/prefix/"),
+        opened(one, host="https://data.test:443"),
+        opened(one, timeout=5, max_attempts=1, max_wait=0, rate=Limit(5), max_in_flight=3),
+    ]
+    apart = [
+        opened(other),
+        opened(None),
+        opened(one, key="another-key"),
+        opened(one, host="https://data2.test"),
+        opened(one, host="https://data.test:8443"),
+        opened(one, host="http://localhost:443"),
+    ]
+    assert {gate(session) for session in same} == {gate(first)}
+    assert len({gate(first), *map(gate, apart)}) == 7
+    assert gate(opened(None)) is gate(apart[1])
+    keyless = Session(metrics_base_url=HOST, transport=one)
+    assert keyless.quota
+    assert keyless.service("metrics").share.gate is not gate(first)
+    for session in [first, *same, *apart, keyless]:
+        await session.aclose()
+
+
+async def test_transport_that_is_gone_is_not_mistaken_for_a_new_one() -> None:
+    """A new transport never gets the gate of an old one, wherever it lies in memory."""
+
+    class Slotted:
+        __slots__ = ()
+
+        async def send(self, request: Request) -> Response:
+            return Response(200, {}, b"{}")
+
+        async def aclose(self) -> None: ...
+
+    seen = weakref.WeakSet[Gate]()
+    for kind in (Service, Slotted):
+        for _ in range(50):
+            session = opened(kind())
+            assert gate(session) not in seen
+            seen.add(gate(session))
+            await session.aclose()
+            del session
+    gc.collect()
+
+
+def test_loops_do_not_share() -> None:
+    """Two event loops in two threads have a gate each, and each session its own loop's."""
+    service = Service()
+    found: dict[str, Gate] = {}
+    both = threading.Barrier(2)
+
+    async def use(name: str) -> None:
+        async with opened(service) as one, opened(service) as two:
+            both.wait(10)
+            await asyncio.gather(*(session.data.get(PATH) for _ in range(50) for session in (one, two)))
+            assert gate(one) is gate(two)
+            found[name] = gate(one)
+            both.wait(10)
+
+    def run(name: str) -> None:
+        loop = VirtualLoop()
+        try:
+            loop.run_until_complete(use(name))
+        finally:
+            loop.close()
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len({*found.values()}) == 2
+
+
+def test_loop_without_weak_references_has_gates_of_its_own() -> None:
+    """On a loop that cannot be referred to weakly, nothing is kept, and each session has its own gate."""
+
+    class Strong:
+        __slots__ = ()
+
+    loop = cast("Any", Strong())
+    endpoint = Endpoint("data", HOST)
+    one, two = (gates.gate_of(loop, endpoint, None) for _ in range(2))
+    gates.used(loop, endpoint, None, one)
+    assert len({one, two, gates.gate_of(loop, endpoint, None)}) == 3
+
+
+def test_loop_and_its_gates_can_be_collected() -> None:
+    """A loop is not kept alive by what was learned in it, even where calls were left waiting in it."""
+
+    async def use() -> None:
+        async with opened(Service()) as session:
+            await session.data.get(PATH)
+        waiting = opened(Service(silent=True))
+        task = asyncio.create_task(waiting.data.get(PATH))
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def look() -> None:
+        assert gate(opened(Service())).snapshot().waiting == 0
+
+    loop = VirtualLoop()
+    loop.run_until_complete(use())
+    found = weakref.ref(loop)
+    loop.close()
+    del loop
+    other = VirtualLoop()
+    other.run_until_complete(look())
+    other.close()
+    gc.collect()
+    assert found() is None
+
+
+# --- memory ---
+
+
+@pytest.mark.untraced
+async def test_ten_thousand_sessions_leave_nothing() -> None:
+    """Sessions opened and closed leave one gate for a key; of many keys the last 256 are remembered."""
+    service = Service()
+
+    async def use(number: int, key: str) -> None:
+        for count in range(number):
+            async with opened(service, key.format(count), rate=Limit(1e6)) as session:
+                assert session.quota
+        gc.collect()
+
+    await use(100, KEY)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    await use(10_000, KEY)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 100_000
+    await use(1_000, "key-{}")
+    known = gates._LOOPS[asyncio.get_running_loop()]
+    assert len(known.recent) == gates.REMEMBERED
+    assert len(known.known) <= gates.REMEMBERED + 1
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"max_in_flight": 5}, {"rate": Limit(50, per=1.0)}],
+    ids=["plain", "max_in_flight", "rate"],
+)
+def test_work_for_a_session_does_not_grow_with_their_number(options: dict[str, Any]) -> None:
+    """Of many sessions that wait at one gate, each takes as many calls of functions as of few."""
+
+    async def steps(number: int) -> float:
+        service = Service()
+        calls = 0
+
+        async def use() -> None:
+            limits = {"data": [Limit(100, per=10.0)]}
+            async with opened(service, limits=limits, **options) as session:
+                await session.data.get(PATH)
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        tasks = [asyncio.create_task(use()) for _ in range(number)]
+        sys.setprofile(count)
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            sys.setprofile(None)
+        assert len(service.times) == number
+        return calls / number
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        few, many = runner.run(steps(200)), runner.run(steps(2_000))
+    assert many < 1.4 * few
+
+
+async def test_forgotten_session_is_collected() -> None:
+    """A session that is dropped without being closed goes, and its settings with it."""
+    service = Service()
+    kept = opened(service, max_in_flight=5)
+    forgotten = opened(service, max_in_flight=50, probe=False)
+    quota = gate(kept)._quota
+    assert gate(forgotten)._quota is quota
+    assert (quota.max_in_flight, quota.probe) == (50, False)
+    found = weakref.ref(forgotten)
+    del forgotten
+    gc.collect()
+    assert found() is None
+    await opened(service, max_in_flight=7).data.get(PATH)
+    gc.collect()
+    assert gate(opened(service, max_in_flight=6))._quota.probe
+    await kept.aclose()
+
+
+async def test_key_is_not_kept() -> None:
+    """What a loop remembers of a key is a digest."""
+    async with opened(Service()) as session:
+        await session.data.get(PATH)
+    shown = repr([*gates._LOOPS[asyncio.get_running_loop()].recent])
+    assert KEY not in shown
+    assert KEY.encode().hex() not in shown
+
+
+# --- settings that differ ---
+
+
+async def test_rate_holds_its_own_session_only() -> None:
+    """A session with a ceiling keeps it, and one beside it sends meanwhile as if it were alone."""
+    service = Service()
+    async with (
+        opened(service, host=HOST + "/slow", rate=Limit(2, per=1.0)) as slow,
+        opened(service, host=HOST + "/quick", max_wait=1.0) as quick,
+    ):
+        await quick.data.get(PATH)
+        held = [asyncio.create_task(slow.data.get(PATH)) for _ in range(20)]
+        await asyncio.sleep(0.5)
+        began = time()
+        await asyncio.gather(*(quick.data.get(PATH) for _ in range(30)))
+        assert time() - began < 0.5
+        await asyncio.gather(*held)
+    times = [when for when, url in service.times if "/slow" in url]
+    assert times[-1] - times[0] == pytest.approx(9, abs=0.6)
+    assert all(sum(start <= when < start + 1 for when in times) <= 5 for start in times)
+
+
+async def test_max_in_flight_holds_its_own_session_only() -> None:
+    """A session that sends one request at a time does not make the others do so."""
+    service = Service()
+    async with opened(service, max_in_flight=1) as one, opened(service) as many:
+        await many.data.get(PATH)
+        narrow = [asyncio.create_task(one.data.get(PATH)) for _ in range(10)]
+        await asyncio.sleep(0)
+        await asyncio.gather(*(many.data.get(PATH) for _ in range(250)))
+        assert service.most > 15
+        await asyncio.gather(*narrow)
+    assert (
+        max(sum(when <= start < when + 0.049 for start, _ in service.times) for when, _ in service.times)
+        <= 100
+    )
+
+
+async def test_most_in_flight_is_that_of_the_largest_open_session() -> None:
+    """The gate allows what its largest open session allows, 100 by default, for all together."""
+    service = Service()
+    small, default, large = (opened(service, max_in_flight=number) for number in (20, None, 500))
+    quota = gate(small)._quota
+    assert quota.max_in_flight == 20
+    assert gate(default)._quota.max_in_flight == 100
+    assert gate(large)._quota.max_in_flight == 500
+    await large.aclose()
+    assert quota.max_in_flight == 100
+    await default.aclose()
+    assert quota.max_in_flight == 20
+    await small.aclose()
+    assert quota.max_in_flight == 20
+
+
+async def test_careful_settings_hold_for_all() -> None:
+    """probe=False, the longest max_stop and every documented limit hold for all that share the gate."""
+    service = Service()
+    bold = opened(service, max_stop=60.0, limits={"data": [Limit(100)]})
+    careful = opened(service, max_stop=None, probe=False, limits={"data": [Limit(100), Limit(5, per=1.0)]})
+    quota = gate(bold)._quota
+    assert (quota.probe, quota.max_stop) == (True, 60.0)
+    assert gate(careful)._quota is quota
+    assert (quota.probe, quota.max_stop) == (False, float("inf"))
+    assert [*quota.limits] == [Limit(100), Limit(5, per=1.0)]
+    assert bold.service("data").share.limits == (Limit(100),)
+    began = time()
+    await asyncio.gather(*(bold.data.get(PATH) for _ in range(12)))
+    assert time() - began == pytest.approx(2.05, abs=0.2)
+    await careful.aclose()
+    assert (quota.probe, quota.max_stop) == (True, 60.0)
+    await bold.aclose()
+
+
+async def test_max_wait_and_now_are_each_sessions_own() -> None:
+    """Of two sessions in one stop, the one with max_wait is told by its own clock, the other waits."""
+    sim = limited()
+    transport = sim.transport()
+    async with (
+        simulated(sim, transport) as patient,
+        simulated(sim, transport, max_wait=2.0, now=lambda: 1_000_000.0) as hasty,
+    ):
+        await asyncio.gather(*(patient.data.get(PATH) for _ in range(100)))
+        waiting = asyncio.create_task(patient.data.get(PATH))
+        await asyncio.sleep(1)
+        with pytest.raises(QuotaWaitError) as caught:
+            await hasty.data.get(PATH)
+        assert caught.value.retry_at == pytest.approx(1_000_000 + caught.value.retry_after)
+        assert 50 < caught.value.retry_after < 61
+        await waiting
+
+
+async def test_requests_that_another_session_holds_back_are_not_counted() -> None:
+    """A long queue behind another session's ceiling turns nobody away who may pass it."""
+    service = Service()
+    limits = {"data": [Limit(100, per=10.0)]}
+    async with (
+        opened(service, rate=Limit(1, per=1.0), limits=limits) as slow,
+        opened(service, max_in_flight=1) as narrow,
+        opened(service, max_wait=1.0) as quick,
+    ):
+        await quick.data.get(PATH)
+        held = [asyncio.create_task(session.data.get(PATH)) for _ in range(500) for session in (slow, narrow)]
+        await asyncio.sleep(0.2)
+        await asyncio.gather(*(quick.data.get(PATH) for _ in range(50)))
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+
+# --- events ---
+
+
+async def test_each_waiting_session_hears_of_its_wait() -> None:
+    """A stop is told to each session that waits, when it begins to wait, and to no other."""
+    sim = limited()
+    transport = sim.transport()
+    heard: dict[str, list[Event]] = {"one": [], "two": [], "three": []}
+    one, two, three = (simulated(sim, transport, on_event=events.append) for events in heard.values())
+    assert three.quota
+    await asyncio.gather(*(one.data.get(PATH) for _ in range(100)))
+    first = asyncio.create_task(one.data.get(PATH))
+    await asyncio.sleep(10)
+    second = asyncio.create_task(two.data.get(PATH))
+    await asyncio.sleep(1)
+    waits = {
+        name: [event for event in events if isinstance(event, WaitBegan) and event.reason == "stop"]
+        for name, events in heard.items()
+    }
+    assert [len(events) for events in waits.values()] == [1, 1, 0]
+    assert waits["one"][0].seconds == pytest.approx(waits["two"][0].seconds + 10, abs=1.5)
+    await asyncio.gather(first, second)
+    for events in heard.values():
+        kinds = [type(event) for event in events]
+        assert kinds.count(WaitEnded) == kinds.count(WaitBegan)
+    assert [type(event) for event in heard["two"]].count(RequestSent) == 1
+    for session in (one, two, three):
+        await session.aclose()
+
+
+# --- closing ---
+
+
+async def test_closing_one_session_leaves_the_others_in_peace() -> None:
+    """Waiters of another session keep their places when one with waiters before them is closed."""
+    sim = limited()
+    transport = sim.transport()
+    async with simulated(sim, transport) as stays:
+        leaves = simulated(sim, transport, rate=Limit(1000, per=1.0))
+        await asyncio.gather(*(stays.data.get(PATH) for _ in range(100)))
+        gone = [asyncio.create_task(leaves.data.get(PATH)) for _ in range(100)]
+        await asyncio.sleep(1)
+        waiting = [asyncio.create_task(stays.data.get(PATH)) for _ in range(100)]
+        await asyncio.sleep(1)
+        await leaves.aclose()
+        outcomes = await asyncio.gather(*gone, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {SessionClosedError}
+        assert stays.data.quota.waiting == 100
+        await asyncio.gather(*waiting)
+        assert (stays.data.quota.waiting, stays.data.quota.in_flight) == (0, 0)
+    assert time() < 122
+    assert sim.stats.sent_while_stopped == 0
+
+
+async def test_session_that_is_closed_hands_the_canary_on() -> None:
+    """Closed while its request flies alone, a session lets the next session's fly at once."""
+    stuck = Service(silent=True)
+    leaves, stays = opened(stuck), opened(stuck)
+    canary = asyncio.create_task(leaves.data.get(PATH))
+    await asyncio.sleep(0.1)
+    waiting = asyncio.create_task(stays.data.get(PATH))
+    await asyncio.sleep(0.1)
+    assert len(stuck.times) == 1
+    stuck.silent = False
+    await leaves.aclose()
+    assert await waiting == {}
+    assert time() < 0.3
+    with pytest.raises(SessionClosedError):
+        await canary
+    await stays.aclose()
+
+
+async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
+    """Closed while a request waits for its ceiling, a session leaves no trace in the queue."""
+    gate, stays = Gate(), Share()
+    leaves = Share(rate=Limit(1, per=100.0))
+    for share in (stays, leaves):
+        share.join(gate)
+    (await leaves.acquire()).answered(200, told(99))
+    paying = [asyncio.create_task(leaves.acquire()) for _ in range(3)]
+    await asyncio.sleep(1)
+    for task in paying:
+        task.cancel()
+    await asyncio.wait(paying)
+    leaves.leave()
+    (await stays.acquire()).answered(200, told(98))
+    assert time() < 1.1
+    assert leaves.group is not None
+    assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
+    assert gate.snapshot().waiting == 0
+    assert not gate._queue.all()
+    assert not gate._queue._aside
+
+
+async def test_who_was_granted_leaves_before_a_newcomer() -> None:
+    """A request that finds the queue empty does not pass one that was granted and did not run yet."""
+    gate, order = Gate(), list[int]()
+
+    async def call(number: int) -> None:
+        permit = await gate.acquire()
+        order.append(number)
+        await asyncio.sleep(0.1)
+        permit.answered(200, told(50))
+
+    canary = await gate.acquire()
+    first = asyncio.create_task(call(1))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(call(2))
+    canary.lost()  # now two may leave
+    await asyncio.gather(first, second)
+    assert order == [1, 2]
+
+
+@example([("a", 0, 0.0, False), ("a", 0, 0.0, True), ("a", 0, 0.0, False)])
+@example([("a", 0, 0.0, False), ("c", 0, 0.0, True), ("c", 0, 0.0, False), ("c", 0, 0.0, False)])
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.integers(0, 1), st.floats(0.0, 0.4), st.booleans()),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_shares_of_one_gate_serve_everybody_in_order(
+    steps: list[tuple[str, int, float, bool]],
+) -> None:
+    """Whatever sessions ask and cancel: nobody is lost, and equals of one session go in their order."""
+
+    async def run() -> None:
+        gate = Gate(random=lambda: 0.5)
+        shares = {
+            "a": Share(),
+            "b": Share(max_in_flight=1),
+            "c": Share(rate=Limit(5, per=1.0)),
+            "d": Share(rate=Limit(3, per=1.0, units=True), max_in_flight=2),
+        }
+        for share in shares.values():
+            share.join(gate)
+        order: dict[tuple[str, int], list[int]] = {}
+        flying = dict.fromkeys(shares, 0)
+
+        async def call(number: int, name: str, priority: int) -> None:
+            permit: Permit = await shares[name].acquire(priority=priority)
+            order.setdefault((name, priority), []).append(number)
+            flying[name] += 1
+            assert flying["b"] <= 1
+            assert flying["d"] <= 2
+            try:
+                await asyncio.sleep(0.1)
+                permit.answered(200, told(50))
+            finally:
+                flying[name] -= 1
+                permit.lost()
+
+        tasks = []
+        for number, (name, priority, pause, cancelled) in enumerate(steps):
+            tasks.append(asyncio.create_task(call(number, name, priority)))
+            await asyncio.sleep(pause)
+            if cancelled:
+                tasks[number // 2].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(numbers == sorted(numbers) for numbers in order.values())
+        assert sum(map(len, order.values())) >= sum(not task.cancelled() for task in tasks)
+        assert (gate.snapshot().waiting, gate.snapshot().in_flight) == (0, 0)
+        groups = [share.group for share in shares.values() if share.group is not None]
+        assert [(group.in_flight, group.inside, len(group.lanes)) for group in groups] == [(0, 0, 0)] * 3
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+
+def test_requests_that_may_not_leave_stand_aside() -> None:
+    """Of a group as many are in the queue as may leave; its others follow in order, better ranks first."""
+    queue = Queue[Waiter](Costs())
+    group = Group(most=2)
+    ranks = [0.0, 0.0, 0.0, 0.0, -1.0]
+    waiters = [Waiter(number, rank, "", None, group) for number, rank in enumerate(ranks)]
+    for waiter in waiters[:4]:
+        queue.add(waiter)
+    assert queue.ahead(Waiter(9, 0.0, "", None)) == (2.0, 2)
+    assert queue.ahead(Waiter(9, 0.0, "", None, group)) == (4.0, 4)
+    queue.add(waiters[4])
+    assert group.inside == 2
+    order = list[int]()
+    while (first := queue.first()) is not None:
+        order.append(first.number)
+        queue.remove(first, granted=True)
+        queue.fill()
+    assert order == [4, 0, 1, 2, 3]
+    assert (len(queue), group.inside, group.best()) == (0, 0, None)
+
+
+def test_request_that_pays_lets_others_pass() -> None:
+    """While one of a paced group pays it is out of the way, even for one of its group with a better rank."""
+    queue = Queue[Waiter](Costs())
+    group = Group(paced=True)
+    pays, better, other = (
+        Waiter(0, 0.0, "", None, group),
+        Waiter(1, -1.0, "", None, group),
+        Waiter(2, 0.0, "", None),
+    )
+    queue.add(pays)
+    queue.step_out(pays)
+    queue.add(better)
+    queue.add(other)
+    assert queue.first() is other
+    assert len(queue) == 3
+    queue.step_in(pays)
+    assert queue.first() is pays
+    queue.remove(pays, granted=True)
+    queue.fill()
+    assert queue.first() is better
+
+
+# --- real loops ---
+
+
+@pytest.mark.real_time
+async def test_sessions_share_on_real_loops() -> None:
+    """Two sessions to one server share a gate on asyncio's loop and on uvloop; one closes, one goes on."""
+    async with Simulator(limit=5, window=1.0) as sim:
+        urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
+        async with Session(**urls) as stays:  # type: ignore[arg-type]
+            leaves = Session(**urls)  # type: ignore[arg-type]
+            await asyncio.gather(*(session.data.get(PATH) for _ in range(2) for session in (stays, leaves)))
+            assert gate(leaves) is gate(stays)
+            waiting = [asyncio.create_task(session.data.get(PATH)) for session in (stays, leaves) * 3]
+            await asyncio.sleep(0)
+            await leaves.aclose()
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(isinstance(outcome, SessionClosedError) for outcome in outcomes[1::2])
+            assert not any(isinstance(outcome, BaseException) for outcome in outcomes[::2])
+        assert sim.stats.sent_while_stopped == 0

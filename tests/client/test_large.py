@@ -1,0 +1,262 @@
+"""Large bodies: decoded step by step, in memory that is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from collections.abc import Generator
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from chainapi import Invalid, MetricPoint, Session, models
+from chainapi.client.call import Ask
+from chainapi.client.pages import HUGE
+from chainapi.core.http import Request, Response
+from chainapi.core.url import Query
+from chainapi.errors import DecodeError
+from chainapi.models import ChainInfo, EvmBlock
+from chainapi.models.codec import LARGE, PART, PageDecoder, Stepwise, decode_error, decode_resource
+from tests.documents import Maker
+
+MOST = 32  # times its size that a body may take while it is decoded, rows and all
+MOST_ODD = 80  # the same where all rows of a page are odd ones
+
+
+class Fixed:
+    """A service that gives one body."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.requests = 0
+
+    async def send(self, request: Request) -> Response:
+        """Answer."""
+        self.requests += 1
+        return Response(200, {"content-type": "application/json"}, self.body)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def session_of(body: bytes) -> Session:
+    """Return a session of a service that gives one body."""
+    return Session(
+        metrics_base_url="https://metrics.invalid",
+        data_base_url="https://data.invalid",
+        api_key="key",
+        transport=Fixed(body),
+    )
+
+
+class Ticks:
+    """Counts how often another task gets its turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        """End the other task."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+def page_of(rows: list[Any], items: str = "blocks") -> bytes:
+    """Return a page of these rows."""
+    return json.dumps({items: rows, "status": 200}).encode()
+
+
+def blocks(count: int) -> list[dict[str, Any]]:
+    """Return blocks from a number down."""
+    block = Maker(seed=1, whole=True).record(EvmBlock)
+    return [
+        {**block, "blockNumber": count - place, "blockHash": f"0x{place}", "blockTimestamp": 10**9 - place}
+        for place in range(count)
+    ]
+
+
+# Steps
+
+
+@pytest.mark.parametrize("model", [None, EvmBlock, ChainInfo, models.Transfer, MetricPoint])
+async def test_a_large_page_is_what_its_parts_are(model: Any) -> None:
+    """Rows of a large page are those that small pages have."""
+    maker = Maker(seed=4)
+    kind = EvmBlock if model is None else model
+    rows = [maker.value(kind) for _ in range(900 if model is not MetricPoint else 7_000)]
+    for place in range(5, len(rows), 301):
+        rows[place] = {**rows[place], "news": place}
+    body = page_of(rows)
+    assert len(body) > LARGE
+    decoder = PageDecoder(model, "blocks", [("status", int)])
+    page = decoder.decode(body)
+    small = [decoder.decode(page_of(rows[at : at + 100])).rows for at in range(0, len(rows), 100)]
+    assert page.rows == [*chain(*small)]
+    assert page.others == (200,)
+    if model is not None:
+        extras = [place for place, row in enumerate(page.rows) if "news" in row.extra]
+        assert extras == [*range(5, len(rows), 301)]
+        assert all(page.rows[place].extra["news"] == place for place in extras)
+
+
+async def test_other_tasks_go_on_while_a_large_page_is_decoded() -> None:
+    """Between two steps another task runs; an ordinary page takes no step."""
+    rows = blocks(3_000)
+    assert list(PageDecoder(EvmBlock, "blocks").steps(page_of(rows[:500]))) == []
+    async with session_of(page_of(rows)) as session:
+        ticks = Ticks()
+        pages = session.data.evm.blocks(1)
+        page = await anext(pages)
+        await ticks.stop()
+    assert len(page) == 3_000
+    assert ticks.count > 3_000 // PART
+
+
+def test_an_error_in_a_large_page_names_its_row() -> None:
+    """The path and the number of the row are those in the page."""
+    rows = blocks(2_000)
+    rows[1_234]["gasUsed"] = rows[1_500]["gasUsed"] = "much"
+    with pytest.raises(DecodeError) as caught:
+        PageDecoder(EvmBlock, "blocks").decode(page_of(rows))
+    assert (caught.value.path, caught.value.row) == ("$.blocks[1234].gasUsed", 1_234)
+    page = PageDecoder(EvmBlock, "blocks", shown=lambda fault: fault).decode(page_of(rows))
+    odd = [place for place, row in enumerate(page.rows) if isinstance(row, Invalid)]
+    assert odd == [1_234, 1_500]
+
+
+class Endless(Stepwise[None]):
+    """A body that takes for ever; it counts the steps."""
+
+    def __init__(self) -> None:
+        self.steps_taken = 0
+
+    def steps(self, body: bytes) -> Generator[None, None, None]:
+        """Go on and on."""
+        while True:
+            self.steps_taken += 1
+            yield
+
+
+async def test_decoding_ends_when_it_is_cancelled() -> None:
+    """A timeout ends a call that decodes; no step is taken behind its back."""
+    endless = Endless()
+    async with session_of(b"x" * (LARGE + 1)) as session:
+        service = session.service("data")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1e-6):
+                await session.call(Ask(service, Query("/v1/x", (), "data:/v1/x", None)), endless)
+        taken = endless.steps_taken
+        assert taken > 0
+        await asyncio.sleep(1)
+        assert endless.steps_taken == taken
+
+
+@pytest.mark.parametrize("items", [True, False])
+@pytest.mark.parametrize("cancelled_after", [None, 1, 3])
+async def test_rows_of_a_huge_page_are_counted_in_a_thread(items: bool, cancelled_after: int | None) -> None:
+    """A reader that is cancelled meanwhile loses no row."""
+    rows = [{"number": place, "text": "x" * 300} for place in range(4_000)]
+    body = page_of(rows, "rows")
+    assert len(body) > HUGE
+    async with session_of(body) as session:
+        pages = session.data.list("/v1/rows", items="rows", key="number")
+        reading = asyncio.create_task(first(pages, items=items))
+        if cancelled_after is not None:
+            for _ in range(4_000 // PART + cancelled_after):
+                await asyncio.sleep(0)
+            reading.cancel()
+        await asyncio.wait([reading])
+        begun = [] if reading.cancelled() else reading.result()
+        rest = await pages.collect()
+    assert [*begun, *rest] == rows
+
+
+async def first(pages: Any, *, items: bool) -> list[Any]:
+    """Return the first row, or the first page."""
+    if items:
+        async for row in pages.items():
+            return [row]
+    return [*await anext(pages)]
+
+
+# Memory
+
+BOMBS = {
+    "lists": b"[]",
+    "objects": b"{}",
+    "one field": b'{"a":1}',
+    "texts": b'"a"',
+    "longer texts": b'"abcdefghij"',
+    "floats": b"1.5",
+    "decimals": b"1e999",
+    "numbers": b"300",
+    "null": b"null",
+    "sparse lists": b"[123456789]",
+    "sparse objects": b'{"a":"1234"}',
+    "nested": b'{"a":{"a":"123456789"}}',
+    "news": b'{"a":1,"abcdefghijk":[300]}',
+}
+SIZE = LARGE + 50_000
+
+
+def bomb(row: bytes, shape: str) -> bytes:
+    """Return a body of small values: as rows of a page, or within one row."""
+    inner = b",".join([row] * (SIZE // (len(row) + 1)))
+    return {"rows": b'{"rows":[%b]}', "row": b'{"rows":[[%b]]}', "field": b'{"rows":[{"x":[%b]}]}'}[
+        shape
+    ] % inner
+
+
+def peak(work: Any, *arguments: Any) -> int:
+    """Return the peak of bytes that a piece of work takes, its result included."""
+    tracemalloc.start()
+    try:
+        result = work(*arguments)
+        return tracemalloc.get_traced_memory()[1]
+    except DecodeError:
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        result = None
+        del result
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("shape", ["rows", "row", "field"])
+@pytest.mark.parametrize("name", BOMBS)
+def test_memory_is_a_multiple_of_the_body(name: str, shape: str) -> None:
+    """Decoding takes at most 32 times the size of any body."""
+    body = bomb(BOMBS[name], shape)
+    for model in (None, ChainInfo):
+        assert peak(PageDecoder(model, "rows").decode, body) <= MOST * len(body)
+        assert peak(decode_resource, body, model) <= MOST * len(body)
+    assert peak(PageDecoder().decode, body) <= MOST * len(body)
+    assert peak(decode_error, body) <= MOST * len(body)
+    tolerant = PageDecoder(ChainInfo, "rows", shown=lambda fault: fault)
+    assert peak(tolerant.decode, body) <= MOST_ODD * len(body)
+
+
+@pytest.mark.parametrize("row", [b"[]", b'{"a":1}', b'"a"'])
+async def test_the_refusal_says_what_to_do(row: bytes) -> None:
+    """A body of very many small values is refused without another attempt."""
+    transport = Fixed(bomb(row, "rows"))
+    async with Session(data_base_url="https://data.invalid", api_key="key", transport=transport) as session:
+        with pytest.raises(DecodeError, match=r"would take too much memory: .* ask for smaller pages"):
+            await anext(session.data.list("/v1/rows", items="rows"))
+    assert transport.requests == 1
+
+
+@pytest.mark.parametrize("row", [b"[]", b'"a"', b"{}"])
+def test_small_bodies_may_be_dense(row: bytes) -> None:
+    """Up to 256 KiB nothing is refused for its density."""
+    body = b'{"rows":[%b]}' % b",".join([row] * 50_000)
+    assert len(body) <= LARGE
+    assert len(PageDecoder(None, "rows").decode(body).rows) == 50_000

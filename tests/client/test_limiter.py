@@ -1,0 +1,364 @@
+"""The gate: order, stops, canaries, cancellation, waiting times."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainapi.client.limiter import Gate
+from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.quota import Limit
+from chainapi.errors import QuotaWaitError
+from tests.limits.servers import FromFirst, Server, SlidingLog
+from tests.virtual_time import VirtualLoop
+
+MINUTE = (Policy(100.0, 60.0),)
+
+
+def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:
+    """Return what the headers of a service with 100 units a minute say."""
+    return LimitNews(100.0, remaining, reset, retry_after, MINUTE)
+
+
+async def opened(remaining: float = 99.0, **options: Any) -> Gate:
+    """Return a gate whose first request was answered."""
+    gate = Gate(**options)
+    (await gate.acquire()).answered(200, told(remaining))
+    return gate
+
+
+def time() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+async def test_first_request_goes_at_once_and_alone() -> None:
+    """Nobody follows the first request until it is answered."""
+    gate = Gate()
+    first = await gate.acquire()
+    second = asyncio.create_task(gate.acquire())
+    await asyncio.sleep(1)
+    assert not second.done()
+    first.answered(200, LimitNews(limit=10, remaining=9))
+    (await second).unsent()
+
+
+async def test_refusal_stops_everybody_for_as_long_as_it_says() -> None:
+    """After a 429 nothing is granted before its retry-after has passed."""
+    gate = await opened()
+    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    times = []
+
+    async def call() -> None:
+        permit = await gate.acquire()
+        times.append(time())
+        permit.answered(200, told(50))
+
+    await asyncio.gather(*(call() for _ in range(5)))
+    assert times == [pytest.approx(20)] * 5
+
+
+async def test_stop_between_grant_and_resumption_is_honoured() -> None:
+    """A task that was granted but did not run yet goes back to its place when a stop begins."""
+    gate = await opened(max_in_flight=3)
+    first, second, third = [await gate.acquire() for _ in range(3)]
+    order: list[tuple[int, float]] = []
+
+    async def call(number: int) -> None:
+        permit = await gate.acquire()
+        order.append((number, time()))
+        permit.answered(200, LimitNews())
+
+    waiting = [asyncio.create_task(call(n)) for n in range(3)]
+    await asyncio.sleep(1)
+    first.answered(200, told(90))
+    second.answered(200, told(89))
+    third.answered(429, told(0, retry_after=5))
+    await asyncio.gather(*waiting)
+    assert [number for number, _ in order] == [0, 1, 2]
+    assert [when for _, when in order] == [pytest.approx(6, abs=1e-4)] * 3
+
+
+async def test_refused_request_goes_first_and_priority_before_the_rest() -> None:
+    """After a stop the refused request is the canary; then the urgent, then the others in order."""
+    gate = await opened()
+    (await gate.acquire()).answered(429, told(0, retry_after=5))
+    order: list[str] = []
+
+    async def call(name: str, priority: int = 0, *, again: bool = False) -> None:
+        permit = await gate.acquire(priority=priority, again=again)
+        order.append(name)
+        permit.answered(200, told(50))
+
+    await asyncio.gather(call("a"), call("b"), call("urgent", 1), call("refused", again=True))
+    assert order == ["refused", "urgent", "a", "b"]
+
+
+async def test_max_wait_is_checked_at_once() -> None:
+    """A wait that would be too long is refused before it begins, with the time to come back."""
+    gate = await opened(now=lambda: 1000.0)
+    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(max_wait=5)
+    assert caught.value.retry_at == pytest.approx(1020)
+    assert caught.value.retry_after == pytest.approx(20)
+    assert time() < 1e-6
+    (await gate.acquire(max_wait=25)).unsent()
+
+
+async def test_max_wait_counts_those_in_front() -> None:
+    """With 300 waiters before it and 100 a minute, a request would wait for minutes, and says so at once."""
+    gate = await opened(0.0, probe=False)
+    waiting = [asyncio.create_task(gate.acquire()) for _ in range(300)]
+    await asyncio.sleep(0)
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(max_wait=100)
+    assert caught.value.retry_after == pytest.approx(240, rel=0.01)
+    urgent = asyncio.create_task(gate.acquire(priority=1, max_wait=100))
+    await asyncio.sleep(1)
+    assert not urgent.done()
+    for task in [*waiting, urgent]:
+        task.cancel()
+
+
+async def test_wait_that_becomes_too_long_ends_as_soon_as_that_is_known() -> None:
+    """A stop that was not foreseen when the wait began ends it at once, not when max_wait is over."""
+    gate = await opened(max_in_flight=1)
+    flying = await gate.acquire()
+    waiting = asyncio.create_task(gate.acquire(max_wait=5))
+    behind = asyncio.create_task(gate.acquire())
+    await asyncio.sleep(1)
+    flying.answered(429, told(0, retry_after=60))
+    with pytest.raises(QuotaWaitError):
+        await waiting
+    assert time() == pytest.approx(1)
+    (await behind).unsent()
+    assert time() == pytest.approx(61)
+
+
+async def test_rate_is_a_ceiling() -> None:
+    """With a rate of one a second, the third request leaves after two seconds."""
+    gate = Gate(rate=Limit(1, 1))
+    for _ in range(3):
+        (await gate.acquire()).answered(200, LimitNews())
+    assert time() == pytest.approx(2, rel=1e-3)
+    with pytest.raises(QuotaWaitError):
+        await gate.acquire(max_wait=0.5)
+
+
+async def test_rate_counts_units_when_it_is_told_to() -> None:
+    """With ``units=True`` a request of 50 units takes five seconds of ten units each."""
+    gate = Gate(rate=Limit(10, 1, units=True))
+    (await gate.acquire(cost=10)).answered(200, LimitNews())
+    (await gate.acquire(cost=50)).answered(200, LimitNews())
+    assert time() == pytest.approx(5, rel=1e-3)
+
+
+async def test_limits_of_the_user_are_kept() -> None:
+    """Two requests in ten seconds are two requests in ten seconds."""
+    gate = Gate(limits=[Limit(2, 10)])
+    times = []
+    for _ in range(5):
+        permit = await gate.acquire()
+        times.append(round(time(), 3))
+        permit.answered(200, LimitNews())
+    assert times == [0, 0, 10, 10, 20]
+
+
+async def test_cancelled_waiter_gives_its_place_to_the_next() -> None:
+    """A waiter that is cancelled is gone at once, and the next one is served."""
+    gate = Gate(max_in_flight=1)
+    first = await gate.acquire()
+    second, third = asyncio.create_task(gate.acquire()), asyncio.create_task(gate.acquire())
+    await asyncio.sleep(1)
+    first.unsent()
+    second.cancel()
+    (await third).unsent()
+    assert second.cancelled()
+
+
+async def test_cancelled_head_of_the_queue_does_not_hold_up_the_rest() -> None:
+    """When the first waiter leaves, the next one's own cost decides."""
+    gate = await opened(10.0)
+    dear = asyncio.create_task(gate.acquire(cost=50))
+    await asyncio.sleep(0)
+    gate_is_held = asyncio.create_task(gate.acquire(cost=10))
+    await asyncio.sleep(0.1)
+    dear.cancel()
+    (await gate_is_held).unsent()
+    assert time() < 1
+
+
+async def test_permit_ends_once() -> None:
+    """Only the first end of a permit counts."""
+    gate = await opened()
+    permit = await gate.acquire()
+    permit.answered(200, told(50))
+    permit.lost()
+    permit.unsent()
+    permit.answered(429, told(0, retry_after=60))
+    state = gate.snapshot()
+    assert (state.remaining, state.in_flight, state.stopped_until) == (50, 0, None)
+
+
+async def test_lost_request_frees_its_place() -> None:
+    """A request without an answer does not keep others out."""
+    gate = await opened(max_in_flight=1)
+    permit = await gate.acquire()
+    waiting = asyncio.create_task(gate.acquire())
+    await asyncio.sleep(1)
+    permit.lost()
+    (await waiting).unsent()
+    assert time() == pytest.approx(1)
+
+
+async def test_cheap_requests_pass_a_dear_one_but_not_for_ever() -> None:
+    """What is too little for a dear request goes to cheaper ones, up to what it costs itself."""
+    gate = await opened(30.0)
+    (await gate.acquire("/cheap", cost=1)).answered(200, told(29))
+    (await gate.acquire(cost=19)).answered(200, told(10))
+    dear = asyncio.create_task(gate.acquire(cost=20))
+    cheap = [asyncio.create_task(gate.acquire("/cheap", cost=1)) for _ in range(15)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert sum(task.done() for task in cheap) == 10
+    assert not dear.done()
+    for task in [dear, *cheap]:
+        task.cancel()
+
+
+async def test_waits_are_told_once() -> None:
+    """One stop is one event, however many wait for its end, and none where nobody waits."""
+    events: list[dict[str, Any]] = []
+    gate = await opened(on_wait=lambda **event: events.append(event))
+    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    with pytest.raises(QuotaWaitError):
+        await gate.acquire(max_wait=0)
+    assert events == []
+    waiting = [asyncio.create_task(gate.acquire()) for _ in range(5)]
+    await asyncio.sleep(1)
+    assert [(event["reason"], event["seconds"]) for event in events] == [("stop", pytest.approx(20))]
+    for task in waiting:
+        task.cancel()
+
+
+async def test_snapshot_tells_what_is_known() -> None:
+    """Limit, remaining, window, waiting, in flight and the end of a stop can be read."""
+    gate = await opened(99.0, now=lambda: 1000.0)
+    flying = await gate.acquire()
+    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    waiting = asyncio.create_task(gate.acquire())
+    await asyncio.sleep(5)
+    state = gate.snapshot()
+    assert (state.limit, state.remaining, state.window) == (100, 0, 60)
+    assert (state.waiting, state.in_flight) == (1, 1)
+    assert state.stopped_for == pytest.approx(15)
+    assert state.reset_in == pytest.approx(15)
+    assert state.back_at == pytest.approx(1015)
+    assert state.costs == {"": 1}
+    waiting.cancel()
+    flying.unsent()
+
+
+async def test_huge_loop_times_are_exact() -> None:
+    """After a month of uptime a stop of one second is still one second."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.jump(30 * 86400.0)
+    began = loop.time()
+    gate = await opened()
+    (await gate.acquire()).answered(429, told(0, retry_after=1))
+    (await gate.acquire()).unsent()
+    assert loop.time() - began == pytest.approx(1, abs=1e-4)
+
+
+async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
+    """When the clock jumps in a wait, the canary still goes alone."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    gate = await opened()
+    (await gate.acquire()).answered(429, told(0, retry_after=5))
+    waiting = [asyncio.create_task(gate.acquire()) for _ in range(10)]
+    await asyncio.sleep(1)
+    loop.jump(3600)
+    await asyncio.sleep(1)
+    assert sum(task.done() for task in waiting) == 1
+    for task in waiting:
+        task.cancel()
+
+
+async def test_ten_thousand_waiters_that_leave_are_forgotten() -> None:
+    """Callers that give up in a long stop leave nothing behind."""
+    gate = await opened()
+    (await gate.acquire()).answered(429, told(0, retry_after=86400))
+    for _ in range(10):
+        tasks = [asyncio.create_task(gate.acquire()) for _ in range(1000)]
+        await asyncio.sleep(1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert gate.snapshot().waiting == 0
+    assert sum(len(lane.waiters) for lane in gate._queue._lanes.values()) < 100
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([FromFirst, SlidingLog]),
+    st.integers(5, 60),
+    st.integers(1, 40),
+    st.lists(st.sampled_from([1.0, 1.0, 3.0, 10.0]), min_size=1, max_size=150),
+)
+def test_random_jobs_are_finished(
+    seed: int, kind: type[Server], limit: int, in_flight: int, costs: list[float]
+) -> None:
+    """Random costs, losses, cancellations, latencies: all served, stops honoured, the queue drained."""
+    rng = random.Random(seed)
+    server, until = kind(float(limit), 30.0), 0.0
+    loop = VirtualLoop()
+    served: set[int] = set()
+
+    async def call(gate: Gate, number: int, cost: float) -> None:
+        nonlocal until
+        again = False
+        while True:
+            permit = await gate.acquire(f"/{cost}", cost=cost, again=again)
+            try:
+                assert loop.time() >= until
+                await asyncio.sleep(rng.uniform(0, 0.3))
+                trial = server.ask(loop.time(), min(cost, limit))
+                await asyncio.sleep(rng.uniform(0, 0.3))
+                if rng.random() < 0.03:
+                    permit.lost()
+                else:
+                    permit.answered(trial.status, trial.news)
+                    if trial.status == 429:
+                        until = max(until, loop.time() + (trial.news.retry_after or 0))
+            finally:
+                permit.lost()
+            if trial.status == 200:
+                served.add(number)
+                return
+            again = True
+
+    async def run() -> None:
+        gate = Gate(max_in_flight=in_flight, random=rng.random)
+        tasks = [loop.create_task(call(gate, number, cost)) for number, cost in enumerate(costs)]
+        doomed = {number for number in range(len(tasks)) if rng.random() < 0.2}
+        for number in doomed:
+            loop.call_later(rng.uniform(0, 100), tasks[number].cancel)
+        await asyncio.wait(tasks, timeout=100_000)
+        assert set(range(len(tasks))) - doomed <= served
+        await asyncio.gather(*tasks, return_exceptions=True)
+        state = gate.snapshot()
+        assert (state.waiting, state.in_flight) == (0, 0)
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()

@@ -1,0 +1,1150 @@
+"""Many streams as one: nothing is lost or given twice, nobody starves, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any, Never, Self, cast
+
+import pytest
+from attrs import define, field
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi import Pages, Session
+from chainapi.client.merge import Failure, merge
+from chainapi.client.transport import Transport
+from chainapi.core.http import Request, Response
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.errors import (
+    APIConnectionError,
+    AuthenticationError,
+    ConfigurationError,
+    NotFoundError,
+    PageTokenExpiredError,
+    PagingError,
+    ServerError,
+    SessionClosedError,
+)
+from chainapi.simulator import Fault, Simulator
+from tests.virtual_time import VirtualLoop
+
+Blocks = Pages[dict[str, Any]]
+CHAINS = range(1, 7)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail where a task or a generator leaves an error that nobody asked for."""
+    yield
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+def simulated(simulator: Simulator, **settings: Any) -> Session:
+    """Return a session on a simulator in memory."""
+    return Session(
+        **{
+            "metrics_base_url": simulator.metrics_base_url,
+            "data_base_url": simulator.data_base_url,
+            "api_key": simulator.api_key,
+            "transport": simulator.transport(),
+            **settings,
+        }
+    )
+
+
+def blocks(session: Session, chain: int, *, page_size: int = 10, **options: Any) -> Blocks:
+    """Return the blocks of a chain."""
+    return session.data.list(f"/v1/chains/{chain}/blocks", items="blocks", page_size=page_size, **options)
+
+
+def many(session: Session, chains: Iterable[int], **options: Any) -> Iterator[tuple[int, Blocks]]:
+    """Open the blocks of chains one by one, as they are asked for."""
+    for chain in chains:
+        yield chain, blocks(session, chain, **options)
+
+
+def numbers(page: Any) -> list[int]:
+    """Return the numbers of the blocks of a page."""
+    return [int(block["blockNumber"]) for block in page]
+
+
+def alone() -> bool:
+    """Tell whether no task but the test's is left."""
+    return asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def now() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+async def drain(merged: AsyncGenerator[Any, None], into: list[Any] | None = None) -> None:
+    """Read a merge to its end, however it ends; keep what it gave."""
+    async for entry in merged:
+        if into is not None:
+            into.append(entry)
+
+
+async def settle() -> None:
+    """Let callbacks, finalizers and cancelled tasks run, without time passing to speak of."""
+    for _ in range(10):
+        gc.collect()
+        await asyncio.sleep(0)
+
+
+@define
+class Wire:
+    """The simulator's transport, with a delay by path, and an exception where a test wants one."""
+
+    inner: Transport
+    delays: dict[str, float] = field(factory=dict[str, float])
+    broken: dict[str, Callable[[], BaseException]] = field(factory=dict[str, Callable[[], BaseException]])
+
+    async def send(self, request: Request) -> Response:
+        """Send a request on after its delay."""
+        for part, seconds in self.delays.items():
+            if part in request.url:
+                await asyncio.sleep(seconds)
+        for part, error in self.broken.items():
+            if part in request.url:
+                raise error()
+        return await self.inner.send(request)
+
+    async def aclose(self) -> None:
+        """Close the simulator's."""
+        await self.inner.aclose()
+
+
+# What it takes and gives
+
+
+async def _asynchronously(entries: Iterable[Any]) -> AsyncGenerator[Any, None]:
+    for entry in entries:
+        yield entry
+        await asyncio.sleep(0.01)
+
+
+@define
+class Later:
+    """An asynchronous iterable that is its own iterator, and no generator."""
+
+    entries: Iterator[Any]
+
+    def __aiter__(self) -> Later:
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next entry a little later."""
+        await asyncio.sleep(0.01)
+        for entry in self.entries:
+            return entry
+        raise StopAsyncIteration
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 32])
+@pytest.mark.parametrize(
+    "form", [list, tuple, iter, dict, _asynchronously, lambda entries: Later(iter(list(entries)))]
+)
+async def test_each_page_once_in_order(form: Callable[[Any], Any], concurrency: int) -> None:
+    """From any iterable, asynchronous iterable or mapping, each source's pages come once and in its order."""
+    simulator = Simulator(chains=range(1, 8), rows=45, latency=lambda draw: draw.uniform(0.01, 1.0))
+    got: dict[int, list[int]] = defaultdict(list)
+    async with simulated(simulator) as session:
+        async for chain, page in merge(form(many(session, range(1, 8))), concurrency=concurrency):
+            got[chain] += numbers(page)
+        for chain in range(1, 8):
+            straight = [row async for row in blocks(session, chain).items()]
+            assert got.pop(chain) == numbers(straight)
+    assert not got
+    assert simulator.stats.answered == Counter({200: 7 * 5 * 2})
+    assert alone()
+
+
+async def test_without_keys_the_stream_is_the_source() -> None:
+    """Of streams without keys, each page comes with its stream, whose state is there to read."""
+    simulator = Simulator(points=250)
+    async with simulated(simulator) as session:
+        streams = [session.metrics.avg_tps(chain) for chain in (43114, 43113)]
+        rows: Counter[Pages[Any]] = Counter()
+        async for stream, page in merge(streams):
+            assert stream.checkpoint.rows >= page.checkpoint.rows
+            assert page.last_run is not None
+            rows[stream] += len(page)
+        assert all(stream.exhausted for stream in streams)
+    assert rows == dict.fromkeys(streams, 250)
+
+
+@pytest.mark.parametrize("form", [list, iter, dict, _asynchronously])
+async def test_no_streams_give_nothing(form: Callable[[Any], Any]) -> None:
+    """A merge of nothing ends at once."""
+    assert [given async for given in merge(form([]))] == []
+    assert alone()
+
+
+@pytest.mark.parametrize(
+    ("streams", "options", "wrong"),
+    [
+        *(([], {"concurrency": value}, "concurrency=") for value in (0, -1, True, 2.0, "3", None)),
+        *(([], {"on_error": value}, "on_error=") for value in ("ignore", None, True)),
+        ([], {"stop": True}, "stop=True must be an asyncio.Event"),
+        (None, {}, "not NoneType"),
+        (7, {}, "not int"),
+    ],
+)
+def test_arguments_are_checked_at_once(streams: Any, options: dict[str, Any], wrong: str) -> None:
+    """What cannot be used is refused by the call itself, outside of any loop."""
+    with pytest.raises(ConfigurationError, match=wrong):
+        merge(streams, **options)
+
+
+async def test_one_stream_is_not_many() -> None:
+    """One stream in place of many is refused at once."""
+    async with simulated(Simulator()) as session:
+        with pytest.raises(ConfigurationError, match="such as a list of them, not Pages"):
+            merge(cast("Any", blocks(session, 43114)))
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "no", (1, 2), (1, 2, 3), ("key", None)])
+async def test_entries_are_checked(wrong: Any) -> None:
+    """An entry that is no stream ends the merge, after the pages fetched until then."""
+    simulator = Simulator(rows=30)
+    async with simulated(simulator) as session:
+        got: list[Any] = []
+        with pytest.raises(ConfigurationError, match="Pages, or pairs of a key and Pages, not"):
+            await drain(merge(_asynchronously([("a", blocks(session, 43114)), wrong])), got)
+    assert {key for key, _ in got} == {"a"}
+    assert alone()
+
+
+async def test_nothing_happens_before_the_first_page_is_asked_for() -> None:
+    """A merge that is never read takes no stream, starts no task, and needs no closing."""
+    taken = []
+
+    def streams() -> Iterator[Blocks]:
+        taken.append(1)
+        yield from ()
+
+    merged = merge(streams())
+    assert isinstance(merged, AsyncGenerator)
+    await settle()
+    assert not taken
+    assert alone()
+    await merged.aclose()
+    assert [entry async for entry in merged] == []
+
+
+# How many, how far ahead, in which turn
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 32])
+async def test_streams_are_opened_when_there_is_room(concurrency: int) -> None:
+    """The next stream is taken only when fewer than `concurrency` are open; the room is used."""
+    simulator = Simulator(chains=range(1, 61), rows=25, latency=lambda draw: draw.uniform(0.01, 1.0))
+    opened: list[Blocks] = []
+    others = []
+
+    def lazily(session: Session) -> Iterator[tuple[int, Blocks]]:
+        for chain, stream in many(session, range(1, 61)):
+            others.append(sum("closed" not in repr(other) for other in opened))
+            opened.append(stream)
+            yield chain, stream
+
+    async with simulated(simulator) as session:
+        async for _ in merge(lazily(session), concurrency=concurrency):
+            pass
+    assert max(others) == concurrency - 1
+    assert all(stream.exhausted for stream in opened)
+
+
+@pytest.mark.parametrize("concurrency", [1, 5, 20])
+async def test_look_ahead_is_bounded(concurrency: int) -> None:
+    """However slow the reader, no more than one page is fetched ahead for each open source."""
+    simulator = Simulator(chains=range(1, 21), rows=50)
+    taken = 0
+    async with simulated(simulator) as session:
+        async for _ in merge(many(session, range(1, 21)), concurrency=concurrency):
+            taken += 1
+            await asyncio.sleep(60)
+            assert simulator.stats.requests <= taken + concurrency
+            if taken <= 80 - concurrency:
+                assert simulator.stats.requests == taken + concurrency
+    assert taken == simulator.stats.requests == 100
+
+
+async def test_waiting_sources_take_turns() -> None:
+    """For a slow reader every ten pages are one of each of ten sources, however fast some of them come."""
+    chains = range(1, 11)
+    simulator = Simulator(chains=chains, rows=100)
+    wire = Wire(simulator.transport(), {f"/chains/{chain}/": chain * 0.3 for chain in range(5, 11)})
+    order = []
+    async with simulated(simulator, transport=wire) as session:
+        async for chain, _ in merge(many(session, chains)):
+            order.append(chain)
+            await asyncio.sleep(5)
+    assert Counter(order) == dict.fromkeys(chains, 10)
+    rounds = [sorted(order[start : start + 10]) for start in range(1, 80)]  # the first page comes alone
+    assert rounds == [list(chains)] * 79
+
+
+async def test_no_source_is_forgotten_under_a_limit() -> None:
+    """Where quota is short, each of 20 sources gives a page again before the others gave three rounds."""
+    chains = range(1, 21)
+    simulator = Simulator(chains=chains, rows=200, limit=30, window=10, latency=0.05)
+    order = []
+    async with simulated(simulator) as session:
+        async for chain, _ in merge(many(session, chains)):
+            order.append(chain)
+    assert Counter(order) == dict.fromkeys(chains, 20)
+    assert all(len(set(order[start : start + 60])) == 20 for start in range(200))
+
+
+async def test_slow_source_holds_up_nobody() -> None:
+    """While one source waits for its answer, all pages of the others are given."""
+    simulator = Simulator(chains=range(1, 6), rows=100, latency=0.1)
+    wire = Wire(simulator.transport(), {"/chains/2/": 20.0})
+    order = []
+    async with simulated(simulator, transport=wire) as session:
+        async for chain, _ in merge(many(session, range(1, 6)), concurrency=2):
+            order.append(chain)
+    assert order[:40].count(2) == 0
+    assert order[40:] == [2] * 10
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(("limit", "window", "concurrency"), [(200, 10.0, 100)])
+async def test_quota_is_used_up(limit: int, window: float, concurrency: int) -> None:
+    """500 chains of 20 pages take at most 1.05 times what the quota allows, with a handful of refusals."""
+    chains = range(1, 501)
+    simulator = Simulator(chains=chains, rows=20, limit=limit, window=window, latency=0.05)
+    given: Counter[int] = Counter()
+    async with simulated(simulator) as session:
+        async for chain, _ in merge(many(session, chains, page_size=1), concurrency=concurrency):
+            given[chain] += 1
+    assert given == dict.fromkeys(chains, 20)
+    # A window's requests are free at its beginning, so the last ones leave when the last window begins.
+    assert now() <= 1.05 * (500 * 20 / limit - 1) * window
+    assert simulator.stats.refused <= 5
+    assert simulator.stats.sent_while_stopped == 0
+
+
+# Memory
+
+
+@define
+class Plain:
+    """A service of two pages for everybody, which keeps nothing; `second` is its answer to the token."""
+
+    first: bytes
+    second: Response
+
+    async def send(self, request: Request) -> Response:
+        """Answer with a body of its own, as a connection would."""
+        await asyncio.sleep(0)
+        if "pageToken" in request.url:
+            return self.second
+        return Response(200, {}, bytes(bytearray(self.first)))
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+POINTS = b",".join(b'{"timestamp": %d, "value": 1.5}' % (1_700_000_000 - number) for number in range(100))
+FIRST = b'{"results": [' + POINTS + b'], "nextPageToken": "t"}'
+SECOND = b'{"results": [' + POINTS.replace(b": 169", b": 159") + b"]}"
+
+
+async def peak(sources: int, second: Response) -> int:
+    """Return the most bytes that a merge of so many sources held, more than there were before it."""
+    transport = Plain(FIRST, second)
+    async with Session(
+        metrics_base_url="https://plain.invalid", transport=transport, on_expired="raise"
+    ) as session:
+        streams = ((chain, session.metrics.avg_tps(chain + 1)) for chain in range(sources))
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await drain(merge(streams, concurrency=8))
+        except* PageTokenExpiredError:
+            pass
+        finally:
+            used = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+    return used
+
+
+@pytest.mark.untraced
+async def test_memory_is_flat() -> None:
+    """2,000 sources take no more memory than 100, but for 1 MiB; their pages would take 50."""
+    done = Response(200, {}, SECOND)
+    few = await peak(100, done)
+    assert await peak(2_000, done) < few + 1024 * 1024
+
+
+async def test_failed_sources_hold_no_pages() -> None:
+    """Of a source that failed, its error is kept, and no page: 8 KiB for each, where a page takes 25."""
+    refused = Response(400, {}, b"{}")
+    few = await peak(100, refused)
+    assert await peak(500, refused) < few + 400 * 8 * 1024
+
+
+class Rows(list[int]):
+    """Rows of a page that can be referred to weakly."""
+
+
+class Chained:
+    """A stream whose second page fails, with an error that has a cause; both are raised beside rows."""
+
+    def __init__(self) -> None:
+        self.made: list[weakref.ref[Rows]] = []
+        self.exhausted = False
+        self.checkpoint = Checkpoint("q")
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Rows:
+        """Return rows once, then fail."""
+        rows = Rows([1])
+        self.made.append(weakref.ref(rows))
+        if len(self.made) == 1:
+            return rows
+        try:
+            self.break_off(Rows([2]))
+        except ServerError as error:
+            raise PageTokenExpiredError("refused") from error
+
+    def break_off(self, rows: Rows) -> Never:
+        """Fail."""
+        self.made.append(weakref.ref(rows))
+        raise ServerError(500)
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
+async def test_error_of_a_source_keeps_none_of_its_rows(on_error: Any) -> None:
+    """The error of a source and the cause of that error are kept; the rows beside them are let go."""
+    stream, kept = Chained(), list[BaseException]()
+
+    async def read() -> None:
+        async for _, page in merge([("a", stream)], on_error=on_error):
+            if isinstance(page, Failure):
+                kept.append(page.error)
+
+    try:
+        await read()
+    except ExceptionGroup as errors:
+        kept += errors.exceptions
+    gc.collect()
+    assert [type(error.__cause__) for error in kept] == [ServerError]
+    assert [rows() for rows in stream.made] == [None, None, None]
+
+
+# Ends
+
+
+Block = Callable[[AsyncGenerator[Any, None], Session], Any]
+
+
+async def _exhausted(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    await drain(merged)
+
+
+async def _broken_off(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    async with aclosing(merged):
+        async for _ in merged:
+            break
+
+
+async def _closed(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    for _ in range(7):
+        await anext(merged)
+    await asyncio.sleep(0.03)
+    await merged.aclose()
+    assert [entry async for entry in merged] == []
+
+
+async def _raised_in_the_body(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    async def read() -> None:
+        async with aclosing(merged):
+            async for _ in merged:
+                raise LookupError
+
+    with pytest.raises(LookupError):
+        await read()
+
+
+async def _thrown_in(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    await anext(merged)
+    with pytest.raises(LookupError):
+        await merged.athrow(LookupError())
+
+
+async def _cancelled_at_once(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    task = asyncio.ensure_future(anext(merged))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def _cancelled_in_a_wait(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.25):
+            await drain(merged)
+
+
+async def _cancelled_in_the_body(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    async def read() -> None:
+        async with aclosing(merged):
+            async for _ in merged:
+                await asyncio.sleep(1)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.25):
+            await read()
+
+
+async def _session_closed(merged: AsyncGenerator[Any, None], session: Session) -> None:
+    async def read() -> None:
+        async for _ in merged:
+            await session.aclose()
+
+    with pytest.raises(SessionClosedError):
+        await read()
+
+
+@pytest.mark.parametrize("lists", [list, iter, _asynchronously], ids=["list", "iterator", "generator"])
+@pytest.mark.parametrize("limit", [None, 12], ids=["unlimited", "limited"])
+@pytest.mark.parametrize(
+    "block",
+    [
+        _exhausted,
+        _broken_off,
+        _closed,
+        _raised_in_the_body,
+        _thrown_in,
+        _cancelled_at_once,
+        _cancelled_in_a_wait,
+        _cancelled_in_the_body,
+        _session_closed,
+    ],
+)
+async def test_nothing_outlives_the_block(block: Block, limit: int | None, lists: Callable[..., Any]) -> None:
+    """However a merge ends, no task is left, no request is under way, and each stream it opened is closed."""
+    simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1, limit=limit, window=3.0)
+    opened: list[Blocks] = []
+
+    def opening(session: Session) -> Iterator[tuple[int, Blocks]]:
+        for chain, stream in many(session, range(1, 21), prefetch=1):
+            opened.append(stream)
+            yield chain, stream
+
+    async with simulated(simulator) as session:
+        entries = opening(session)
+        merged = merge(lists(entries), concurrency=8)
+        await block(merged, session)
+        if lists is list:  # opened by the test, and taken by the merge when it began
+            opened = opened[: 0 if block is _cancelled_at_once else 8]
+        assert all("closed" in repr(stream) for stream in opened if block is not _session_closed)
+        await asyncio.sleep(0)  # the streams' own pages ahead, which were cancelled
+        assert alone()
+        quota = session.data.quota
+        assert quota.in_flight == quota.waiting == 0
+
+
+async def test_dropped_merge_ends_by_itself() -> None:
+    """A merge that is left with `break` and dropped ends on the next turns of the loop."""
+    simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1)
+    async with simulated(simulator) as session:
+        async for _ in merge(many(session, range(1, 21))):
+            break
+        await settle()
+        assert alone()
+        sent = simulator.stats.requests
+        await asyncio.sleep(60)
+        assert simulator.stats.requests == sent
+
+
+def test_loop_that_ends_meanwhile() -> None:
+    """A program whose main function returns in the middle of a merge ends without a complaint."""
+    complaints: list[Any] = []
+    simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1)
+    merged = None
+
+    async def main() -> None:
+        nonlocal merged
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        session = simulated(simulator)
+        merged = merge(many(session, range(1, 21)))
+        await anext(merged)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    assert merged is not None
+    assert complaints == []
+
+
+async def test_unread_streams_are_left_alone() -> None:
+    """Streams that were not reached stay as they were: they can be read afterwards."""
+    async with simulated(Simulator(chains=range(1, 21), rows=30)) as session:
+        streams = dict(many(session, range(1, 21)))
+        async with aclosing(merge(streams, concurrency=4)) as merged:
+            await anext(merged)
+        assert ["closed" in repr(stream) for stream in streams.values()] == [True] * 4 + [False] * 16
+        assert len(await streams[20].collect()) == 30
+
+
+async def test_cancelled_again_while_it_ends() -> None:
+    """An iterable that takes its time to end is waited for, also while the reader is cancelled again."""
+    ended: list[float] = []
+
+    async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
+        try:
+            for chain in (43114, 43113):
+                yield blocks(session, chain)
+            await asyncio.sleep(100)
+        finally:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                await asyncio.sleep(1)
+                ended.append(now())
+
+    async with simulated(Simulator(rows=10)) as session:
+        merged = merge(streams(session))
+
+        reader = asyncio.create_task(drain(merged))
+        await asyncio.sleep(10)
+        reader.cancel()
+        await asyncio.sleep(10)
+        assert not reader.done()
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert ended == [pytest.approx(111)]
+        assert alone()
+
+
+async def test_iterable_that_swallows_its_cancellation() -> None:
+    """An asynchronous iterable that answers its cancellation with an end, or a stream, ends all the same."""
+
+    @define
+    class Stubborn:
+        session: Session
+        last: BaseException | None
+        given: int = 0
+
+        def __aiter__(self) -> Stubborn:
+            return self
+
+        async def __anext__(self) -> Blocks:
+            self.given += 1
+            if self.given > 1:
+                try:
+                    await asyncio.sleep(1_000)
+                except asyncio.CancelledError:
+                    if self.last is not None:
+                        raise self.last from None
+            return blocks(self.session, 43114)
+
+    simulator = Simulator(rows=30)
+    async with simulated(simulator) as session:
+        for last in (None, StopAsyncIteration()):
+            stubborn = Stubborn(session, last)
+            async with aclosing(merge(stubborn)) as merged:
+                await anext(merged)
+            assert stubborn.given == 2
+            assert alone()
+    assert now() == pytest.approx(0, abs=0.1)
+
+
+async def test_generator_of_streams_is_closed() -> None:
+    """An asynchronous generator of streams is closed before the block ends, with the tasks that it owns."""
+    ended: list[float] = []
+
+    async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
+        try:
+            while True:
+                yield blocks(session, 43114)
+        finally:
+            await asyncio.sleep(1)
+            ended.append(now())
+
+    async with simulated(Simulator(rows=30)) as session:
+        generator = streams(session)
+        async with aclosing(merge(generator, concurrency=2)) as merged:
+            await anext(merged)
+        assert ended == [pytest.approx(1)]
+        assert [stream async for stream in generator] == []
+
+
+async def test_cancelled_while_it_closes() -> None:
+    """A task that is cancelled while it closes a merge learns of it, once the merge has ended."""
+
+    async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
+        try:
+            yield blocks(session, 43114)
+        finally:
+            await asyncio.sleep(10)
+
+    async with simulated(Simulator(rows=30)) as session:
+        merged = merge(streams(session), concurrency=1)
+        await anext(merged)
+        closing = asyncio.ensure_future(merged.aclose())
+        await asyncio.sleep(5)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert now() == pytest.approx(10)
+        assert alone()
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError], ids=["left", "failed"])
+async def test_transport_that_swallows_its_cancellation(error: type[Exception] | None) -> None:
+    """A transport that answers its cancellation with an error or a page holds up the end of no merge."""
+
+    @define
+    class Stubborn:
+        inner: Transport
+
+        async def send(self, request: Request) -> Response:
+            """Wait, and go on when that is cancelled."""
+            if "/chains/1/" not in request.url:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    if "/chains/2/" in request.url:
+                        raise APIConnectionError("cancelled") from None
+            elif error is not None and "pageToken" in request.url:
+                raise error
+            return await self.inner.send(request)
+
+        async def aclose(self) -> None:
+            """Close the simulator's."""
+            await self.inner.aclose()
+
+    simulator = Simulator(chains=CHAINS, rows=30, limit=1_000)
+    async with simulated(simulator, transport=Stubborn(simulator.transport()), max_attempts=1) as session:
+        merged = merge(many(session, CHAINS), on_error="yield")
+        assert (await anext(merged))[0] == 1
+        await asyncio.sleep(1)
+        if error is None:
+            await merged.aclose()
+        else:
+            with pytest.raises(error):
+                await drain(merged)
+        assert now() < 2
+        assert simulator.stats.requests <= 2 + 4
+        assert alone()
+
+
+# Cancelled and stopped anywhere
+
+
+@define
+class Torn:
+    """What a reader had when its merge was torn apart, or came to an end."""
+
+    rows: dict[int, list[int]] = field(factory=lambda: defaultdict[int, list[int]](list))
+    checkpoints: dict[int, Any] = field(factory=dict[int, Any])
+    streams: dict[int, Blocks] = field(factory=dict[int, Blocks])
+
+    def open(self, session: Session, chains: Iterable[int], prefetch: int) -> Iterator[tuple[int, Blocks]]:
+        """Open what is left of each chain."""
+        for chain in chains:
+            checkpoint = self.checkpoints.get(chain)
+            self.streams[chain] = blocks(session, chain, resume=checkpoint, prefetch=prefetch)
+            yield chain, self.streams[chain]
+
+    async def read(self, merged: AsyncGenerator[Any, None], pause: float) -> None:
+        """Take pages, each in one step with its checkpoint, as a reader would who writes them down."""
+        async with aclosing(merged):
+            async for chain, page in merged:
+                self.rows[chain] += numbers(page)
+                self.checkpoints[chain] = page.checkpoint
+                if pause:
+                    await asyncio.sleep(pause)
+
+
+@pytest.mark.untraced
+@given(
+    seed=st.integers(0, 2**16),
+    how=st.lists(st.tuples(st.sampled_from(["cancel", "stop", "close"]), st.floats(0, 4)), max_size=6),
+    concurrency=st.integers(1, 8),
+    pause=st.sampled_from([0, 0, 0.05, 0.5]),
+    prefetch=st.integers(0, 1),
+)
+def test_torn_anywhere(
+    seed: int, how: list[tuple[str, float]], concurrency: int, pause: float, prefetch: int
+) -> None:
+    """Cancelled, stopped or closed at any moments and resumed, each source gives its rows once, in order.
+
+    After a stop, what was given is all that was fetched: the streams stand where their last pages say.
+    """
+
+    async def main() -> None:
+        simulator = Simulator(
+            seed,
+            chains=CHAINS,
+            rows=45,
+            limit=12,
+            window=2.0,
+            latency=lambda draw: draw.choice([0.0, 0.1, draw.random()]),
+            faults=[Fault(every=7, status=502)],
+        )
+        torn = Torn()
+        async with simulated(simulator) as session:
+            for manner, seconds in how:
+                torn.streams.clear()
+                stop = asyncio.Event()
+                merged = merge(torn.open(session, CHAINS, prefetch), concurrency=concurrency, stop=stop)
+                reader = asyncio.create_task(torn.read(merged, pause))
+                await asyncio.wait([reader], timeout=seconds)
+                if manner == "stop":
+                    stop.set()
+                    began = now()
+                    await reader
+                    assert now() - began <= pause * (concurrency + 2) + 1e-3
+                    for chain, stream in torn.streams.items():
+                        assert stream.checkpoint == torn.checkpoints.get(chain, stream.checkpoint)
+                        assert chain in torn.checkpoints or stream.checkpoint.rows == 0
+                elif not reader.done():
+                    reader.cancel()
+                    await asyncio.wait([reader])
+                assert alone()
+            left = merge(torn.open(session, CHAINS, prefetch), concurrency=concurrency)
+            await torn.read(left, pause)
+            for chain in CHAINS:
+                assert torn.rows[chain] == sorted(set(torn.rows[chain]), reverse=True)
+                assert len(torn.rows[chain]) == 45
+        assert alone()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+async def test_stop_during_a_wait_for_quota() -> None:
+    """A stop ends a merge that waits for quota at once; nothing is sent for it any more."""
+    simulator = Simulator(chains=CHAINS, rows=100, limit=10, window=3_600)
+    async with simulated(simulator) as session:
+        stop = asyncio.Event()
+        got: list[Any] = []
+        reader = asyncio.create_task(drain(merge(many(session, CHAINS), stop=stop), got))
+        await asyncio.sleep(60)
+        assert not reader.done()
+        sent = simulator.stats.requests
+        stop.set()
+        await reader
+        assert now() == pytest.approx(60)
+        await asyncio.sleep(7_200)
+        assert simulator.stats.requests == sent
+        assert len(got) == 10
+        assert session.data.quota.waiting == 0
+
+
+async def test_stop_before_the_first_page() -> None:
+    """A merge that was stopped before it was read sends nothing and ends at once."""
+    simulator = Simulator()
+    async with simulated(simulator) as session:
+        stop = asyncio.Event()
+        stop.set()
+        stream = blocks(session, 43114)
+        await drain(merge([stream], stop=stop))
+        assert simulator.stats.requests == 0
+        assert alone()
+        assert len(await stream.collect(limit=3)) == 3  # it was not opened
+
+
+async def test_stop_inside_the_body_gives_what_was_fetched() -> None:
+    """After a stop the pages in hand are given, the errors so far are raised, and the loop ends."""
+    simulator = Simulator(chains=CHAINS, rows=100)
+    async with simulated(simulator) as session:
+        stop = asyncio.Event()
+        got = []
+
+        async def read() -> None:
+            async for chain, _ in merge(many(session, [404, *CHAINS]), stop=stop):
+                await asyncio.sleep(1)
+                got.append(chain)
+                if len(got) == 6:
+                    stop.set()
+
+        with pytest.raises(ExceptionGroup) as caught:
+            await read()
+        assert [type(error) for error in caught.value.exceptions] == [NotFoundError]
+        assert got == [*CHAINS, *CHAINS]
+        assert simulator.stats.requests == 13
+
+
+def test_stop_of_another_loop() -> None:
+    """An event that belongs to another loop cannot be waited for, and says so."""
+    stop = asyncio.Event()
+
+    async def wait() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 1)
+
+    async def read() -> None:
+        async with simulated(Simulator(latency=1)) as session:
+            with pytest.raises(RuntimeError, match="different event loop"):
+                await drain(merge([blocks(session, 43114)], stop=stop))
+
+    for main in (wait, read):
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(main())
+
+
+# Failures
+
+
+async def test_failure_is_given_in_its_turn() -> None:
+    """on_error="yield" gives a Failure for the source that does not exist, and all pages of the others."""
+    simulator = Simulator(chains=CHAINS, rows=50)
+    async with simulated(simulator) as session:
+        given = Counter[int]()
+        failures = {}
+        async for chain, outcome in merge(many(session, [1, 2, 404, 3, 405, 4, 5, 6]), on_error="yield"):
+            if isinstance(outcome, Failure):
+                failures[chain] = outcome
+            else:
+                given[chain] += len(outcome)
+    assert given == dict.fromkeys(CHAINS, 50)
+    assert list(failures) == [404, 405]
+    failure = failures[404]
+    assert isinstance(failure.error, NotFoundError)
+    assert failure.checkpoint == failure.error.checkpoint
+    assert failure.checkpoint.path == "/v1/chains/404/blocks"
+    assert alone()
+
+
+async def test_failures_of_a_slow_reader_do_not_pile_up() -> None:
+    """A failure is taken like a page: while it waits for the reader, its source keeps its place."""
+    simulator = Simulator()
+    async with simulated(simulator) as session:
+        got = 0
+        async for _, outcome in merge(many(session, range(50)), concurrency=4, on_error="yield"):
+            assert isinstance(outcome, Failure)
+            got += 1
+            await asyncio.sleep(1)
+            assert simulator.stats.requests <= got + 4
+    assert got == simulator.stats.requests == 50
+
+
+async def test_failures_are_raised_after_the_others_ended() -> None:
+    """on_error="raise" gives all pages of the others first; each error names its source and its place."""
+    simulator = Simulator(chains=CHAINS, rows=50)
+    async with simulated(simulator) as session:
+        streams = many(session, [404, *CHAINS, 405])
+        got: list[Any] = []
+        with pytest.raises(ExceptionGroup) as caught:
+            await drain(merge(streams, concurrency=2), got)
+    assert Counter(chain for chain, _ in got) == dict.fromkeys(CHAINS, 5)
+    first, second = caught.value.exceptions
+    assert isinstance(first, NotFoundError)
+    assert first.__notes__ == ["source: 404"]
+    assert second.__notes__ == ["source: 405"]
+    assert first.checkpoint is not None
+    assert first.checkpoint.path == "/v1/chains/404/blocks"
+    assert first.__traceback__ is not None  # it tells where it was raised
+    assert alone()
+
+
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
+async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Any) -> None:
+    """A source that breaks in the middle resumes at its checkpoint with the page after the last one given."""
+    simulator = Simulator(rows=50, faults=[Fault(at=5, every=1, times=6, status=500)])
+    rows: list[int] = []
+    async with simulated(simulator, max_attempts=2) as session:
+        got: list[Any] = []
+        errors: list[Any] = []
+        try:
+            await drain(merge([(7, blocks(session, 43114))], on_error=on_error), got)
+        except* ServerError as group:
+            errors += group.exceptions
+        errors += [outcome.error for _, outcome in got if isinstance(outcome, Failure)]
+        rows = [number for _, page in got if not isinstance(page, Failure) for number in numbers(page)]
+        assert len(rows) == 40
+        (error,) = errors
+        simulator.faults = ()
+        rest = blocks(session, 43114, resume=error.checkpoint)
+        rows += [int(row["blockNumber"]) async for row in rest.items()]
+    assert len(rows) == len(set(rows)) == 50
+
+
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
+async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
+    """A key that is refused ends the whole merge: 2,000 sources send no more than may be open at once."""
+    simulator = Simulator(chains=range(1, 2_001))
+    async with simulated(simulator, api_key="wrong") as session:
+        opened: list[int] = []
+
+        def streams() -> Iterator[tuple[int, Blocks]]:
+            for chain, stream in many(session, range(1, 2_001)):
+                opened.append(chain)
+                yield chain, stream
+
+        with pytest.raises(AuthenticationError) as caught:
+            await drain(merge(streams(), concurrency=8, on_error=on_error))
+        assert "source: 1" in caught.value.__notes__
+        assert caught.value.checkpoint is not None
+    assert simulator.stats.requests <= 8
+    assert len(opened) == 8
+    assert alone()
+
+
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
+async def test_pages_come_before_an_error_of_the_session(on_error: Any) -> None:
+    """When the session is closed, pages that were fetched are given, then SessionClosedError is raised."""
+    simulator = Simulator(chains=CHAINS, rows=100)
+    async with simulated(simulator) as session:
+        got = []
+
+        async def read() -> None:
+            async for chain, _ in merge(many(session, CHAINS), on_error=on_error):
+                got.append(chain)
+                await asyncio.sleep(1)
+                await session.aclose()
+
+        with pytest.raises(SessionClosedError):
+            await read()
+    assert sorted(got) == [1, *CHAINS]
+    assert simulator.stats.requests == 7
+
+
+async def test_earlier_failures_are_the_context_of_an_error_of_the_session() -> None:
+    """What failed before an error of the session is not lost: it is its context."""
+    simulator = Simulator()
+    async with simulated(simulator) as session:
+
+        async def streams() -> AsyncGenerator[tuple[int, Blocks], None]:
+            yield 404, blocks(session, 404)
+            await asyncio.sleep(1)
+            await session.aclose()
+            yield 43114, blocks(session, 43114)
+
+        with pytest.raises(SessionClosedError) as caught:
+            await drain(merge(streams()))
+    group = caught.value.__context__
+    assert isinstance(group, ExceptionGroup)
+    assert [error.__notes__ for error in group.exceptions] == [["source: 404"]]
+
+
+async def test_error_of_the_iterable_is_raised_as_it_is() -> None:
+    """What the iterable raises ends the merge, and comes out unwrapped after the pages fetched so far."""
+    boom = LookupError("mine")
+
+    def streams(session: Session) -> Iterator[tuple[int, Blocks]]:
+        yield from many(session, CHAINS)
+        raise boom
+
+    async with simulated(Simulator(chains=CHAINS, rows=10, latency=0.1)) as session:
+        for concurrency, pages in ((3, 4), (10, 0)):
+            got: list[Any] = []
+            with pytest.raises(LookupError) as caught:
+                await drain(merge(streams(session), concurrency=concurrency), got)
+            assert caught.value is boom
+            assert len(got) >= pages
+            assert alone()
+
+
+async def test_error_in_opening_ends_the_merge() -> None:
+    """A stream that cannot be opened in the iterable raises its own error."""
+    async with Session(metrics_base_url="https://metrics.invalid") as session:
+        with pytest.raises(ConfigurationError, match="CHAINAPI_DATA_BASE_URL"):
+            await drain(merge(many(session, CHAINS)))
+        assert alone()
+
+
+@pytest.mark.parametrize("on_error", ["yield", "raise"])
+async def test_bug_is_raised_as_it_is(on_error: Any) -> None:
+    """An exception that is not chainapi's, from under a source, comes out unwrapped and ends the merge."""
+    boom = ZeroDivisionError("a bug")
+    simulator = Simulator(chains=CHAINS, rows=100, latency=0.1)
+    wire = Wire(simulator.transport(), broken={"/chains/3/": lambda: boom})
+    async with simulated(simulator, transport=wire) as session:
+        with pytest.raises(ZeroDivisionError) as caught:
+            await drain(merge(many(session, CHAINS), on_error=on_error))
+        assert caught.value is boom
+        assert alone()
+
+
+async def test_source_that_is_cancelled_by_somebody_else() -> None:
+    """A transport that cancels a request does not make its source look complete: the reader is told."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=0.1)
+    wire = Wire(simulator.transport(), broken={"/chains/3/": asyncio.CancelledError})
+    async with simulated(simulator, transport=wire) as session:
+        with pytest.raises(asyncio.CancelledError, match="by somebody else"):
+            await drain(merge(many(session, CHAINS)))
+        assert alone()
+
+
+# Streams that are not fresh
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "at the end"])
+async def test_stream_given_twice(late: bool) -> None:
+    """A stream is walked once; where it is given again, that is a failure, also after its end."""
+    async with simulated(Simulator(rows=50)) as session:
+        stream = blocks(session, 43114)
+        entries = [("first", stream), ("between", blocks(session, 43113)), ("again", stream)]
+        got: list[Any] = []
+        await drain(merge(entries, concurrency=1 if late else 3, on_error="yield"), got)
+    assert Counter(key for key, _ in got) == {"first": 5, "between": 5, "again": 1}
+    (failure,) = (outcome for key, outcome in got if key == "again")
+    assert isinstance(failure.error, PagingError)
+    assert "given before" in str(failure.error)
+    assert stream.exhausted
+
+
+async def test_stream_that_was_closed() -> None:
+    """A stream that was closed before its end, or is closed meanwhile, is a failure with its checkpoint."""
+    async with simulated(Simulator(rows=50)) as session:
+        closed, meanwhile = blocks(session, 43114), blocks(session, 43113)
+        await closed.aclose()
+        failures = {}
+        async for key, outcome in merge({"closed": closed, "meanwhile": meanwhile}, on_error="yield"):
+            if isinstance(outcome, Failure):
+                failures[key] = outcome
+            await meanwhile.aclose()
+        assert sorted(failures) == ["closed", "meanwhile"]
+        for failure in failures.values():
+            assert "closed before its end" in str(failure.error)
+        rest = blocks(session, 43113, resume=failures["meanwhile"].checkpoint)
+        assert len(await rest.collect()) == 50 - failures["meanwhile"].checkpoint.rows
+
+
+async def test_stream_that_was_read_before() -> None:
+    """Of a stream that was begun the rest is given, and of an exhausted one nothing."""
+    async with simulated(Simulator(rows=50)) as session:
+        begun, done = blocks(session, 43114), blocks(session, 43113)
+        rows = begun.items()
+        first = [int((await anext(rows))["blockNumber"]) for _ in range(3)]
+        await done.collect()
+        got: list[Any] = []
+        await drain(merge({"begun": begun, "done": done}), got)
+        assert {key for key, _ in got} == {"begun"}
+        first += [number for _, page in got for number in numbers(page)]
+        assert len(first) == len(set(first)) == 50
+        await rows.aclose()
+
+
+async def test_stream_that_somebody_reads() -> None:
+    """A stream whose page another reader waits for is a failure; that reader gets its page."""
+    async with simulated(Simulator(rows=50, latency=1)) as session:
+        stream = blocks(session, 43114)
+        other = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.5)
+        got: list[Any] = []
+        await drain(merge([("read", stream)], on_error="yield"), got)
+        ((_, failure),) = got
+        assert "being read already" in str(failure.error)
+        assert len(await other) == 10

@@ -1,0 +1,463 @@
+"""Pages fetched ahead: never more than asked, never for nothing, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from chainapi import Limit, MetricPoint, Session
+from chainapi.client.pages import MetricPages
+from chainapi.core.http import Request, Response
+from chainapi.errors import (
+    ConfigurationError,
+    PaginationLoopError,
+    PagingError,
+    ServerError,
+    SessionClosedError,
+)
+from chainapi.simulator import Fault, Simulator
+
+
+def simulated(simulator: Simulator, **options: Any) -> Session:
+    """Return a session that reaches `simulator` in memory."""
+    return Session(
+        metrics_base_url=simulator.metrics_base_url, **{"transport": simulator.transport(), **options}
+    )
+
+
+async def settle() -> None:
+    """Let callbacks, finalizers and cancelled tasks run, without time passing to speak of."""
+    for _ in range(5):
+        gc.collect()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+async def test_same_rows(prefetch: int) -> None:
+    """Prefetch changes when pages are fetched, not what is given."""
+    simulator = Simulator(points=950, latency=0.05)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=prefetch)
+        stamps = [point.timestamp async for point in pages.items()]
+    assert len(stamps) == 950
+    assert stamps == sorted(set(stamps), reverse=True)
+    assert simulator.stats.requests == 10
+
+
+@pytest.mark.parametrize(("prefetch", "seconds"), [(0, 4.0), (1, 2.1)])
+async def test_time_saved(prefetch: int, seconds: float) -> None:
+    """With pages that take as long to fetch as to work on, prefetch=1 takes half the time."""
+    simulator = Simulator(points=1_000, latency=0.2)
+    async with simulated(simulator) as session:
+        async for _ in session.metrics.avg_tps(43114, prefetch=prefetch):
+            await asyncio.sleep(0.2)
+    assert asyncio.get_running_loop().time() == pytest.approx(seconds + 0.1 * (1 - prefetch), abs=0.11)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
+async def test_never_more_than_asked(prefetch: int) -> None:
+    """However long the reader works on a page, no more than `prefetch` pages are fetched ahead."""
+    simulator = Simulator(points=1_000)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=prefetch)
+        for read in range(1, 5):
+            await anext(pages)
+            await asyncio.sleep(60)
+            assert simulator.stats.requests == read + prefetch
+
+
+@pytest.mark.parametrize(("limit", "requests"), [(100, 1), (101, 2), (250, 3)])
+async def test_not_beyond_a_limit(limit: int, requests: int) -> None:
+    """collect(limit) fetches no page ahead that it will not need."""
+    simulator = Simulator(points=1_000)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=4)
+        assert len(await pages.collect(limit=limit)) == limit
+        await asyncio.sleep(60)
+        assert simulator.stats.requests == requests
+        assert len(await pages.collect()) == 1_000 - limit
+
+
+async def test_token_that_ages_in_the_buffer() -> None:
+    """A page fetched in time is given although its token has died since; the next walk step restarts."""
+    simulator = Simulator(points=450)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=1)
+        stamps = [point.timestamp for point in await anext(pages)]
+        await asyncio.sleep(24 * 3600)
+        second = await anext(pages)
+        assert second.restarts == 0
+        stamps += [point.timestamp for point in second]
+        await asyncio.sleep(1)
+        requests = simulator.stats.requests
+        stamps += [point.timestamp async for point in pages.items()]
+    assert requests == 2  # with a dead token in hand nothing is fetched ahead
+    assert pages.restarts == 1
+    assert stamps == sorted(set(stamps), reverse=True)
+    assert len(stamps) == 450
+    assert simulator.stats.answered[400] == 0
+
+
+async def test_refused_ahead() -> None:
+    """A token refused while fetching ahead restarts the walk when the reader gets there."""
+    simulator = Simulator(points=450)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=2)
+        stamps = []
+        async for point in pages.items():
+            stamps.append(point.timestamp)
+            if len(stamps) == 50:
+                simulator.advance(24 * 3600)
+                await asyncio.sleep(1)
+    assert pages.restarts >= 1
+    assert stamps == sorted(set(stamps), reverse=True)
+    assert len(stamps) == 450
+
+
+async def test_error_ahead_comes_in_its_turn() -> None:
+    """An error of a page ahead is raised only after the pages before it, and iterating again goes on."""
+    simulator = Simulator(points=450, faults=[Fault(at=3, status=500)])
+    async with simulated(simulator, max_attempts=1) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=3)
+        first = await anext(pages)
+        await asyncio.sleep(1)
+        second = await anext(pages)
+        with pytest.raises(ServerError) as caught:
+            await anext(pages)
+        assert caught.value.checkpoint == second.checkpoint
+        rest = [page async for page in pages]
+    assert sum(len(page) for page in (first, second, *rest)) == 450
+
+
+class Counting:
+    """A transport that counts what is on its way."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._inner = simulator.transport()
+        self.sent = 0
+        self.flying = 0
+
+    async def send(self, request: Request) -> Response:
+        """Send, and count."""
+        self.sent += 1
+        self.flying += 1
+        try:
+            return await self._inner.send(request)
+        finally:
+            self.flying -= 1
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+async def leave(how: str, pages: MetricPages[MetricPoint], session: Session) -> bool:
+    """Do to a stream what `how` says, as its reader; tell whether to break."""
+    match how:
+        case "close stream":
+            await pages.aclose()
+        case "close session":
+            await session.aclose()
+        case "cancel":
+            await asyncio.sleep(1_000)
+        case "error":
+            raise LookupError
+    return how == "break"
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("break", type(None)),
+        ("close stream", type(None)),
+        ("close session", SessionClosedError),
+        ("cancel", asyncio.CancelledError),
+        ("error", LookupError),
+    ],
+)
+async def test_nothing_left_behind(how: str, expected: type[object], rows: bool) -> None:
+    """However the reader leaves the stream, the pages on their way are cancelled and no task remains."""
+    simulator = Simulator(points=1_000, metrics_page_size=1, latency=10.0)
+    transport = Counting(simulator)
+    session = simulated(simulator, transport=transport)
+    before = asyncio.all_tasks()
+
+    async def read() -> None:
+        pages = session.metrics.avg_tps(43114, prefetch=2)
+        async for _ in pages.items() if rows else pages:
+            await asyncio.sleep(5)
+            assert transport.flying == 1
+            if await leave(how, pages, session):
+                break
+
+    task = asyncio.ensure_future(read())
+    await asyncio.sleep(30)
+    task.cancel()
+    outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+    assert isinstance(outcome, expected)
+    del task, outcome
+    await settle()
+    assert asyncio.all_tasks() == before
+    assert transport.flying == 0
+    assert session.quota["metrics"].in_flight == 0
+    await session.aclose()
+
+
+async def test_cancelled_reader_loses_nothing() -> None:
+    """A reader cancelled while it waits for a page ahead finds that page when it comes back."""
+    simulator = Simulator(points=300, latency=10.0)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=1)
+        await anext(pages)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await anext(pages)
+        assert [len(page) async for page in pages] == [100, 100]
+    assert simulator.stats.requests == 3
+
+
+@pytest.mark.parametrize("prefetch", [-1, 17, True, 1.0, None])
+async def test_bad_prefetch(prefetch: Any) -> None:
+    """A prefetch that is no whole number from 0 to 16 is refused by its name."""
+    async with simulated(Simulator()) as session:
+        with pytest.raises(ConfigurationError, match="prefetch"):
+            session.metrics.avg_tps(43114, prefetch=prefetch)
+
+
+def test_dropped_after_the_loop() -> None:
+    """A stream that outlives its loop is dropped without a sound."""
+    simulator = Simulator(points=300)
+    kept: list[Any] = []
+
+    async def read() -> None:
+        async with simulated(simulator) as session:
+            pages = session.metrics.avg_tps(43114, prefetch=1)
+            await anext(pages)
+            kept.append(pages)
+            rows = pages.items()
+            await anext(rows)
+            kept.append(rows)
+
+    asyncio.run(read())
+    kept.clear()
+    gc.collect()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+async def test_closed_by_another_task(prefetch: int) -> None:
+    """A stream closed while its reader waits for a page ends there, and `collect` raises what it had."""
+    simulator = Simulator(points=300, latency=10.0)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=prefetch)
+        task = asyncio.ensure_future(pages.collect())
+        await asyncio.sleep(15)
+        await pages.aclose()
+        with pytest.raises(PagingError, match="closed") as caught:
+            await task
+        assert caught.value.partial is not None
+        assert len(caught.value.partial) == 100
+        assert caught.value.checkpoint == pages.checkpoint
+        assert [page async for page in pages] == []
+        assert not pages.exhausted
+        rest = await session.metrics.avg_tps(43114, resume=pages.checkpoint).collect()
+        assert len(rest) == 200
+
+
+async def test_nothing_on_its_way_after_a_loop() -> None:
+    """A walk that fails for good cancels the pages that it was fetching ahead."""
+
+    class Circle:
+        sent = 0
+
+        async def send(self, request: Request) -> Response:
+            self.sent += 1
+            await asyncio.sleep(10)
+            return Response(200, {}, b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}')
+
+        async def aclose(self) -> None:
+            """Do nothing."""
+
+    async with Session(metrics_base_url="https://metrics.test", transport=Circle()) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=3)
+        await anext(pages)
+        await asyncio.sleep(25)
+        with pytest.raises(PaginationLoopError):
+            await anext(pages)
+        await settle()
+        assert session.quota["metrics"].in_flight == 0
+
+
+async def test_second_reader_gets_a_checkpoint() -> None:
+    """A reader whose stream was taken over is told where it stood."""
+    async with simulated(Simulator(points=300)) as session:
+        pages = session.metrics.avg_tps(43114)
+        first, second = pages.items(), pages.items()
+        await anext(first)
+        await anext(second)
+        with pytest.raises(PagingError, match="another reader") as caught:
+            await anext(first)
+    assert caught.value.checkpoint == pages.checkpoint
+
+
+# A reader that is cancelled
+
+Pages = MetricPages[MetricPoint]
+
+
+async def waits(pages: Pages) -> None:
+    """Wait for the second page."""
+    await anext(pages)
+    await anext(pages)
+
+
+async def works(pages: Pages) -> None:
+    """Work on the first page for long."""
+    await anext(pages)
+    await asyncio.sleep(1_000)
+
+
+async def works_on_rows(pages: Pages) -> None:
+    """Work on the first row for long."""
+    async for _ in pages.items():
+        await asyncio.sleep(1_000)
+
+
+async def collects(pages: Pages) -> None:
+    """Take all rows."""
+    await pages.collect()
+
+
+READERS: list[Callable[[Pages], Coroutine[Any, Any, None]]] = [waits, works, works_on_rows, collects]
+
+
+async def cancelled(reader: Coroutine[Any, Any, None], after: float) -> None:
+    """Cancel a reader after some seconds."""
+    task = asyncio.create_task(reader)
+    await asyncio.sleep(after)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def timed_out(reader: Coroutine[Any, Any, None], after: float) -> None:
+    """Let a deadline end a reader in a task that goes on."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(after):
+            await reader
+
+
+async def waited_for(reader: Coroutine[Any, Any, None], after: float) -> None:
+    """Let `wait_for` end a reader: from Python 3.12 on in a task that goes on, before in one of its own."""
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader, after)
+
+
+@pytest.mark.parametrize("prefetch", [1, 4])
+@pytest.mark.parametrize("ends", [cancelled, timed_out, waited_for])
+@pytest.mark.parametrize("reader", READERS)
+async def test_cancelled_reader_begins_nothing(
+    reader: Callable[[Pages], Coroutine[Any, Any, None]],
+    ends: Callable[[Coroutine[Any, Any, None], float], Coroutine[Any, Any, None]],
+    prefetch: int,
+) -> None:
+    """After a reader was cancelled, waiting or at work, nothing is sent until the stream is read again."""
+    simulator = Simulator(points=1_000, latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=prefetch)
+        await ends(reader(pages), 15)  # the second page is on its way
+        assert transport.sent == 2
+        await asyncio.sleep(1_000)
+        # A deadline around the body of a loop over pages is over before the page arrives: nobody can tell.
+        goes_on = ends is timed_out or (ends is waited_for and sys.version_info >= (3, 12))
+        blind = reader is works and goes_on
+        assert transport.sent == 2 + (prefetch - 1 if blind else 0)
+        rows = pages.checkpoint.rows
+        assert len(await pages.collect()) == 1_000 - rows
+    assert transport.sent == 10
+
+
+@pytest.mark.parametrize("reader", READERS)
+async def test_cancelled_reader_gives_up_what_waits_for_quota(
+    reader: Callable[[Pages], Coroutine[Any, Any, None]],
+) -> None:
+    """A page ahead whose request waits for quota is given up with its reader, and fetched when asked for."""
+    simulator = Simulator(points=1_000, metrics_limit=1, metrics_window=100.0)
+    transport, limits = Counting(simulator), {"metrics": [Limit(1, per=100.0)]}
+    async with simulated(simulator, transport=transport, limits=limits) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=3)
+        await cancelled(reader(pages), 50)
+        assert transport.sent == 1
+        await asyncio.sleep(1_000)
+        assert transport.sent == 1
+        assert session.quota["metrics"].in_flight == session.quota["metrics"].waiting == 0
+        rows = pages.checkpoint.rows
+        assert len(await pages.collect()) == 1_000 - rows
+    assert transport.sent == 10
+
+
+async def test_cancelled_reader_tries_nothing_again() -> None:
+    """A page ahead that failed, and waits for another attempt, is given up with its reader."""
+    simulator = Simulator(points=1_000, faults=[Fault(at=2, status=503)], latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        session._dispatcher.jitter = lambda: 1.0
+        pages = session.metrics.avg_tps(43114, prefetch=2)
+        await cancelled(waits(pages), 20.1)
+        assert transport.sent == 2
+        await asyncio.sleep(1_000)
+        assert transport.sent == 2
+        assert len(await pages.collect()) == 900
+    assert transport.sent == 11
+
+
+async def test_each_page_may_be_read_by_a_task_of_its_own() -> None:
+    """A reader that came to its end was not cancelled: the pages behind it are fetched ahead all the same."""
+    simulator = Simulator(points=1_000, latency=1.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=3)
+        await asyncio.create_task(waits(pages))
+        await asyncio.sleep(60)
+        assert transport.sent == 5
+
+
+async def test_reader_may_go_on_while_it_is_cancelled() -> None:
+    """A task that reads on after it was cancelled, to clean up, gets its pages, ahead as before."""
+    simulator = Simulator(points=1_000, latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=2)
+
+        async def stubborn() -> int:
+            try:
+                await works(pages)
+            except asyncio.CancelledError:
+                return len(await pages.collect())
+            return 0
+
+        task = asyncio.create_task(stubborn())
+        await asyncio.sleep(15)
+        task.cancel()
+        assert await task == 900
+    assert transport.sent == 10
+    assert asyncio.get_running_loop().time() < 200
+
+
+async def test_stream_that_was_left_begins_nothing() -> None:
+    """After `break` out of the rows nothing is sent until somebody reads on."""
+    simulator = Simulator(points=1_000, latency=10.0)
+    transport = Counting(simulator)
+    async with simulated(simulator, transport=transport) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=4)
+        async for _ in pages.items():
+            break
+        await asyncio.sleep(1_000)
+        assert transport.sent == 2
+        assert len(await pages.collect()) == 999
+    assert transport.sent == 10

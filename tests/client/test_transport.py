@@ -1,0 +1,1050 @@
+"""What a server can do to one request, byte by byte, and what the client makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import hashlib
+import itertools
+import json
+import os
+import socket
+import ssl
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import aiohttp.abc
+import pytest
+import trustme
+from cryptography import x509
+
+from chainapi import Session
+from chainapi.client.transport import MAX_BODY, AiohttpTransport
+from chainapi.core.http import Request, Response
+from chainapi.errors import (
+    APIConnectionError,
+    APITimeoutError,
+    CertificateError,
+    ChainAPIError,
+    ConfigurationError,
+    DecodeError,
+    RedirectError,
+    ResponseTooLargeError,
+    ServerError,
+    SessionClosedError,
+)
+from chainapi.simulator import Fault, Simulator
+from tests.raw_server import Peer, RawServer, Script, each, http, let_pass, settle, until
+
+pytestmark = pytest.mark.real_time
+
+KEY = "hunt3r2-marker-key"
+BODY = json.dumps({"results": [{"timestamp": n, "value": n / 7} for n in range(400)]}).encode()
+
+
+def request(server: RawServer, path: str = "/v1/x") -> Request:
+    """Return a request to the server, with a key."""
+    return Request("GET", server.origin + path, {"x-data-api-key": KEY, "accept": "application/json"})
+
+
+async def exchange(script: Script, *, count: int = 1, max_body: int = 2**20) -> list[Any]:
+    """Send requests one after the other to a scripted server; return each response or error."""
+    async with RawServer(script) as server:
+        transport = AiohttpTransport(max_body=max_body)
+        outcomes: list[Any] = []
+        for _ in range(count):
+            try:
+                outcomes.append(await transport.send(request(server)))
+            except ChainAPIError as error:
+                outcomes.append(error)
+        assert len(server.requests) == count
+        await transport.aclose()
+    return outcomes
+
+
+@asynccontextmanager
+async def session_on(script: Script, **settings: Any) -> AsyncIterator[tuple[Session, RawServer]]:
+    """Serve a script and give a session, of one attempt unless told otherwise, and the server."""
+    async with RawServer(script) as server:
+        given = {"data_base_url": server.origin, "metrics_base_url": server.origin, "api_key": KEY}
+        async with Session(**{**given, "timeout": 10.0, "max_attempts": 1, **settings}) as session:
+            yield session, server
+
+
+async def call(server: RawServer, *, max_attempts: int, transport: AiohttpTransport | None = None) -> Any:
+    """Ask for one resource, with retries that follow each other at once."""
+    async with Session(
+        data_base_url=server.origin, api_key=KEY, max_attempts=max_attempts, timeout=10, transport=transport
+    ) as session:
+        session._dispatcher.jitter = lambda: 0.0
+        return await session.data.get("/v1/x")
+
+
+# No answer
+
+
+async def test_refused_connection_is_a_connection_error() -> None:
+    """Where nobody listens, the error names the address and counts the attempts."""
+    async with RawServer(each(b"")) as server:
+        origin = server.origin
+        await asyncio.sleep(0)
+    transport = AiohttpTransport()
+    with pytest.raises(APIConnectionError, match=r"cannot connect to 127\.0\.0\.1:\d+: Connect call failed"):
+        await transport.send(Request("GET", origin + "/v1/x"))
+    await transport.aclose()
+    async with Session(metrics_base_url=origin, max_attempts=1) as session:
+        with pytest.raises(APIConnectionError) as caught:
+            await session.metrics.get("/v1/x")
+    assert (caught.value.attempts, caught.value.where) == (1, "GET /v1/x")
+
+
+async def test_unknown_host_is_a_connection_error() -> None:
+    """A name that does not resolve is a connection error like any other."""
+    transport = AiohttpTransport()
+    with pytest.raises(APIConnectionError, match=r"cannot connect to nowhere\.invalid:80"):
+        await transport.send(Request("GET", "http://nowhere.invalid/"))
+    await transport.aclose()
+
+
+async def test_resolver_that_gives_up_is_a_timeout() -> None:
+    """A timeout that a part of aiohttp has of its own is an APITimeoutError."""
+
+    class Slow(aiohttp.abc.AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        ) -> list[aiohttp.abc.ResolveResult]:
+            raise TimeoutError
+
+        async def close(self) -> None:
+            pass
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Slow())) as client:
+        with pytest.raises(APITimeoutError, match="no answer in time"):
+            await AiohttpTransport(client).send(Request("GET", "http://slow.invalid/"))
+
+
+async def reset(peer: Peer) -> None:
+    """Break the connection off after the request."""
+    await peer.request()
+    peer.reset()
+
+
+async def hang_up(peer: Peer) -> None:
+    """Close the connection after the request."""
+    await peer.request()
+
+
+async def half_a_head(peer: Peer) -> None:
+    """Close the connection within the headers."""
+    await peer.request()
+    await peer.send(b"HTTP/1.1 200 OK\r\nContent-Le")
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 4])
+@pytest.mark.parametrize("script", [reset, hang_up, half_a_head])
+async def test_each_attempt_is_one_request_on_the_wire(script: Script, attempts: int) -> None:
+    """When every answer fails to come, the server counts exactly the attempts that were allowed."""
+    async with RawServer(script) as server:
+        with pytest.raises(APIConnectionError) as caught:
+            await call(server, max_attempts=attempts)
+        assert caught.value.attempts == attempts == len(server.requests)
+
+
+@pytest.mark.parametrize("script", [reset, hang_up, half_a_head])
+async def test_a_transport_sends_once(script: Script) -> None:
+    """The transport itself never repeats a request: not on a fresh connection, not on a used one."""
+    scripts: Iterator[Script] = iter([script])
+
+    async def first_well(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(http())
+        await next(scripts)(peer)
+
+    async with RawServer(first_well) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server))
+        with pytest.raises(APIConnectionError):
+            await transport.send(request(server))
+        assert (len(server.requests), server.connections) == (2, 1)
+        await transport.aclose()
+
+
+# Half answers
+
+
+def cut(peer_answer: bytes, *, rst: bool = False) -> Script:
+    """Return a script that sends this much and breaks off."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(peer_answer)
+        if rst:
+            await settle()
+            peer.reset()
+
+    return script
+
+
+CUT_SHORT = [
+    http(BODY[:100], length=len(BODY)),
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n0123456789abcdef\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n01234",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n",
+]
+
+
+@pytest.mark.parametrize("rst", [False, True])
+@pytest.mark.parametrize("answer", CUT_SHORT)
+async def test_a_body_that_is_cut_short_is_no_answer(answer: bytes, rst: bool) -> None:
+    """Less than was promised is a connection error, however the connection ends."""
+    [outcome] = await exchange(cut(answer, rst=rst))
+    assert type(outcome) is APIConnectionError
+    assert "cut short" in str(outcome) or "broke" in str(outcome)
+
+
+@pytest.mark.parametrize("answer", CUT_SHORT)
+async def test_a_page_that_is_cut_short_is_asked_for_again(answer: bytes) -> None:
+    """After half an answer the same request is sent again, and only the whole answer counts."""
+    answers = iter([cut(answer), cut(http(b'{"whole": 1}'))])
+    async with RawServer(lambda peer: next(answers)(peer)) as server:
+        assert await call(server, max_attempts=2) == {"whole": 1}
+        assert len({received.target for received in server.requests}) == 1
+        assert len(server.requests) == 2
+
+
+async def test_broken_pages_are_neither_lost_nor_doubled() -> None:
+    """A walk over a server that cuts every fourth page short yields each row once, in order."""
+    faults = [Fault(every=4, truncate=True), Fault(at=6, disconnect=True)]
+    async with Simulator(seed=3, points=900, faults=faults) as sim:
+        transport = AiohttpTransport()
+        async with Session(metrics_base_url=sim.metrics_base_url, transport=transport) as session:
+            session._dispatcher.jitter = lambda: 0.0
+            rows = await session.metrics.avg_tps(43114).collect()
+        await transport.aclose()
+        assert len({row.timestamp for row in rows}) == len(rows) == 900
+        assert rows == sorted(rows, key=lambda row: row.timestamp, reverse=True)
+        assert sim.stats.broken > 2
+
+
+async def test_body_without_a_length_ends_with_the_connection() -> None:
+    """HTTP/1.0, or no length at all: the body is what comes until the server closes."""
+    for version in (b"HTTP/1.0", b"HTTP/1.1"):
+        [outcome] = await exchange(cut(version + b" 200 OK\r\nContent-Type: application/json\r\n\r\n" + BODY))
+        assert outcome.body == BODY
+
+
+# No end
+
+
+def stall(*segments: bytes) -> Script:
+    """Return a script that sends segments, one after the other, and then waits for ever."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send_apart(*segments)
+        await peer.stall()
+
+    return script
+
+
+BAD_CHUNK = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+    b"zz\r\nmore\r\n0\r\n\r\n",
+)
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [(), (b"HTTP/1.1 200 OK\r\n",), (http(BODY[:50], length=len(BODY)),)],
+    ids=["no answer", "in the headers", "in the body"],
+)
+async def test_a_stall_ends_at_the_deadline(segments: tuple[bytes, ...]) -> None:
+    """A server that goes silent costs `timeout` seconds, and the next call has a connection of its own."""
+    scripts = itertools.chain([stall(*segments)], itertools.repeat(each(http(b'{"ok": 1}'))))
+    async with session_on(lambda peer: next(scripts)(peer), timeout=60) as (session, server):
+        task = asyncio.create_task(session.data.get("/v1/x"))
+        await until(lambda: len(server.requests) == 1)
+        await settle(100)
+        let_pass(30)
+        await settle()
+        assert not task.done()
+        let_pass(30)
+        with pytest.raises(APITimeoutError, match="no whole answer within 60 s") as caught:
+            await task
+        assert isinstance(caught.value, TimeoutError)
+        assert await session.data.get("/v1/x") == {"ok": 1}
+        assert (len(server.requests), server.connections) == (2, 2)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 25])
+async def test_a_bad_chunk_in_a_later_segment_ends_at_once(rounds: int, closes: bool) -> None:
+    """A bad chunk size in the midst of a body is an error long before the deadline, on every attempt."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        for segment in BAD_CHUNK:
+            await peer.send(segment)
+            await settle(rounds)
+        if not closes:
+            await peer.stall()
+
+    async with RawServer(script) as server:
+        for _ in range(3):
+            with pytest.raises(APIConnectionError) as caught:
+                await call(server, max_attempts=2)
+            assert not isinstance(caught.value, APITimeoutError)
+            assert caught.value.attempts == 2
+
+
+async def test_a_bad_chunk_is_found_on_a_connection_that_was_good_before() -> None:
+    """A kept connection that breaks in a body is noticed as well, and lost connections make no noise."""
+
+    async def script(peer: Peer) -> None:
+        for _ in range(3):
+            await peer.request()
+            await peer.send_apart(http(BODY[:50], length=len(BODY)), BODY[50:])
+        await peer.request()
+        await peer.send_apart(*BAD_CHUNK)
+        await settle()
+        peer.reset()
+
+    outcomes = await exchange(script, count=4)
+    assert [getattr(outcome, "body", None) for outcome in outcomes] == [BODY, BODY, BODY, None]
+    assert type(outcomes[3]) is APIConnectionError
+    gc.collect()
+
+
+async def test_a_body_that_ends_with_its_connection_is_whole_however_it_arrives() -> None:
+    """Where the end of the connection is the end of the body, the last bytes are not taken for a loss."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.0 200 OK\r\n\r\n")
+        await settle(peer.number % 5)
+        await peer.send(BODY * 20)
+
+    outcomes = await exchange(script, count=60)
+    assert {getattr(outcome, "body", outcome) for outcome in outcomes} == {BODY * 20}
+
+
+async def test_a_bad_chunk_at_once_is_a_connection_error() -> None:
+    """A chunk size that is no number, together with the headers, is found without a deadline."""
+    [outcome] = await exchange(cut(b"".join(BAD_CHUNK)))
+    assert type(outcome) is APIConnectionError
+
+
+# Small pieces, keep-alive
+
+
+@pytest.mark.parametrize("piece", [1, 97, 600])
+@pytest.mark.parametrize("packed", [False, True])
+async def test_pieces_make_the_same_answer(piece: int, packed: bool) -> None:
+    """An answer that comes in pieces, of one byte each even, is the same answer."""
+    body = BODY[:600]
+    answer = http(gzip.compress(body), "200 OK", "Content-Encoding: gzip") if packed else http(body)
+    outcomes = await exchange(each(answer, piece=piece), count=2)
+    assert [(outcome.status, outcome.body) for outcome in outcomes] == [(200, body)] * 2
+
+
+async def test_chunks_of_one_byte_make_the_same_answer() -> None:
+    """A chunked body in chunks of one byte, each in its own segment, is the same body."""
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY[:300])
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    [outcome] = await exchange(each(answer, piece=6))
+    assert outcome.body == BODY[:300]
+
+
+@pytest.mark.parametrize("announced", [False, True])
+@pytest.mark.parametrize("requests", [1, 3])
+async def test_server_that_closes_after_some_requests_is_not_noticed(requests: int, announced: bool) -> None:
+    """A keep-alive connection that ends after k requests, announced or not, never surfaces."""
+
+    async def script(peer: Peer) -> None:
+        for left in reversed(range(requests)):
+            await peer.request()
+            await peer.send(http(b"{}", "200 OK", *(["Connection: close"] if announced and not left else [])))
+
+    outcomes = await exchange(script, count=10)
+    assert [getattr(outcome, "status", outcome) for outcome in outcomes] == [200] * 10
+
+
+async def test_connection_that_died_while_the_loop_was_busy_is_not_used() -> None:
+    """An idle connection closed by the server is left, though the loop had no time to notice."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(http())
+        peer.writer.transport.abort()
+
+    async with RawServer(script) as server:
+        transport = AiohttpTransport()
+        for _ in range(5):
+            # No step of the loop lies between an answer and the next request.
+            assert (await transport.send(request(server))).status == 200
+        assert (len(server.requests), server.connections) == (5, 5)
+        await transport.aclose()
+
+
+async def test_connection_is_kept_while_it_is_good() -> None:
+    """Requests one after the other share one connection."""
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        for _ in range(20):
+            await transport.send(request(server))
+        assert server.connections == 1
+        await transport.aclose()
+
+
+# Errors and odd bodies
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
+async def test_error_page_of_a_gateway_is_a_server_error(status: int) -> None:
+    """HTML with a 5xx is a ServerError with a short excerpt, not an error about JSON."""
+    page = b"<html><h1>Bad gateway</h1>" + b"x" * 100_000
+    answer = http(page, f"{status} Whatever", "Content-Type: text/html")
+    async with session_on(each(answer)) as (session, _):
+        with pytest.raises(ServerError) as caught:
+            await session.data.get("/v1/x")
+    assert caught.value.status == status
+    assert len(str(caught.value)) < 500
+    assert caught.value.messages[0].startswith("<html><h1>Bad gateway</h1>")
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_error_page_is_retried(status: int) -> None:
+    """A 5xx is asked again until it is well, each attempt one request."""
+    bad = http(b"<html>", f"{status} Oops", "Content-Type: text/html")
+    async with RawServer(each(bad, bad, http(b'{"ok": 1}'))) as server:
+        assert await call(server, max_attempts=3) == {"ok": 1}
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http(b"<html>Please sign in</html>", "200 OK", "Content-Type: text/html"),
+        http(b"", "200 OK", "Content-Type: application/json"),
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        http("{}".encode("utf-16"), "200 OK", "Content-Type: application/json; charset=utf-16"),
+        http(b"\xff{}", "200 OK", "Content-Type: application/json"),
+    ],
+    ids=["captive portal", "empty", "204", "utf-16", "not utf-8"],
+)
+async def test_successful_answer_without_json_is_a_decode_error(answer: bytes) -> None:
+    """A 2xx with a body that is no JSON is a DecodeError; JSON is UTF-8, whatever is announced."""
+    async with session_on(each(answer)) as (session, _):
+        with pytest.raises(DecodeError) as caught:
+            await session.data.get("/v1/x")
+    assert caught.value.malformed != answer.startswith(b"HTTP/1.1 204")
+
+
+@pytest.mark.parametrize("start", [b"", b" \r\n", b"\xef\xbb\xbf"], ids=["", "space", "BOM"])
+async def test_web_page_in_place_of_json_is_not_asked_for_again(start: bytes) -> None:
+    """A captive portal's page is an error after one request, which says where a browser would show it."""
+    page = start + b"<!DOCTYPE html><html>Please sign in</html>"
+    async with session_on(each(http(page, "200 OK", "Content-Type: text/html")), max_attempts=5) as (
+        session,
+        server,
+    ):
+        with pytest.raises(DecodeError, match=r"HTML.*sign-in.* Open http://127\.0\.0\.1:\d+ in a") as caught:
+            await session.data.get("/v1/x")
+        assert (caught.value.attempts, caught.value.malformed, len(server.requests)) == (1, True, 1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/html", "text/plain; charset=no-such-charset", "application/json; charset=utf-16", "///", ""],
+)
+async def test_valid_json_is_taken_whatever_it_is_called(kind: str) -> None:
+    """Content-Type and charset decide nothing."""
+    answer = http('{"name": "Zürich"}'.encode(), "200 OK", f"Content-Type: {kind}")
+    async with session_on(each(answer)) as (session, _):
+        assert await session.data.get("/v1/x") == {"name": "Zürich"}
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (gzip.compress(BODY), "gzip"),
+        (zlib.compress(BODY), "deflate"),
+        (zlib.compress(BODY)[2:-4], "deflate"),
+        (BODY, "identity"),
+        (gzip.compress(BODY), None),
+        (BODY, "no-such-encoding"),
+    ],
+    ids=["gzip", "deflate", "raw deflate", "identity", "unannounced gzip", "unknown"],
+)
+async def test_packed_bodies_are_unpacked(body: bytes, encoding: str | None) -> None:
+    """What is packed comes out plain; gzip also where the server forgot to say so."""
+    headers = [] if encoding is None else [f"Content-Encoding: {encoding}"]
+    [outcome] = await exchange(each(http(body, "200 OK", *headers)))
+    assert outcome.body == BODY
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+async def test_body_that_is_not_packed_as_announced_is_an_error(encoding: str) -> None:
+    """A plain body that is announced as packed, or packed in a way nobody asked for, is an error."""
+    [outcome] = await exchange(each(http(b"{}" * 50, "200 OK", f"Content-Encoding: {encoding}")))
+    assert type(outcome) is APIConnectionError
+
+
+async def test_packed_body_that_ends_early_is_not_taken_for_a_whole_one() -> None:
+    """Half a gzip stream of the announced length is no whole answer, announced as gzip or not."""
+    half = gzip.compress(BODY)[:-200]
+    for headers in (["Content-Encoding: gzip"], []):
+        async with session_on(each(http(half, "200 OK", *headers))) as (session, _):
+            with pytest.raises((APIConnectionError, DecodeError)):
+                await session.data.get("/v1/x")
+
+
+async def test_gzip_that_is_only_named_so_is_passed_on() -> None:
+    """Bytes that begin like gzip and are none reach the decoder, which refuses them."""
+    [outcome] = await exchange(each(http(b"\x1f\x8bnot gzip at all")))
+    assert outcome.body == b"\x1f\x8bnot gzip at all"
+
+
+# Too large
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", None, "identity"])
+async def test_a_bomb_stops_at_the_cap(encoding: str | None) -> None:
+    """A body that unpacks to more than the cap is ResponseTooLargeError, and its connection is closed."""
+    bomb = bytes(2**20 + 1)
+    body = {"gzip": gzip.compress(bomb), "deflate": zlib.compress(bomb), None: gzip.compress(bomb)}.get(
+        encoding, bomb
+    )
+    headers = [f"Content-Encoding: {encoding}"] if encoding else []
+    async with RawServer(each(http(body, "200 OK", *headers))) as server:
+        transport = AiohttpTransport(max_body=2**20)
+        with pytest.raises(ResponseTooLargeError, match="larger than max_body=1048576 bytes"):
+            await transport.send(request(server))
+        await transport.aclose()
+
+
+async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> None:
+    """A session refuses more than 8 MiB, after one request and with advice, and takes it on request."""
+    text = json.dumps("x" * 2**23).encode()
+    async with session_on(each(http(text)), max_attempts=5) as (session, server):
+        wanted = "max_body=8388608 bytes, decompressed: ask for smaller pages, or set a larger max_body"
+        with pytest.raises(ResponseTooLargeError, match=wanted):
+            await session.data.get("/v1/x")
+        assert len(server.requests) == 1
+        roomy = Session(data_base_url=server.origin, api_key=KEY, max_body=len(text))
+        async with roomy:
+            assert await roomy.data.get("/v1/x") == "x" * 2**23
+
+
+@pytest.mark.parametrize("cap", [0, -1, 1.5, "8", True])
+def test_a_cap_that_is_none_is_refused(cap: Any) -> None:
+    """max_body is a whole number of bytes, of the session's own transport."""
+    with pytest.raises(ConfigurationError, match="max_body="):
+        Session(max_body=cap)
+    with pytest.raises(ConfigurationError, match="max_body= has no place beside transport="):
+        Session(max_body=2**20, transport=AiohttpTransport())
+
+
+async def test_a_body_of_exactly_the_cap_is_taken() -> None:
+    """The cap itself is allowed."""
+    [outcome] = await exchange(each(http(gzip.compress(bytes(2**20)), "200 OK", "Content-Encoding: gzip")))
+    assert len(outcome.body) == 2**20
+
+
+async def test_a_body_without_end_stops_at_the_cap() -> None:
+    """A server that never stops sending is left at the cap, and the call is not repeated."""
+
+    async def endless(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await peer.send(b"10000\r\n" + bytes(65_536) + b"\r\n")
+
+    async with RawServer(endless) as server:
+        transport = AiohttpTransport(max_body=2**21)
+        with pytest.raises(ResponseTooLargeError):
+            await call(server, max_attempts=3, transport=transport)
+        await transport.aclose()
+        assert len(server.requests) == 1
+
+
+def packed(head: bytes) -> bytes:
+    """Return half a gigabyte of zeros, packed into half a megabyte: the same block again and again."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return head + (packer.compress(bytes(2**20)) + packer.flush(zlib.Z_FULL_FLUSH)) * 512
+
+
+GZIP, ZLIB = b"\x1f\x8b\x08\0\0\0\0\0\2\xff", b"\x78\xda"
+BOMBS = {
+    "gzip": (packed(GZIP), "gzip"),
+    "deflate": (packed(ZLIB), "deflate"),
+    "raw deflate": (packed(b""), "deflate"),
+    "not announced": (packed(GZIP), None),
+    "packed twice": (gzip.compress(packed(GZIP)), "gzip"),
+    "many members": (gzip.compress(bytes(2**20)) * 512, "gzip"),
+}
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(("bomb", "encoding"), BOMBS.values(), ids=BOMBS)
+async def test_half_a_gigabyte_in_half_a_megabyte_costs_two_caps_at_most(
+    bomb: bytes, encoding: str | None
+) -> None:
+    """However a bomb is packed, it takes no more than twice the cap and 2 MiB, not what it unpacks to."""
+    assert len(bomb) < 2**20
+    headers = [] if encoding is None else [f"Content-Encoding: {encoding}"]
+    async with RawServer(each(http(bomb, "200 OK", *headers))) as server:
+        transport = AiohttpTransport()
+        tracemalloc.start()
+        try:
+            with pytest.raises(ResponseTooLargeError):
+                await transport.send(request(server))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        await transport.aclose()
+    assert peak < 2 * MAX_BODY + 2**21
+
+
+# Not HTTP, or more than was asked for
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http(b"{}", "200 OK", "X-Long: " + "x" * 70_000),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        b"HTTP/1.1 two hundred\r\n\r\n",
+        b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/9.9 200 OK\r\n\r\n{}",
+        b"<html>hello</html>",
+        b"{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX\x00Y: 1\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX: 1\x002\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 40_000 + b"Content-Length: 2\r\n\r\n{}",
+        b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80\x00\x04\x00\x01\x00\x00",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x16",
+    ],
+    ids=[
+        *(
+            "70 kB header",
+            "two lengths",
+            "bad status line",
+            "bad status",
+            "HTTP/9.9",
+            "HTTP/0.9",
+            "bare body",
+        ),
+        *("negative length", "list of lengths", "NUL in a name", "NUL in a value", "many headers"),
+        *("HTTP/2", "SSH", "TLS alert"),
+    ],
+)
+async def test_what_is_not_http_is_a_connection_error(answer: bytes) -> None:
+    """Bytes that are not HTTP/1.1 give one typed error, and the connection is not used again."""
+    scripts = itertools.chain([cut(answer)], itertools.repeat(each(http())))
+    async with RawServer(lambda peer: next(scripts)(peer)) as server:
+        transport = AiohttpTransport()
+        with pytest.raises(APIConnectionError) as caught:
+            await transport.send(request(server))
+        assert len(str(caught.value)) < 200
+        assert (await transport.send(request(server))).body == b"{}"
+        assert server.connections == 2
+        await transport.aclose()
+
+
+async def test_informational_answers_come_before_the_real_one() -> None:
+    """100 and 103 are passed over, in the same segment or before."""
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send_apart(b"HTTP/1.1 100 Continue\r\n\r\n", hints, hints + http(b'"real"'))
+
+    [outcome] = await exchange(script)
+    assert (outcome.status, outcome.body) == (200, b'"real"')
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["same segment", "later"])
+@pytest.mark.parametrize("read", [False, True], ids=["in the socket", "read"])
+async def test_unasked_answer_is_never_taken_for_the_next_one(apart: bool, read: bool) -> None:
+    """A second answer to one request is thrown away together with its connection."""
+
+    async def script(peer: Peer) -> None:
+        received = await peer.request()
+        first, second = http(received.target.encode()), http(b"unasked")
+        if apart:
+            await peer.send(first)
+            await settle(2)
+            await peer.send(second)
+        else:
+            await peer.send(first + second)
+        await peer.stall()
+
+    async with RawServer(script) as server:
+        transport = AiohttpTransport()
+        for number in range(4):
+            outcome = await transport.send(request(server, f"/{number}"))
+            assert outcome.body == f"/{number}".encode()
+            await settle(25 if read else 3)
+        assert server.connections == 4
+        await transport.aclose()
+
+
+async def test_repeated_headers_are_joined() -> None:
+    """Header names are lower-case, repeated ones are one value (RFC 9110, section 5.3)."""
+    [outcome] = await exchange(each(http(b"{}", "200 OK", "X-A: 1", "x-a: 2", "RETRY-AFTER: 7")))
+    assert outcome.headers["x-a"] == "1, 2"
+    assert outcome.headers["retry-after"] == "7"
+
+
+@pytest.mark.parametrize("status", [100, 199, 226, 300, 418, 451, 499, 600, 999])
+async def test_any_status_is_a_result_or_a_typed_error(status: int) -> None:
+    """Statuses that nobody expects end in chainapi's own errors, or in the answer."""
+    async with session_on(cut(http(b"{}", f"{status} Odd"))) as (session, _):
+        try:
+            answer = await session.data.get("/v1/x")
+        except ChainAPIError as error:
+            assert getattr(error, "status", status) == status  # noqa: PT017 - either is right
+        else:
+            assert (status, answer) == (226, {})
+
+
+# A redirect is an answer, not an order
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirect_is_never_followed(status: int) -> None:
+    """A redirect to another server is an error that names it, and that server hears nothing."""
+    async with RawServer(each(http())) as other:
+        location = f"Location: {other.origin.replace('//', '//user:pw@')}/v1/stolen?x=1"
+        async with session_on(each(http(b"", f"{status} Moved", location)), max_attempts=5) as (
+            session,
+            server,
+        ):
+            with pytest.raises(RedirectError, match=f"this one leads to {other.origin}$") as caught:
+                await session.data.get("/v1/x")
+            assert caught.value.status == status
+            assert len(server.requests) == 1
+        assert other.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("location", "place"),
+    [
+        ("/v1/x", "to the same origin"),
+        ("", "nowhere"),
+        ("?again", "to the same origin"),
+        ("//evil.example/v1", "to http://evil.example"),
+        ("http:evil.example", "to the same origin"),
+        ("https://evil.example:8443/", "to https://evil.example:8443"),
+        ("file:///etc/passwd", "to file://"),
+        ("javascript:alert(1)", "to javascript://"),
+        ("http://[::1", "to no valid address"),
+        ("http://\x1b7red/", r"to http://\x1b7red"),
+        ("http://" + "a" * 5_000 + "/", "to http://" + "a" * 290),
+        (f"https://evil.example:{KEY}@{KEY}.example/{KEY}", "to https://***.example"),
+    ],
+)
+async def test_redirect_error_says_where_it_would_lead(location: str, place: str) -> None:
+    """The error names the target origin, cut short, without path, user, key or control characters."""
+
+    class Redirecting:
+        async def send(self, request: Request) -> Response:
+            assert request.url.startswith(base)
+            return Response(302, {"location": location} if location else {})
+
+        async def aclose(self) -> None:
+            pass
+
+    base = "http://127.0.0.1:1/prefix"
+    async with Session(data_base_url=base, api_key=KEY, transport=Redirecting()) as session:
+        with pytest.raises(RedirectError) as caught:
+            await session.data.get("/v1/x")
+    assert f"this one leads {place}" in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+async def test_redirect_loop_is_one_request() -> None:
+    """A redirect to the same place is not followed either."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            received = await peer.request()
+            await peer.send(http(b"", "302 Found", f"Location: {received.target}"))
+
+    async with session_on(script, max_attempts=5) as (session, server):
+        with pytest.raises(RedirectError, match="to the same origin"):
+            await session.data.get("/v1/x")
+        assert len(server.requests) == 1
+
+
+# Encrypted connections
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    """Return a certificate authority that no machine trusts."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    """Return the server's side of a connection certified by it."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+async def test_unknown_certificate_is_refused_before_anything_is_sent(tls: ssl.SSLContext) -> None:
+    """A certificate that nobody vouches for is an error at once; no byte of a request is sent."""
+    async with RawServer(each(http()), tls=tls) as server:
+        async with Session(data_base_url=server.origin, api_key=KEY, max_attempts=5) as session:
+            with pytest.raises(CertificateError, match="certificate is not trusted") as caught:
+                await session.data.get("/v1/x")
+        assert server.seen == b""
+    assert caught.value.attempts == 1
+    assert "ssl_context= or the variable SSL_CERT_FILE" in str(caught.value)
+    assert isinstance(caught.value, APIConnectionError)
+
+
+async def test_session_trusts_an_authority_of_ones_own(
+    tls: ssl.SSLContext, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An own authority is trusted by ssl_context=, SSL_CERT_FILE or SSL_CERT_DIR, each on its own."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    pem = tmp_path / "own.pem"
+    pem.write_bytes(authority.cert_pem.bytes())
+    folder = tmp_path / "authorities"
+    folder.mkdir()
+    (folder / f"{subject_hash(authority.cert_pem.bytes())}.0").write_bytes(pem.read_bytes())
+    async with RawServer(each(http(b'"safe"')), tls=tls) as server:
+        ways: list[tuple[str, str, dict[str, Any]]] = [
+            ("", "", {"ssl_context": context}),
+            ("SSL_CERT_FILE", str(pem), {}),
+            ("SSL_CERT_DIR", f"{tmp_path}/none{os.pathsep}{folder}", {}),
+        ]
+        for name, value, given in ways:
+            with monkeypatch.context() as environment:
+                if name:
+                    environment.setenv(name, value)
+                session = Session(data_base_url=server.origin, api_key=KEY, **given)
+            async with session:
+                assert await session.data.get("/v1/x") == "safe"
+        assert len(server.requests) == 3
+
+
+def subject_hash(pem: bytes) -> str:
+    """Return the name that OpenSSL looks for in a folder of authorities."""
+    subject = x509.load_pem_x509_certificate(pem).subject
+    canonical = x509.Name([x509.NameAttribute(one.oid, str(one.value).lower()) for one in subject])
+    encoded = canonical.public_bytes()
+    assert encoded[1] < 128  # a length of one byte
+    return f"{int.from_bytes(hashlib.sha1(encoded[2:]).digest()[:4], 'little'):08x}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "content", "reason"),
+    [
+        ("SSL_CERT_FILE", None, "No such file or directory"),
+        ("SSL_CERT_FILE", b"", "no certificate in PEM format"),
+        ("SSL_CERT_FILE", b"-----BEGIN CERTIFICATE-----\nAAAA\n", "no certificate in PEM format"),
+        ("SSL_CERT_DIR", None, "there is no such folder"),
+    ],
+)
+def test_variable_that_names_no_certificates_is_refused(
+    variable: str, content: bytes | None, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A variable that names what cannot be read is an error at once, and not a refusal of every server."""
+    place = tmp_path / "own.pem"
+    if content is not None:
+        place.write_bytes(content)
+    monkeypatch.setenv(variable, str(place))
+    with pytest.raises(ConfigurationError, match=f"{variable} names no certificates: .*own.pem: {reason}"):
+        Session()
+
+
+def test_context_that_checks_nothing_is_refused() -> None:
+    """A context that checks no certificate or no host name would give the key to anybody."""
+    lenient = ssl.create_default_context()
+    lenient.check_hostname = False
+    nameless = ssl.create_default_context()
+    nameless.check_hostname = False
+    lenient.verify_mode = ssl.CERT_NONE
+    for context in (lenient, nameless):
+        with pytest.raises(ConfigurationError, match="must check certificates and host names"):
+            Session(ssl_context=context)
+    wrong: Any = "own.pem"
+    with pytest.raises(ConfigurationError, match=r"ssl_context must be an ssl\.SSLContext, not str"):
+        Session(ssl_context=wrong)
+    with pytest.raises(ConfigurationError, match="ssl_context= has no place beside transport="):
+        Session(ssl_context=ssl.create_default_context(), transport=AiohttpTransport())
+
+
+async def test_client_session_has_a_context_of_its_own() -> None:
+    """A ClientSession and a context for it are not taken together."""
+    async with aiohttp.ClientSession() as client:
+        with pytest.raises(ConfigurationError, match="ssl_context= has no place beside a ClientSession"):
+            AiohttpTransport(client, ssl_context=ssl.create_default_context())
+
+
+async def test_own_authority_can_be_trusted(tls: ssl.SSLContext, authority: trustme.CA) -> None:
+    """With a ClientSession that trusts the authority, requests go through; a redirect to http does not."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    async with RawServer(each(http())) as plain:
+        answers = each(http(b'"safe"'), http(b"", "301 Moved", f"Location: {plain.origin}/v1/x"))
+        async with RawServer(answers, tls=tls) as server:
+            connector = aiohttp.TCPConnector(ssl=context)
+            async with aiohttp.ClientSession(connector=connector) as client:
+                transport = AiohttpTransport(client)
+                assert (await transport.send(request(server))).body == b'"safe"'
+                assert (await transport.send(request(server))).status == 301
+                await transport.aclose()
+        assert plain.connections == 0
+
+
+async def test_certificate_for_another_host_is_refused(authority: trustme.CA) -> None:
+    """A certificate of a trusted authority for another name is refused."""
+    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("other.example").configure_cert(theirs)
+    ours = ssl.create_default_context()
+    authority.configure_trust(ours)
+    async with RawServer(each(http()), tls=theirs) as server:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=ours)) as client:
+            wanted = r"is not trusted \(.*127\.0\.0\.1.*\): check the base address"
+            with pytest.raises(CertificateError, match=wanted):
+                await AiohttpTransport(client).send(request(server))
+        assert server.seen == b""
+
+
+async def test_certificate_of_another_time_is_told_as_such(authority: trustme.CA) -> None:
+    """A certificate that has expired, or is not valid yet, is an error that speaks of clocks."""
+    ours = ssl.create_default_context()
+    authority.configure_trust(ours)
+    for days in (-9, 9):
+        theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        end = datetime.now(UTC) + timedelta(days=days)
+        begin = end - timedelta(days=1)
+        authority.issue_cert("127.0.0.1", not_before=begin, not_after=end).configure_cert(theirs)
+        async with RawServer(each(http()), tls=theirs) as server:
+            transport = AiohttpTransport(ssl_context=ours)
+            with pytest.raises(CertificateError, match="check this machine's clock"):
+                await transport.send(request(server))
+            await transport.aclose()
+            assert server.seen == b""
+
+
+async def test_plain_server_behind_an_https_address_is_a_connection_error() -> None:
+    """TLS with a server that speaks none is a connection error."""
+
+    async def gibberish(peer: Peer) -> None:
+        await peer.reader.read(100)
+        await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with RawServer(gibberish) as server:
+        transport = AiohttpTransport()
+        with pytest.raises(APIConnectionError, match="cannot connect"):
+            await transport.send(Request("GET", server.origin.replace("http:", "https:") + "/"))
+        await transport.aclose()
+
+
+# The transport's own life
+
+
+async def test_closed_transport_sends_nothing() -> None:
+    """After `aclose`, called once or twice, a transport refuses to send, used before or not."""
+    async with RawServer(each(http())) as server:
+        for used in (False, True):
+            transport = AiohttpTransport()
+            if used:
+                await transport.send(request(server))
+            await transport.aclose()
+            await transport.aclose()
+            with pytest.raises(SessionClosedError):
+                await transport.send(request(server))
+        assert len(server.requests) == 1
+
+
+async def test_two_can_close_at_once() -> None:
+    """Closing from two tasks at the same time closes once and hurts nobody."""
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server))
+        await asyncio.gather(transport.aclose(), transport.aclose())
+
+
+async def test_closed_client_session_is_a_typed_error() -> None:
+    """A ClientSession that its owner has closed is SessionClosedError, not a RuntimeError of aiohttp."""
+    client = aiohttp.ClientSession()
+    await client.close()
+    with pytest.raises(SessionClosedError):
+        await AiohttpTransport(client).send(Request("GET", "http://127.0.0.1:1/"))
+
+
+async def test_client_session_of_ones_own_is_used_and_left_as_it_was() -> None:
+    """Its headers and cookies go out, its other settings decide nothing, and it is not changed or closed."""
+
+    async def never(*_: Any) -> Any:
+        raise AssertionError("a middleware of the given session must not run")
+
+    packed = http(gzip.compress(b'{"a": 1}'), "404 Not Found", "Content-Encoding: gzip", "Set-Cookie: b=2")
+    async with (
+        RawServer(each(packed)) as server,
+        aiohttp.ClientSession(
+            headers={"X-Mine": "yes"},
+            cookies={"a": "1"},
+            raise_for_status=True,
+            auto_decompress=False,
+            middlewares=[never],
+            timeout=aiohttp.ClientTimeout(total=1e-9),
+        ) as client,
+    ):
+        headers, timeout = dict(client.headers), client.timeout
+        transport = AiohttpTransport(client)
+        outcome = await transport.send(request(server))
+        await transport.aclose()
+        assert (outcome.status, outcome.body) == (404, b'{"a": 1}')
+        assert server.requests[0].headers["x-mine"] == "yes"
+        assert not client.closed
+        assert (dict(client.headers), client.timeout) == (headers, timeout)
+        assert KEY not in repr(dict(client.headers))
+
+
+async def test_request_goes_out_as_it_is_written() -> None:
+    """The address is sent byte for byte, and nothing is added that tells of this machine."""
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server, "/v1/a%2Fb/%7E+x?pageToken=a%26b%23c%2Bd&q=%C3%BC"))
+        await transport.aclose()
+        [received] = server.requests
+    assert received.target == "/v1/a%2Fb/%7E+x?pageToken=a%26b%23c%2Bd&q=%C3%BC"
+    assert set(received.headers) <= {"host", "x-data-api-key", "accept", "accept-encoding", "user-agent"}
+
+
+async def test_many_requests_at_once_are_not_mixed_up() -> None:
+    """Two hundred requests in flight each get their own answer."""
+
+    async def echo(peer: Peer) -> None:
+        while True:
+            received = await peer.request()
+            await settle(len(received.target) % 3)
+            await peer.send(http(received.target.encode()))
+
+    async with RawServer(echo) as server:
+        transport = AiohttpTransport()
+        paths = [f"/{'x' * (n % 7)}{n}" for n in range(200)]
+        answers = await asyncio.gather(*(transport.send(request(server, path)) for path in paths))
+        assert [answer.body.decode() for answer in answers] == paths
+        await transport.aclose()

@@ -1,0 +1,158 @@
+"""Every list route, walked while its service does all that hides defects: the rows are those of the truth."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from functools import reduce
+from itertools import cycle
+from typing import Any
+
+import msgspec
+import pytest
+
+from chainapi import Session
+from chainapi.api.catalogue import ROUTES
+from chainapi.client.pages import Pages
+from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
+from chainapi.models import Invalid
+from chainapi.models.codec import PageDecoder
+from chainapi.simulator import Anomalies, Simulator
+from tests.simulator.test_routes import CHAINS, LISTS, arguments, needed_by, path_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
+
+ROWS = 60
+ODD = {"malformed": 0.1, "unknown_fields": 0.2, "unknown_values": 0.2}
+ORDERS = ["descending", "swapped", "shuffled", "ascending"]
+# Each list in its own order, and in one of the others.
+IN_ORDERS = [(name, "descending") for name in LISTS] + list(zip(LISTS, cycle(ORDERS[1:]), strict=False))
+
+
+def simulated(**anomalies: Any) -> Simulator:
+    """Return a simulator whose lists all have these anomalies."""
+    settings: dict[str, Any] = {"rows": ROWS, "points": ROWS, "metrics_page_size": 7, "chains": CHAINS}
+    return Simulator(seed=3, forbidden=(), anomalies=Anomalies(**anomalies), **settings)
+
+
+def session_of(simulator: Simulator, heard: list[Event]) -> Session:
+    """Return a session that reaches the simulator in memory."""
+    return Session(
+        metrics_base_url=simulator.metrics_base_url,
+        data_base_url=simulator.data_base_url,
+        api_key=simulator.api_key,
+        transport=simulator.transport(),
+        on_event=heard.append,
+    )
+
+
+def walk_of(session: Session, name: str) -> Pages[Any]:
+    """Return a walk of a route, in pages of seven rows where its page size can be chosen."""
+    declared = ROUTES[name]
+    given = arguments(declared)
+    if declared.page_size is not None:
+        given["page_size"] = 7
+    method = reduce(getattr, name.split("."), session)
+    return method(**given, on_invalid="raw")  # type: ignore[operator,no-any-return]
+
+
+def truth_of(simulator: Simulator, name: str) -> list[Any]:
+    """Return the rows of a route as its service holds them, made into the route's records."""
+    declared = ROUTES[name]
+    path = path_of(name).partition("/")[2].partition("/")[2]
+    rows = simulator.rows_of(f"/{path}", **needed_by(name))
+    items = declared.route.items or "chains"
+    decoder = PageDecoder(declared.route.model, items, shown=lambda fault: fault)
+    body = msgspec.json.Encoder(decimal_format="number").encode({items: rows})
+    return decoder.decode(body).rows
+
+
+def key_of(name: str) -> tuple[str, ...]:
+    """Return the attributes that identify a row of a route, as it is called here."""
+    declared = ROUTES[name]
+    return declared.route.for_call({one.name: None for one in declared.parameters} | arguments(declared)).key
+
+
+def everything(name: str, order: str) -> dict[str, Any]:
+    """Return all that can be odd about a list at one moment; rows with one key are never equal ones."""
+    keyed = bool(key_of(name) or ROUTES[name].route.kind_keys)
+    return {"ties": 3, "equal": 1 if keyed else 4, "replays": 2, "order": order, **ODD}
+
+
+def counted(rows: list[Any]) -> Counter[str]:
+    """Count rows by all that they hold."""
+    return Counter(repr(row.raw if isinstance(row, Invalid) else row) for row in rows)
+
+
+@pytest.mark.parametrize(("name", "order"), IN_ORDERS)
+async def test_one_pass_gives_the_list(name: str, order: str) -> None:
+    """Ties, equal and odd rows, unknown fields and values, any order: each row comes, in its place."""
+    simulator = simulated(**everything(name, order))
+    heard: list[Event] = []
+    async with session_of(simulator, heard) as session:
+        pages = walk_of(session, name)
+        rows = await pages.collect()
+    assert rows == truth_of(simulator, name)
+    assert not [event for event in heard if isinstance(event, Restarted)]
+
+
+@pytest.mark.parametrize(("name", "order"), IN_ORDERS)
+async def test_a_dead_token_loses_and_repeats_nothing(name: str, order: str) -> None:
+    """After a restart each row comes as often as the list holds it, or an event says that some come again."""
+    simulator = simulated(**everything(name, order))
+    heard: list[Event] = []
+    rows: list[Any] = []
+    async with session_of(simulator, heard) as session:
+        pages = walk_of(session, name)
+        async for row in pages.items():
+            rows.append(row)
+            if len(rows) in (17, 40):
+                simulator.advance(24 * 3600)
+    truth = counted(truth_of(simulator, name))
+    if all(event.exact for event in heard if isinstance(event, Restarted)):
+        assert counted(rows) == truth
+    else:  # a key that was given up in mid-walk: rows known by it alone come again
+        assert any(isinstance(event, KeyNotUnique) for event in heard)
+        assert truth <= counted(rows)
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_rows_that_change_or_move_come_once_where_a_key_says_so(name: str) -> None:
+    """Prices and logos that change between passes, rows that move: with a key none is lost or repeated."""
+    simulator = simulated(changing="pass", moved=0.2, unknown_fields=0.2)
+    heard: list[Event] = []
+    rows: list[Any] = []
+    async with session_of(simulator, heard) as session:
+        pages = walk_of(session, name)
+        async for row in pages.items():
+            rows.append(row)
+            if len(rows) == 30:
+                simulator.advance(24 * 3600)
+    key = key_of(name)
+    truth = truth_of(simulator, name)
+    if not key:  # a changed row without a key is given as it was and as it is
+        assert len(rows) >= len(truth)
+        return
+    identity = operator.attrgetter(*key)
+    lost = {identity(row) for row in truth} - {identity(row) for row in rows}
+    assert not lost
+    told = [event for event in heard if isinstance(event, KeyNotUnique | OrderBroken)]
+    assert told or len(rows) == len(truth)
+
+
+@pytest.mark.parametrize("repeated", ["last", 2])
+@pytest.mark.parametrize("name", ["data.evm.blocks", "data.evm.internal_transactions", "metrics.avg_tps"])
+async def test_repeated_pages_end(name: str, repeated: Any) -> None:
+    """A service that repeats its pages under fresh tokens ends the walk with an error, its rows kept."""
+    from chainapi.errors import PaginationLoopError
+
+    simulator = simulated(repeat_pages=repeated)
+    async with session_of(simulator, []) as session:
+        pages = walk_of(session, name)
+        with pytest.raises(PaginationLoopError) as caught:
+            await pages.collect()
+    assert simulator.stats.requests < 1_100
+    partial = caught.value.partial
+    assert partial is not None
+    if repeated == "last":
+        assert counted(truth_of(simulator, name)) <= counted(partial)

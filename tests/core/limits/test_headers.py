@@ -1,0 +1,531 @@
+"""The limit headers are read in every form there is, and no form of them does harm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import copysign, isfinite
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.core.limits.headers import LimitNews, Policy, ServiceLimit, hold, read_limits
+
+NOW = 1_750_000_000.0  # Sunday, 15 June 2025, 15:06:40 GMT
+DATE = "Sun, 15 Jun 2025 15:00:00 GMT"
+DATE_TIME = NOW - 400
+
+FAMILIES = ["ratelimit-", "x-ratelimit-", "x-rate-limit-"]
+NAMES = [
+    "ratelimit",
+    "ratelimit-policy",
+    "retry-after",
+    "date",
+    *(family + name for family in FAMILIES for name in ("limit", "remaining", "reset")),
+]
+
+
+def read(**headers: str) -> LimitNews:
+    """Read headers whose names are written with underscores."""
+    return read_limits({name.replace("_", "-"): value for name, value in headers.items()}, NOW)
+
+
+# --- the separate fields ---
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-type": "application/json", "date": DATE}])
+def test_answer_without_limits_says_nothing(headers: dict[str, str]) -> None:
+    """No limit header, no news."""
+    assert read_limits(headers, NOW) == LimitNews()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_separate_fields(family: str) -> None:
+    """Limit, remainder and reset are read from three headers, under each of their three names."""
+    headers = {f"{family}limit": "600", f"{family}remaining": "7", f"{family}reset": "41"}
+    assert read_limits(headers, NOW) == LimitNews(limit=600, remaining=7, reset=41)
+
+
+def test_headers_of_the_specification() -> None:
+    """The five headers of the specification, as a refusal has them, are all read."""
+    news = read(
+        ratelimit_policy="300;w=60",
+        ratelimit_limit="300",
+        ratelimit_remaining="0",
+        ratelimit_reset="17",
+        retry_after="17",
+    )
+    assert news == LimitNews(limit=300, remaining=0, reset=17, retry_after=17, policies=(Policy(300, 60),))
+
+
+def test_any_mapping_is_read() -> None:
+    """The headers may be any mapping, not only a dict."""
+    assert read_limits(MappingProxyType({"ratelimit-remaining": "3"}), NOW) == LimitNews(remaining=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "policies"),
+    [
+        ("80, 80;w=30", 80, [Policy(80, 30)]),
+        ("80, 80;w=30, 900;w=7200", 80, [Policy(80, 30), Policy(900, 7200)]),
+        ("8,80;w=30", 8, [Policy(80, 30)]),
+        (
+            '80, 80;w=30;burst=9;comment="fixed, with a \\"comma\\"";x, 900;w=7200',
+            80,
+            [Policy(80, 30), Policy(900, 7200)],
+        ),
+        ("80;w=30", 80, [Policy(80, 30)]),
+        ("80;comment=fixed", 80, []),
+        ("0, 80;w=0", 0, [Policy(80, None)]),
+        ("80, 20", 20, []),
+        ("80.5", 80.5, []),
+        (" 80 ", 80, []),
+    ],
+)
+def test_limit_with_policies_behind_it(text: str, limit: float, policies: list[Policy]) -> None:
+    """The limit is the number without a window, and what has a window is a policy."""
+    assert read(ratelimit_limit=text) == LimitNews(limit=limit, policies=tuple(policies))
+
+
+def test_remainder_may_have_parameters() -> None:
+    """Parameters of the remainder and of the reset are ignored."""
+    news = read(ratelimit_remaining='76;w=21600;comment="so, so"', ratelimit_reset="5;unit=s")
+    assert news == LimitNews(remaining=76, reset=5)
+
+
+@pytest.mark.parametrize("text", ["3, 9", "9, 3", "3;w=1, 9;w=60", "9,,3,"])
+def test_repeated_fields_are_read_strictly(text: str) -> None:
+    """Of several values in one field the smallest remainder and the longest reset are believed."""
+    assert read(ratelimit_remaining=text, ratelimit_reset=text) == LimitNews(remaining=3, reset=9)
+
+
+def test_strictest_family_is_believed_as_a_whole() -> None:
+    """When two limiters announce themselves, the one with less left is believed, and not mixed."""
+    headers = {
+        "ratelimit-limit": "100",
+        "ratelimit-remaining": "90",
+        "ratelimit-reset": "600",
+        "x-ratelimit-limit": "10",
+        "x-ratelimit-remaining": "2",
+    }
+    assert read_limits(headers, NOW) == LimitNews(limit=10, remaining=2)
+
+
+def test_malformed_family_yields_to_a_readable_one() -> None:
+    """A family of which nothing can be read is as if absent."""
+    assert read(ratelimit_limit="many", x_ratelimit_limit="10") == LimitNews(limit=10)
+
+
+MALFORMED = [
+    "",
+    " ",
+    "-5",
+    "many",
+    "5 units",
+    "5; using half, that is 6",
+    "5x",
+    "0x10",
+    "1e3",
+    "1_000",
+    "+5",
+    "nan",
+    "inf",
+    "-inf",
+    "?1",
+    "@5",
+    "(5)",
+    '"5"',
+    ":NQ==:",
+    "5\0",
+    "5\n",
+    "²",
+    "٣",
+    "५",
+    "9" * 5000,
+    "-" + "9" * 5000,
+    "5, many",
+    "5, -5",
+]
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_malformed_field_is_as_if_absent(family: str, text: str) -> None:
+    """A field that is no plain list of amounts says nothing, and does not touch the others."""
+    for name in ("limit", "remaining", "reset"):
+        assert read_limits({family + name: text}, NOW) == LimitNews()
+    headers = {f"{family}limit": text, f"{family}remaining": "4", f"{family}reset": text}
+    assert read_limits(headers, NOW) == LimitNews(remaining=4)
+
+
+def test_huge_numbers_are_kept_as_told() -> None:
+    """A number that a float can hold is neither capped nor dropped."""
+    huge = "9" * 300
+    news = read(ratelimit_limit=huge, ratelimit_remaining=huge, ratelimit_reset=huge, retry_after=huge)
+    assert news == LimitNews(float(huge), float(huge), float(huge), float(huge))
+
+
+# --- resets that are moments ---
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("reset", "seconds"),
+    [
+        ("1750000030", 30.0),
+        ("1750000030.5", 30.5),
+        ("1750000030500", 30.5),
+        ("1749999990", 0.0),
+        ("1000000000", 0.0),
+        ("2592000", 2592000.0),
+        ("31622400", 31622400.0),
+        ("100000000", 100000000.0),
+        ("99999999999", 99999999999.0),
+        ("99999999999999999999", 1e20),
+        ("5, 1750000030", 30.0),
+        ("60, 1750000030", 60.0),
+        ("0", 0.0),
+        ("-0.0", 0.0),
+    ],
+)
+def test_reset_as_a_moment(family: str, reset: str, seconds: float) -> None:
+    """A reset near the present is Unix time, in seconds or milliseconds; any other is a number of seconds."""
+    assert read_limits({f"{family}reset": reset}, NOW) == LimitNews(reset=seconds)
+
+
+def test_moment_is_measured_against_the_date() -> None:
+    """A wrong clock on our side does not matter when the answer has a Date."""
+    for now in (NOW, NOW + 86400, NOW - 86400, 0.0):
+        news = read_limits({"x-ratelimit-reset": f"{DATE_TIME + 20:.0f}", "date": DATE}, now)
+        assert news.reset == 20
+
+
+@pytest.mark.parametrize("now", [0.0, 1000.0, -5.0, 1e300, float("nan"), float("inf")])
+def test_moment_without_a_believable_clock_is_kept_as_told(now: float) -> None:
+    """With no Date and a clock that is not in our times, a large reset stays a long wait."""
+    assert read_limits({"x-ratelimit-reset": "1750000030"}, now).reset == 1750000030
+
+
+@pytest.mark.parametrize(("now", "reset"), [(1000.0, "600.5"), (1e8, "60000000")])
+def test_possible_window_is_never_taken_for_a_moment(now: float, reset: str) -> None:
+    """A reset of less than three years is a number of seconds, whatever the clock says."""
+    assert read_limits({"x-ratelimit-reset": reset}, now).reset == float(reset)
+
+
+# --- the combined field ---
+
+
+@pytest.mark.parametrize(
+    ("text", "news"),
+    [
+        ("limit=70, remaining=20, reset=4", LimitNews(70, 20, 4)),
+        ("remaining=20,reset=4,limit=70", LimitNews(70, 20, 4)),
+        ("Limit=70; remaining=0, Remaining = 20 , reset=4", LimitNews(70, 20, 4)),
+        ("limit=70, reset=4", LimitNews(limit=70, reset=4)),
+        ('limit=70;w=60, remaining=20.5, reset=4.5, scope="a, b", flag', LimitNews(70, 20.5, 4.5)),
+        ("limit=70, remaining=20, reset=4, limit=9, remaining=30, reset=50", LimitNews(9, 20, 50)),
+        ("limit=70, remaining=lots, reset=-4", LimitNews(limit=70)),
+        ("limit=?1, remaining=(1 2), reset=@5", LimitNews()),
+        ("limit=70, remaining=20, reset=4 \\", LimitNews()),
+        ("limit=70 remaining=20", LimitNews()),
+    ],
+)
+def test_combined_dictionary(text: str, news: LimitNews) -> None:
+    """The dictionary form gives its three numbers, and nothing at all when it is malformed."""
+    assert read(ratelimit=text) == news
+
+
+def test_combined_list_with_its_policy() -> None:
+    """A named limit takes its quota from the policy of the same name."""
+    news = read(ratelimit='"spree";r=7;t=11', ratelimit_policy='"slow";q=9000;w=86400, "spree";q=80;w=20')
+    assert news == LimitNews(
+        limit=80,
+        remaining=7,
+        reset=11,
+        policies=(Policy(9000, 86400, "slow"), Policy(80, 20, "spree")),
+        service_limits=(ServiceLimit("spree", 7, 11),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "tightest"),
+    [
+        ('"minute";r=5;t=10, "day";r=1000;t=3600', (5, 10)),
+        ('"day";r=1000;t=3600, "minute";r=5;t=10', (5, 10)),
+        ('"minute";r=0;t=10, "day";r=0;t=3600', (0, 3600)),
+        ('"minute";r=0, "day";r=0;t=3600', (0, 3600)),
+        ('"minute";t=90, "day";r=1000;t=3600', (1000, 3600)),
+        ('"minute";t=90, "day";t=3600', (None, 3600)),
+        ('"minute";r=5, "day";r=6;t=1', (5, None)),
+        ("minute;r=5;t=10,day;r=6", (5, 10)),
+        ('"a";r=9;pk=:eHg=:, "a";r=4;t=2;pk=:eXk:', (4, 2)),
+        ('"a";r=-1;t=5', (None, 5)),
+        ('"a";r=?1;t=5', (None, 5)),
+        ('"a";r=3;t="5"', (3, None)),
+    ],
+)
+def test_tightest_of_several_limits(text: str, tightest: tuple[float | None, float | None]) -> None:
+    """The smallest remainder is believed, and of equal ones that with the longest reset."""
+    news = read(ratelimit=text)
+    assert (news.remaining, news.reset) == tightest
+    assert len(news.service_limits) == text.count('"a"' if '"a"' in text else "minute") + text.count("day")
+
+
+def test_named_limits_are_all_there() -> None:
+    """Whoever meets each limit by itself finds every one of them, with what is not said left open."""
+    news = read(ratelimit='"minute";r=5, "day";t=3600;x="y", "week"')
+    assert news.service_limits == (ServiceLimit("minute", 5), ServiceLimit("day", None, 3600))
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit"),
+    [('"a";q=12;w=1', 10), ('"a";q=8;w=1', 8), ('"b";q=1;w=1', 10), ('"a";q=12;w=1, "a";q=9;pk=:eHg=:', 9)],
+)
+def test_quota_may_stand_beside_the_remainder(policy: str, limit: float) -> None:
+    """A quota in RateLimit itself counts too; the smaller one is believed."""
+    assert read(ratelimit='"a";q=10;r=6;t=1', ratelimit_policy=policy).limit == limit
+
+
+@pytest.mark.parametrize(
+    "text", ['"day";r=1000;t=3600, "minute;r=0', "5;r=1", '"a";r=1, (a b);r=0', '"a";r=1 x', ""]
+)
+def test_malformed_combined_field_is_as_if_absent(text: str) -> None:
+    """A list that cannot be read to its end does not count, lest a limit looser than meant be believed."""
+    assert read(ratelimit=text) == LimitNews()
+    assert read(ratelimit=text, ratelimit_remaining="4") == LimitNews(remaining=4)
+
+
+def test_combined_and_separate_fields_are_compared() -> None:
+    """Where a service sends both forms, the stricter is believed."""
+    loose, tight = "limit=70, remaining=20, reset=4", "limit=70, remaining=2, reset=4"
+    assert read(ratelimit=loose, ratelimit_limit="50", ratelimit_remaining="9") == LimitNews(50, 9)
+    assert read(ratelimit=tight, ratelimit_limit="50", ratelimit_remaining="9") == LimitNews(70, 2, 4)
+
+
+# --- policies ---
+
+
+@pytest.mark.parametrize(
+    ("text", "policies"),
+    [
+        ("80;w=30", [Policy(80, 30)]),
+        ("80;w=30, 900;w=7200", [Policy(80, 30), Policy(900, 7200)]),
+        ('80;w=30;burst=9;comment="a, b;w=1"', [Policy(80, 30)]),
+        ("80", [Policy(80)]),
+        ("80;w=0", [Policy(80)]),
+        ("80;w=-1", [Policy(80)]),
+        ("80;w", [Policy(80)]),
+        ('80;w="a"', [Policy(80)]),
+        ("0;w=30", [Policy(0, 30)]),
+        ("0;w=0", [Policy(0)]),
+        ("-1;w=30", []),
+        ("80;w=2.5", [Policy(80, 2.5)]),
+        ('"a";q=80;w=30', [Policy(80, 30, "a")]),
+        ('"a";q=80;w=30, b;q=9', [Policy(80, 30, "a"), Policy(9, None, "b")]),
+        ('"a";q=80;w=30;qu="requests";pk=:eHg=:', [Policy(80, 30, "a")]),
+        ('"a";w=30, "b";q=9', [Policy(9, None, "b")]),
+        ('"a";q=-1, "b";q=x, "c";q=?1', []),
+        ("80;w=30, 900;w=", []),
+        ("80;w=30;comment=not quoted", []),
+        ("", []),
+    ],
+)
+def test_policies(text: str, policies: list[Policy]) -> None:
+    """Policies are read with name, quota and window; without a quota they do not count."""
+    assert read(ratelimit_policy=text) == LimitNews(policies=tuple(policies))
+
+
+def test_policy_field_wins_over_the_tail_of_the_limit() -> None:
+    """Policies behind the limit count only when there is no field for them."""
+    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="80;w=31").policies == (Policy(80, 31),)
+    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="?").policies == (Policy(80, 30),)
+
+
+# --- Retry-After ---
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("20", 20.0),
+        ("0", 0.0),
+        (" 20 ", 20.0),
+        ("2.5", 2.5),
+        ("86400000000", 86400000000.0),
+        ("1750000030", 1750000030.0),
+        ("20, 30", 30.0),
+        ("30,20", 30.0),
+        ("20, soon", 20.0),
+        ("-5, 20", 20.0),
+        ("20, " + "9" * 5000, 20.0),
+        ("Sun, 15 Jun 2025 15:07:00 GMT", 20.0),
+        ("Sunday, 15-Jun-25 15:07:00 GMT", 20.0),
+        ("Sun Jun 15 15:07:00 2025", 20.0),
+        ("sun, 15 JUN 2025 15:07:00 gmt", 20.0),
+        ("Sun, 15 Jun 2025 15:07:00 UTC", 20.0),
+        ("Tue Jul  1 00:00:00 2025", 1328000.0),
+        ("Tuesday, 01-Jul-25 00:00:00 GMT", 1328000.0),
+        ("Tue, 1 Jul 2025 00:00:00 GMT", 1328000.0),
+        ("Mon, 30 Jun 2025 23:59:60 GMT", 1328000.0),
+        ("Sun, 15 Jun 2025 15:06:00 GMT", 0.0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", 0.0),
+        ("Sun Nov  6 08:49:37 1994", 0.0),
+        ("5, Sun, 15 Jun 2025 15:07:00 GMT", 20.0),
+        ("Sun, 15 Jun 2025 15:07:00 GMT, 5", 20.0),
+        ("Sun, 15 Jun 2025 15:07:00 GMT, 50", 50.0),
+        ("Sunday, 15-Jun-25 15:07:00 GMT, Sun, 15 Jun 2025 15:07:01 GMT,Sun Jun 15 15:07:02 2025", 22.0),
+        ("Sun, 15 Jun 2025 25:07:00 GMT, Sun, 15 Jun 2025 15:07:00 GMT", 20.0),
+    ],
+)
+def test_retry_after(text: str, seconds: float) -> None:
+    """Seconds and the three forms of a date are read; the past is now; the longest of several counts."""
+    assert read(retry_after=text) == LimitNews(retry_after=seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(text for text in MALFORMED if not text.startswith("5,")),
+        "Sun",
+        "Sun,",
+        "Sun, 20",
+        "Sun, Mon, Tue",
+        "Sun, 15 Jun 2025",
+        "Sun, 31 Jun 2025 15:07:00 GMT",
+        "Sun, 15 Juh 2025 15:07:00 GMT",
+        "Sun, 15 Jun 0000 15:07:00 GMT",
+        "Sun, 15 Jun 2025 24:07:00 GMT",
+        "Sun, 15 Jun 2025 15:07:61 GMT",
+        "Sun, 15 Jun 2025 15:07:00 CET",
+        "Sun, 15 Jun 2025 15:07:00 +0200",
+        "Sun, \u0661\u0665 Jun 2025 15:07:00 GMT",
+        "Sunday, 00-Jun-25 15:07:00 GMT",
+        "Sun Jun    15:07:00 2025",
+        "2025-06-15T15:07:00Z",
+    ],
+)
+def test_malformed_retry_after_is_as_if_absent(text: str) -> None:
+    """What is neither an amount of seconds nor a date of HTTP says nothing."""
+    assert read(retry_after=text) == LimitNews()
+
+
+@pytest.mark.parametrize(
+    "date", [DATE, "Sunday, 15-Jun-25 15:00:00 GMT", "Sun Jun 15 15:00:00 2025", f" {DATE} "]
+)
+def test_date_of_the_answer_is_the_measure(date: str) -> None:
+    """A date is so many seconds after the Date of the answer, whatever our clock says."""
+    for now in (NOW, NOW + 2 * 86400, NOW - 3600):
+        headers = {"retry-after": "Sun, 15 Jun 2025 15:00:09 GMT", "date": date}
+        assert read_limits(headers, now) == LimitNews(retry_after=9)
+
+
+@pytest.mark.parametrize(
+    "date", ["", "today", "Sun, 99 Jun 2025 15:00:00 GMT", f"{DATE}, {DATE}", "1750000000"]
+)
+def test_unreadable_date_leaves_our_own_clock(date: str) -> None:
+    """Without a Date that can be read, `now` is the measure, to the fraction of a second."""
+    headers = {"retry-after": "Sun, 15 Jun 2025 15:07:00 GMT", "date": date}
+    assert read_limits(headers, NOW + 0.25) == LimitNews(retry_after=19.75)
+
+
+@pytest.mark.parametrize(
+    ("year", "past"), [("24", True), ("26", False), ("75", False), ("76", True), ("99", True), ("00", True)]
+)
+def test_two_digits_of_a_year(year: str, past: bool) -> None:
+    """A year of two digits is at most fifty years ahead, else in the past."""
+    news = read(retry_after=f"Sunday, 15-Jun-{year} 15:07:00 GMT")
+    assert news.retry_after is not None
+    assert (news.retry_after == 0) is past
+    assert news.retry_after < 51 * 366 * 86400
+
+
+def test_two_digits_at_the_turn_of_a_century() -> None:
+    """In the last days of 2099 the year 00 is the next one."""
+    headers = {"date": "Thu, 31 Dec 2099 23:59:50 GMT", "retry-after": "Friday, 01-Jan-00 00:00:10 GMT"}
+    assert read_limits(headers, NOW).retry_after == 20
+
+
+@pytest.mark.parametrize("now", [float("nan"), float("inf"), 1e300, -1e300])
+def test_two_digits_need_a_calendar(now: float) -> None:
+    """A year of two digits cannot be placed by a clock that has left all calendars, and says nothing."""
+    assert read_limits({"retry-after": "Sunday, 15-Jun-25 15:07:00 GMT"}, now) == LimitNews()
+
+
+@pytest.mark.parametrize("name", ["ratelimit-remaining", "x-ratelimit-reset", "retry-after"])
+def test_zero_has_no_sign(name: str) -> None:
+    """A negative zero is read as zero."""
+    assert "-0" not in repr(read_limits({name: "-0.0"}, NOW))
+
+
+# --- any text ---
+
+FRAGMENTS = st.sampled_from(
+    [
+        *("5", "0", "-1", "-0.0", "9" * 400, "1750000030", "2.5", "nan", "inf", "_", "²", "٣", "\0"),
+        *(",", ", ", ";", "=", '"', "\\", "(", ")", ":", "?1", "@1", "%", " ", "\t"),
+        *('"a"', "a", "w=", "q=0", "w=0", "r=", "t=", "limit=", "remaining=", "reset="),
+        *(DATE, "Sunday, 15-Jun-25 15:07:00 GMT", "Sun Jun 15 15:07:00 2025", "Sun", "Sun, "),
+    ]
+)
+TEXTS = st.one_of(st.text(), st.lists(FRAGMENTS, max_size=12).map("".join), st.integers().map(str))
+
+
+def numbers(news: LimitNews) -> list[float]:
+    """Collect every number in the news."""
+    said = [news.limit, news.remaining, news.reset, news.retry_after]
+    said += [number for policy in news.policies for number in (policy.quota, policy.window)]
+    said += [number for limit in news.service_limits for number in (limit.remaining, limit.reset)]
+    return [number for number in said if number is not None]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), TEXTS), st.floats(0, 4e9))
+def test_no_text_does_harm(headers: Mapping[str, str], now: float) -> None:
+    """Whatever the headers hold, nothing raises, and all numbers are finite and not negative."""
+    news = read_limits(headers, now)
+    assert all(isfinite(number) and copysign(1, number) > 0 for number in numbers(news))
+    assert all(policy.window != 0 for policy in news.policies)
+    assert isfinite(hold(429, news))
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.lists(st.integers(0, 50), max_size=6))
+def test_saying_more_never_widens_the_limit(told: list[int], more: list[int]) -> None:
+    """A further named limit in the same answer can lower what is believed to remain, never raise it."""
+
+    def remaining(amounts: list[int]) -> float | None:
+        text = ", ".join(f'"p{index}";r={amount};t=9' for index, amount in enumerate(amounts))
+        return read(ratelimit=text).remaining
+
+    alone, together = remaining(told), remaining(told + more)
+    assert alone is not None
+    assert together is not None
+    assert together <= alone
+
+
+# --- obeying ---
+
+
+@pytest.mark.parametrize(
+    ("status", "news", "seconds"),
+    [
+        (429, LimitNews(remaining=15, reset=40, retry_after=20), 20.0),
+        (429, LimitNews(remaining=15, reset=40, retry_after=0), 0.0),
+        (200, LimitNews(remaining=5, retry_after=20), 20.0),
+        (429, LimitNews(remaining=15, reset=40), 40.0),
+        (503, LimitNews(reset=40), 40.0),
+        (429, LimitNews(), 0.0),
+        (429, LimitNews(remaining=0), 0.0),
+        (200, LimitNews(remaining=0, reset=40), 40.0),
+        (301, LimitNews(remaining=0, reset=40), 40.0),
+        (404, LimitNews(remaining=0, reset=40), 40.0),
+        (200, LimitNews(remaining=0), 0.0),
+        (200, LimitNews(remaining=0.5, reset=40), 0.0),
+        (200, LimitNews(remaining=1, reset=40), 0.0),
+        (200, LimitNews(reset=40), 0.0),
+        (500, LimitNews(remaining=1, reset=40), 0.0),
+    ],
+)
+def test_hold(status: int, news: LimitNews, seconds: float) -> None:
+    """Retry-After wins, the reset counts on a refusal and when nothing remains, and else there is no wait."""
+    assert hold(status, news) == seconds

@@ -1,0 +1,694 @@
+"""Which rows come once: no row of any list is ever lost, and none comes twice where that is promised."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
+from itertools import accumulate
+from typing import Any, Literal
+
+import pytest
+from attrs import define, evolve, field, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.dedupe import NEIGHBOURS, Deduplicator, Doubt, Identity, Taken
+from chainapi.core.paging.order import MAX_TIES, Watermark
+
+Row = dict[str, Any]
+Happening = tuple[str, Any]
+
+
+@frozen
+class Sent:
+    """A page as a service sent it; its rows may be changed by whoever reads them."""
+
+    rows: list[Row]
+    body: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Sent:
+        """Send rows; what begins with an underscore stays behind."""
+        shown = [{name: part for name, part in row.items() if name[0] != "_"} for row in rows]
+        return cls(shown, tuple(json.dumps(row, sort_keys=True).encode() for row in shown))
+
+    @property
+    def digest(self) -> int:
+        """A hash of the rows."""
+        return hash(self.body)
+
+    def contents(self) -> Sequence[bytes]:
+        """Return the content of each row."""
+        return self.body
+
+
+def key_of(row: Row) -> Hashable:
+    """Return the key of a row."""
+    return row["key"]  # type: ignore[no-any-return]
+
+
+def number_of(row: Row) -> int | None:
+    """Return the number of a row."""
+    return row["n"]  # type: ignore[no-any-return]
+
+
+PLAIN = Identity()
+KEYED = Identity(key=key_of)
+ORDERED = Identity(number=number_of)
+BOTH = Identity(key=key_of, number=number_of)
+UNIQUE = Identity(key=number_of, number=number_of, unique=True)
+
+
+@define
+class Walker:
+    """A walk in miniature over a list that changes; a naive memory of all rows judges what it gives.
+
+    Every row has a serial, `_id`, that nobody but the judge sees.
+    """
+
+    rows: list[Row]
+    identity: Identity
+    tokens: Literal["rows", "positions"] = "rows"
+    counting: bool = True
+    deduplicator: Deduplicator = field(init=False)
+    token: int | None = None
+    at_head: bool = True
+    done: bool = False
+    passes: int = 1
+    loose: bool = False  # rows may come twice, and somebody was told
+    grown: bool = False
+    resumed: bool = False
+    given: Counter[int] = field(factory=Counter[int])
+    dropped: set[int] = field(factory=set[int])  # in a pass, for their key
+    doubts: list[Doubt] = field(factory=list[Doubt])
+
+    def __attrs_post_init__(self) -> None:
+        self.deduplicator = Deduplicator(self.identity)
+        if self.counting:
+            self.deduplicator.count()
+
+    # What a reader does
+
+    def read(self, size: int) -> None:
+        """Take a page whole."""
+        if not self.done:
+            rows, token = self._page(size)
+            self._give(rows, self._take(rows).stale, size)
+            self.at_head, self.token, self.done = False, token, token is None
+
+    def inside(self, size: int, part: int, swap: int = 0) -> None:
+        """Take some rows of a page, and resume in another process from the checkpoint behind them.
+
+        Meanwhile the row at the place `swap` of the page changes places with the one before it.
+        """
+        if self.done:
+            return
+        rows, _ = self._page(size)
+        part = min(part, len(rows) - 1)
+        stale = self._take(rows).stale
+        self._give(rows, stale, part)
+        had = self.deduplicator
+        self._resume(had.watermark(part), (*had.head, *had.marks_given(part, stale)))
+        if 1 < swap < len(rows):  # the first row is where the page begins
+            self._swap(self.rows.index(rows[swap]))
+
+    def between(self) -> None:
+        """Resume in another process from a checkpoint between two pages."""
+        self._resume(self.deduplicator.watermark(), self.deduplicator.head)
+
+    def restart(self) -> None:
+        """Begin again at the first page, as after the death of a token."""
+        self.loose |= not self.deduplicator.complete
+        self.deduplicator.restart()
+        self.token, self.at_head, self.done = None, True, False
+        self.passes += 1
+
+    def shuffle(self, place: int) -> None:
+        """Begin again after two rows have changed places."""
+        if self.rows:
+            self._swap(place % len(self.rows))
+        self.restart()
+
+    def finish(self) -> None:
+        """Read to the end, and once more for what came at the head meanwhile; judge both."""
+        while not self.done:
+            self.read(4)
+        self.check(whole=False)
+        for _ in range(2):
+            self.restart()
+            while not self.done:
+                self.read(4)
+            self.check()
+
+    # What happens to the list
+
+    def grow(self, rows: Sequence[Row]) -> None:
+        """Put rows at the head."""
+        self.rows[:0] = rows
+        self.grown = True
+
+    def change(self, place: int) -> None:
+        """Change a row where its key allows it."""
+        if self.rows:
+            place %= len(self.rows)
+            self.rows[place] = {**self.rows[place], "v": self.rows[place]["v"] + 100}
+
+    # The judge
+
+    def check(self, *, whole: bool = True) -> None:
+        """Compare what was given with what the list holds, that is with all of it if it was read whole."""
+        lists, given = Counter(map(self._shown, self.rows)), Counter[Hashable]()
+        for serial, count in self.given.items():
+            given[self._shown(next(row for row in self.rows if row["_id"] == serial))] += count
+        lost = lists - given
+        if whole:
+            assert set(lost) <= self._may_miss(), f"rows are lost: {lost}"
+        if not self.loose and not self._shifts():
+            assert not given - lists, f"rows came twice: {given - lists}"
+
+    def _shown(self, row: Row) -> Hashable:
+        """Return what tells a row from others for those who see it: equal rows are one another's like."""
+        if self.identity.key is not None or row.get("_changed"):
+            return row["_id"]  # type: ignore[no-any-return]
+        return Sent.of([row]).body[0]
+
+    def _may_miss(self) -> set[Hashable]:
+        """Return rows that may be missing: those taken for another one with their key.
+
+        Where the number is the key, neighbours are compared with it, which a resume has in no checkpoint.
+        """
+        if not self.identity.unique:
+            return {self._shown(row) for row in self.rows if row["_id"] in self.dropped}
+        numbers = Counter(row["n"] for row in self.rows)
+        return {self._shown(row) for row in self.rows if self.resumed and numbers[row["n"]] > 1}
+
+    def _shifts(self) -> bool:
+        """Check whether rows may have come again because the list shifted, and nothing showed it."""
+        if self.tokens == "rows" or not self.grown:
+            return False
+        return self.identity.key is None or self.deduplicator.keyless or self.resumed
+
+    # How it does so
+
+    def _page(self, size: int) -> tuple[list[Row], int | None]:
+        begin = 0
+        if self.token is not None:
+            serials = [row["_id"] for row in self.rows]
+            begin = serials.index(self.token) if self.tokens == "rows" else self.token
+        behind = begin + size
+        if behind >= len(self.rows):
+            return self.rows[begin:], None
+        return self.rows[begin:behind], self.rows[behind]["_id"] if self.tokens == "rows" else behind
+
+    def _take(self, rows: Sequence[Row]) -> Taken:
+        sent = Sent.of(rows)
+        taken = self.deduplicator.take(sent)
+        assert set(taken.repeated) <= set(taken.stale)
+        assert not taken.repeated or Doubt.KEY not in taken.doubts
+        self.dropped |= {rows[index]["_id"] for index in taken.repeated}
+        self.doubts += taken.doubts
+        # An event has said so: what was given in earlier passes is known by what was refuted now.
+        unknown = self.resumed or not self.counting
+        refuted = Doubt.KEY in taken.doubts or (unknown and Doubt.ORDER in taken.doubts)
+        self.loose |= self.passes > 1 and refuted
+        for row in sent.rows:
+            row.clear()  # by its reader
+        sent.rows.clear()
+        return taken
+
+    def _swap(self, place: int) -> None:
+        """Let a row change places with the one before it.
+
+        A row that nobody has seen may not move to a place where the order of a list says that all were given.
+        """
+        two = self.rows[max(place - 1, 0) : place + 1]
+        if len(two) == 2 and (not self.deduplicator.ordered or all(self.given[row["_id"]] for row in two)):
+            self.rows[place - 1 : place + 1] = reversed(two)
+
+    def _give(self, rows: Sequence[Row], stale: Collection[int], part: int) -> None:
+        self.given.update(row["_id"] for index, row in enumerate(rows[:part]) if index not in stale)
+
+    def _resume(self, watermark: Watermark | None, head: tuple[str, ...]) -> None:
+        had = self.deduplicator
+        text = Checkpoint(
+            "q", watermark=watermark, unordered=had.broken, keyless=had.keyless, head=head
+        ).dumps()
+        read = Checkpoint.loads(text)
+        resumed = bool(self.given)
+        # As in the session: without an order, the memory of earlier passes is gone, and an event says so.
+        self.loose |= self.passes > 1 and not had.ordered
+        self.deduplicator = Deduplicator(
+            self.identity,
+            watermark=read.watermark,
+            unordered=read.unordered or (resumed and read.watermark is None),
+            keyless=read.keyless,
+            resumed=resumed,
+        )
+        self.deduplicator.expect(read.head)
+        if self.counting:
+            self.deduplicator.count()
+        self.resumed = True
+
+
+# Lists, and what may happen to a walk over them
+
+
+def rows_of(parts: Sequence[tuple[int | None, Hashable, int]], serial: int = 0) -> list[Row]:
+    """Return rows with a number, a key (by default their serial) and a content."""
+    return [
+        {
+            "_id": one,
+            "n": number,
+            "key": f"k{one}" if key is None else key,
+            "v": value,
+        }
+        for one, (number, key, value) in enumerate(parts, serial)
+    ]
+
+
+HAPPENINGS = st.lists(
+    st.one_of(
+        st.tuples(st.just("read"), st.integers(1, 6)),
+        st.tuples(st.just("read"), st.integers(1, 6)),
+        st.tuples(st.just("grow"), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=5)),
+        st.tuples(st.just("restart"), st.none()),
+        st.tuples(st.just("inside"), st.tuples(st.integers(1, 6), st.integers(0, 5), st.integers(0, 5))),
+        st.tuples(st.just("between"), st.none()),
+        st.tuples(st.just("shuffle"), st.integers(0, 20)),
+        st.tuples(st.just("change"), st.integers(0, 20)),
+    ),
+    max_size=16,
+)
+
+
+def numbers_of(steps: Sequence[int]) -> list[int]:
+    """Return numbers that fall by steps down to 0."""
+    return list(accumulate(reversed(steps), initial=0))[:0:-1]
+
+
+def drive(
+    walker: Walker,
+    happens: Sequence[Happening],
+    *,
+    key: Hashable = None,
+    changing: bool = False,
+    moving: bool = False,
+    lowest: int = 0,
+) -> None:
+    """Let things happen to a walk, read the list to its end, and judge.
+
+    New rows lie at least `lowest` above the greatest number of the list, and have this key, or one of their
+    own. Rows may be changing, or moving to other places, between requests.
+    """
+    serial = len(walker.rows)
+    for name, what in happens:
+        if name == "grow":
+            newest = max((row["n"] for row in walker.rows if row["n"] is not None), default=0)
+            for step, value in what:
+                newest += max(step, lowest)
+                walker.grow(rows_of([(newest, key, value)], serial))
+                serial += 1
+        elif name == "change":
+            if changing:
+                walker.change(what)
+        elif name == "read":
+            walker.read(what)
+        elif name == "inside":
+            walker.inside(*(what if moving else what[:2]))
+        elif name == "shuffle" and moving:
+            walker.shuffle(what)
+        elif name == "between":
+            walker.between()
+        else:
+            walker.restart()
+    walker.finish()
+
+
+TOKENS = st.sampled_from(["rows", "rows", "positions"])
+VALUES = st.lists(st.integers(0, 2), max_size=16)
+STEPS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=16)
+Tokens = Literal["rows", "positions"]
+
+
+@settings(max_examples=400)
+@given(values=VALUES, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
+def test_plain_lists(values: list[int], tokens: Tokens, counting: bool, happens: list[Happening]) -> None:
+    """Rows of a plain list come as often as the list holds them, equal ones too; none is ever lost."""
+    walker = Walker(rows_of([(0, "", value) for value in values]), PLAIN, tokens, counting)
+    happens = [(name, [(0, 0) for _ in what] if name == "grow" else what) for name, what in happens]
+    drive(walker, happens, key="", moving=True)
+    assert not walker.doubts
+    assert not walker.dropped
+
+
+@settings(max_examples=400)
+@given(values=VALUES, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
+def test_keyed_lists(values: list[int], tokens: Tokens, counting: bool, happens: list[Happening]) -> None:
+    """Rows with a key come once, whatever else of them changes, and however the list shifts."""
+    walker = Walker(rows_of([(0, None, value) for value in values]), KEYED, tokens, counting)
+    drive(walker, happens, changing=True, moving=True)
+    assert not walker.doubts
+
+
+@settings(max_examples=400)
+@given(steps=STEPS, counting=st.booleans(), keyed=st.booleans(), happens=HAPPENINGS)
+def test_ordered_lists(
+    steps: list[tuple[int, int]], counting: bool, keyed: bool, happens: list[Happening]
+) -> None:
+    """Rows in descending order come once, past any restart and resume, ties and equal rows among them."""
+    numbers = numbers_of([step for step, _ in steps])
+    key = None if keyed else ""
+    rows = rows_of([(number, key, value) for number, (_, value) in zip(numbers, steps, strict=True)])
+    walker = Walker(rows, BOTH if keyed else ORDERED, counting=counting)
+    drive(walker, happens, key=key, changing=keyed)
+    assert not walker.doubts
+    assert walker.deduplicator.complete
+    assert not walker.loose
+
+
+@settings(max_examples=300)
+@given(count=st.integers(0, 16), tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
+def test_lists_whose_number_is_the_key(
+    count: int, tokens: Tokens, counting: bool, happens: list[Happening]
+) -> None:
+    """Rows whose number is their key come once; where a shifted row has changed, it comes again."""
+    walker = Walker(rows_of([(number, None, 0) for number in range(count, 0, -1)]), UNIQUE, tokens, counting)
+    changing = tokens == "rows"
+    drive(walker, happens, changing=changing, lowest=1)
+    assert Doubt.KEY not in walker.doubts
+
+
+DISORDER = st.sampled_from(["none yet", "none yet", "swapped", "shuffled", "ascending", "unnumbered"])
+
+
+@st.composite
+def disordered(draw: st.DrawFn) -> list[tuple[int | None, int]]:
+    """Numbers and values that do not fall, or fall until rows move."""
+    steps = draw(STEPS.filter(bool))
+    parts: list[tuple[int | None, int]] = [
+        (number, value)
+        for number, (_, value) in zip(numbers_of([step for step, _ in steps]), steps, strict=True)
+    ]
+    match draw(DISORDER):
+        case "none yet":
+            return parts
+        case "swapped":
+            for place in draw(st.lists(st.integers(0, len(parts) - 1), min_size=1, max_size=3)):
+                parts[place - 1 : place + 1] = reversed(parts[place - 1 : place + 1])
+            return list(parts)
+        case "shuffled":
+            return list(draw(st.permutations(parts)))
+        case "ascending":
+            return parts[::-1]
+        case _:
+            missing = draw(st.sets(st.integers(0, len(parts) - 1), max_size=3))
+            return [(None if place in missing else n, v) for place, (n, v) in enumerate(parts)]
+
+
+@pytest.mark.untraced
+@settings(max_examples=600)
+@given(
+    parts=disordered(),
+    tokens=TOKENS,
+    counting=st.booleans(),
+    keyed=st.booleans(),
+    happens=HAPPENINGS,
+)
+def test_lists_out_of_order(
+    parts: list[tuple[int | None, int]],
+    tokens: Tokens,
+    counting: bool,
+    keyed: bool,
+    happens: list[Happening],
+) -> None:
+    """Where the order is not what it was said to be, no row is lost, and a restart is as exact as it says."""
+    key = None if keyed else ""
+    rows = rows_of([(number, key, value) for number, value in parts])
+    walker = Walker(rows, BOTH if keyed else ORDERED, tokens, counting)
+    drive(walker, happens, key=key, moving=True)
+    assert Doubt.KEY not in walker.doubts
+    assert walker.doubts.count(Doubt.ORDER) <= 1 or walker.resumed
+
+
+@pytest.mark.untraced
+@settings(max_examples=400)
+@given(steps=STEPS, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
+def test_a_number_that_is_no_key(
+    steps: list[tuple[int, int]], tokens: Tokens, counting: bool, happens: list[Happening]
+) -> None:
+    """Where several rows share the number that was said to be their key, one pass loses none that differs."""
+    numbers = numbers_of([step for step, _ in steps])
+    rows = rows_of([(number, None, value) for number, (_, value) in zip(numbers, steps, strict=True)])
+    walker = Walker(rows, UNIQUE, tokens, counting)
+    drive(walker, happens)
+
+
+@pytest.mark.untraced
+@settings(max_examples=400)
+@given(
+    keys=st.lists(st.integers(0, 5), max_size=16),
+    steps=st.lists(st.integers(0, 2), min_size=16, max_size=16),
+    ordered=st.booleans(),
+    tokens=TOKENS,
+    counting=st.booleans(),
+    happens=HAPPENINGS,
+)
+def test_a_key_that_is_none(
+    keys: list[int],
+    steps: list[int],
+    ordered: bool,
+    tokens: Tokens,
+    counting: bool,
+    happens: list[Happening],
+) -> None:
+    """Where rows share a key, none is lost but next to its like, and of one number if there are numbers."""
+    numbers = numbers_of(steps)
+    rows = rows_of([(number, key, 0) for number, key in zip(numbers, keys, strict=False)])
+    walker = Walker(rows, BOTH if ordered else KEYED, tokens, counting)
+    drive(walker, happens)
+    if ordered:
+        likes = Counter((row["n"], row["key"]) for row in walker.rows)
+        by_serial = {row["_id"]: row for row in walker.rows}
+        dropped = [by_serial[serial] for serial in walker.dropped]
+        assert all(likes[row["n"], row["key"]] > 1 or walker.grown for row in dropped)
+
+
+# Cases
+
+
+def sent(*parts: tuple[int | None, Hashable, int]) -> Sent:
+    """Return a page of rows with these numbers, keys and contents."""
+    return Sent.of(rows_of(parts))
+
+
+def counting(identity: Identity, **before: Any) -> Deduplicator:
+    """Return a deduplicator of a reader of rows."""
+    deduplicator = Deduplicator(identity, **before)
+    deduplicator.count()
+    return deduplicator
+
+
+def test_a_row_among_old_ones_in_a_pass_that_breaks_the_order() -> None:
+    """Behind a break in a later pass, a row with the number of one that this pass had already is given."""
+    seen = counting(ORDERED)
+    seen.take(sent(*((number, "", 0) for number in range(9, 0, -1))))
+    seen.restart()
+    assert seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0))).stale == {0, 1, 2}
+    taken = seen.take(sent((9, "", 7), (8, "", 7), (6, "", 0)))
+    assert taken.doubts == (Doubt.ORDER,)
+    assert taken.stale == {2}
+    assert seen.take(sent((5, "", 0), (7, "", 7), (7, "", 0))).stale == {0}
+
+
+def test_a_row_of_the_page_that_breaks_the_order_is_met() -> None:
+    """Rows of that page that keep the order, and were given before, are met: their like is given."""
+    seen = counting(ORDERED)
+    seen.take(sent(*((number, "", 0) for number in range(9, 0, -1))))
+    seen.restart()
+    taken = seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0), (8, "", 7), (6, "", 0), (9, "", 0)))
+    assert taken.stale == {0, 1, 2, 4}
+
+
+def test_a_begun_page_that_breaks_the_order() -> None:
+    """Behind a break, marks find the rows given of a begun page but those that the order found."""
+    seen = counting(ORDERED)
+    seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0), (6, "", 0)))
+    watermark, head = seen.watermark(3), seen.marks_given(3, ())
+    seen = counting(ORDERED, watermark=watermark, resumed=True)
+    seen.expect(head)
+    taken = seen.take(sent((9, "", 0), (7, "", 0), (8, "", 0), (9, "", 0), (6, "", 0), (8, "", 0)))
+    assert taken.stale == {0, 1, 2}
+    assert seen.head == ()
+
+
+def test_numbers_of_no_pattern_drop_no_row_in_a_later_pass() -> None:
+    """Where the numbers given took too much memory, rows behind a break come again, and none is lost."""
+    seen = counting(ORDERED)
+    squares = [number * number for number in range(3_000, 0, -1)]
+    for at in range(0, 3_000, 100):
+        seen.take(sent(*((number, "", 0) for number in squares[at : at + 100])))
+    seen.restart()
+    assert seen.complete
+    assert seen.take(sent(*((number, "", 0) for number in squares[:3]))).stale == {0, 1, 2}
+    assert seen.take(sent((squares[0], "", 1), (squares[3], "", 0))).stale == set()
+    assert not seen.complete
+
+
+def test_too_many_rows_on_one_number() -> None:
+    """A number with more than 1,000 rows ends the order between two pages, not inside of one."""
+    seen = counting(ORDERED)
+    many = [(5, "", value) for value in range(MAX_TIES + 1)]
+    assert seen.take(sent(*many)).doubts == ()
+    assert seen.take(sent((5, "", -1), (4, "", 0))).doubts == (Doubt.TIES,)
+    assert (seen.ordered, seen.broken, seen.watermark()) == (False, True, None)
+    seen.restart()
+    assert seen.take(sent(*many, (5, "", -2))).stale == set(range(MAX_TIES + 1))
+    seen = counting(ORDERED)
+    seen.take(sent(*many))
+    assert seen.take(sent((4, "", 0))).doubts == (), "no more rows of that number came"
+
+
+def test_what_is_fresh() -> None:
+    """A page is fresh with a row that never came, and where numbers fall; nobody knows of pages."""
+    seen = counting(PLAIN)
+    assert [seen.take(sent(*rows)).fresh for rows in ([(0, "", 1)], [(0, "", 1)], [])] == [True, False, False]
+    seen.restart()
+    assert [seen.take(sent((0, "", value))).fresh for value in (1, 2)] == [False, True]
+    assert Deduplicator(PLAIN).take(sent((0, "", 1))).fresh is None
+    assert Deduplicator(PLAIN).take(sent()).fresh is False
+    seen = Deduplicator(ORDERED, watermark=Watermark(9, 1, at=None), resumed=True)
+    assert [seen.take(sent((number, "", 0))).fresh for number in (9, 8, 8, 5, 5)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    seen = counting(KEYED)
+    assert [seen.take(sent((0, "a", 0))).fresh for _ in range(2)] == [True, False]
+
+
+def test_signatures() -> None:
+    """A page is known by its keys where all rows have one, else by its contents."""
+    one, changed, other = sent((5, "a", 0)), sent((5, "a", 1)), sent((5, "b", 0))
+    for identity, same in ((KEYED, True), (BOTH, True), (UNIQUE, True), (PLAIN, False), (ORDERED, False)):
+        seen = counting(identity)
+        taken = seen.take(one)
+        assert taken.signature == seen.signature(one)
+        assert (seen.signature(changed) == taken.signature) == same
+        assert (seen.signature(other) == taken.signature) == identity.unique
+        assert seen.take(one).signature == taken.signature
+    seen = Deduplicator(Identity(key=lambda _: None))
+    assert seen.signature(one) != seen.signature(other), "rows without a key are told apart by their contents"
+
+
+def test_a_part_that_never_changes_counts_rows() -> None:
+    """Rows are counted by what never changes of them; those that share it are several."""
+    identity = evolve(PLAIN, stable=lambda row: row["key"])
+    seen = counting(identity)
+    assert seen.take(sent((0, "a", 1), (0, "a", 2), (0, "b", 1), (0, None, 1))).stale == set()
+    head = seen.marks_given(2, ())
+    seen.restart()
+    assert seen.take(sent((0, "b", 9), (0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1, 2}
+    seen = counting(identity, resumed=True)
+    seen.expect(head)
+    assert seen.take(sent((0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1}
+
+
+def test_a_part_that_is_missing_counts_nothing() -> None:
+    """A row of an unknown kind, which lacks what never changes, is counted by its content."""
+    seen = counting(evolve(PLAIN, stable=lambda row: row["n"]))
+    seen.take(sent((None, "a", 1), (None, "b", 1)))
+    seen.restart()
+    assert seen.take(sent((None, "b", 1), (None, "c", 1))).stale == {0}
+
+
+@pytest.mark.parametrize(("grown", "gone"), [(0, 0), (500, 0), (500, 3), (0, 3), (95, 0)])
+def test_marks_wait_for_rows_that_the_list_pushed_down(grown: int, gone: int) -> None:
+    """Rows given of a page that was begun are left out wherever they come again, then no more."""
+    given = [(0, "", value) for value in range(10)]
+    seen = counting(PLAIN)
+    seen.take(sent(*given, *((0, "", value) for value in range(10, 100))))
+    head = seen.marks_given(10, ())
+    seen = counting(PLAIN, resumed=True)
+    seen.expect(head)
+    rows = [(0, "new", value) for value in range(grown)] + given[gone:]
+    rows += [(0, "", value) for value in range(10, 400)]
+    again: list[int] = []
+    for at in range(0, len(rows), 100):
+        again += [at + index for index in sorted(seen.take(sent(*rows[at : at + 100])).stale)]
+    assert again == list(range(grown, grown + 10 - gone))
+    assert seen.head == ()
+    assert seen.take(sent(given[0])).stale == set(), "an equal row is another one by now"
+
+
+def test_marks_of_keys_and_of_contents() -> None:
+    """Marks are compared by the key where both have one, else by the content."""
+    seen = counting(KEYED)
+    seen.take(sent((0, "a", 1), (0, "b", 1), (0, None, 1)))
+    head = seen.marks_given(2, ())
+    assert [len(mark) for mark in head] == [32, 32]
+    for keyless, row, stale in (
+        (False, (0, "a", 9), {0}),
+        (False, (0, "c", 1), set[int]()),
+        (True, (0, "a", 1), {0}),
+        (True, (0, "a", 9), set[int]()),
+    ):
+        seen = counting(KEYED, resumed=True, keyless=keyless)
+        seen.expect(head)
+        assert seen.take(sent(row)).stale == stale
+        assert len(seen.head) == 2 - len(stale)
+    seen = counting(KEYED, resumed=True)
+    seen.expect([mark[:16] for mark in head])  # taken when there was no key
+    assert seen.take(sent((0, "b", 1), (0, "a", 2))).stale == {0}
+
+
+def test_neighbours_are_bounded() -> None:
+    """However many pages come, only those with the last 128 rows are kept."""
+    seen = counting(KEYED)
+    for page in range(300):
+        seen.take(sent(*((0, f"{page}-{index}", 0) for index in range(page % 4))))
+        assert sum(len(page.keys) for page in seen._neighbours) < NEIGHBOURS + 4
+        assert all(page.keys for page in seen._neighbours)
+        assert sum(page.page is not None for page in seen._neighbours) <= 1, "of the others, the keys"
+    seen.take(sent(*((0, f"x{index}", 0) for index in range(1_000))))
+    assert len(seen._neighbours) == 1
+    assert seen.take(sent((0, "x872", 0), (0, "x871", 0))).repeated == {0}
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_rows_that_a_reader_takes_out_of_a_page(frozen: bool) -> None:
+    """What a reader does to the list of a page changes nothing, and counting begins once."""
+    seen = counting(evolve(KEYED, frozen=frozen))
+    first = sent((0, "a", 0), (0, "b", 0))
+    seen.take(first)
+    first.rows.clear()
+    seen.count()
+    assert [len(mark) for mark in seen.marks_given(2, ())] == [32, 32]
+    assert seen.take(sent((0, "b", 1), (0, "c", 0))).repeated == {0}
+    seen.restart()
+    assert seen.take(sent((0, "a", 1), (0, "d", 0))).stale == {0}
+
+
+def test_before_the_first_page() -> None:
+    """Before the first page there are no rows, and so no contents."""
+    assert list(counting(PLAIN)._page.contents) == []
+
+
+def test_a_walk_without_rows_has_no_watermark() -> None:
+    """Where nothing was given, or nothing is in order, there is no watermark."""
+    for identity in (PLAIN, ORDERED):
+        seen = counting(identity)
+        seen.take(sent())
+        assert seen.watermark() is None
+        assert seen.watermark(0) is None
+        assert seen.marks_given(0, ()) == ()
+    seen.take(sent((5, "", 0)))
+    assert seen.number(0) == 5
+    assert seen.mark(0) == seen.digest(0)[:8].hex()
+    assert seen.watermark() == Watermark(5, 5, at=5, ties=((5, (seen.mark(0),)),), met=(seen.mark(0),))
+    plain = counting(PLAIN)
+    plain.take(sent((5, "", 0)))
+    assert (plain.number(0), plain.watermark(1)) == (None, None)

@@ -1,0 +1,135 @@
+"""Counts of digests are those that a dict would hold, and take little memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.core.paging import digests
+from chainapi.core.paging.digests import CELL, DIGEST_SIZE, LARGEST, DigestCounter
+
+
+def digest(number: int) -> bytes:
+    """Return a digest."""
+    return hashlib.blake2b(number.to_bytes(8, "little"), digest_size=DIGEST_SIZE).digest()
+
+
+class Naive:
+    """The same counts in dicts."""
+
+    def __init__(self) -> None:
+        self.given = Counter[bytes]()
+        self.met = Counter[bytes]()
+
+    def meet(self, one: bytes) -> bool:
+        """Count a meeting with what was given more often than met."""
+        if self.met[one] >= self.given[one]:
+            return False
+        self.met[one] += 1
+        return True
+
+    def give(self, one: bytes) -> None:
+        """Count one as given, and as met."""
+        self.given[one] += 1
+        self.met[one] += 1
+
+    def restart(self) -> None:
+        """Forget what was met."""
+        self.met.clear()
+
+
+STEPS = st.lists(st.one_of(st.none(), st.tuples(st.booleans(), st.integers(0, 40))), max_size=200)
+
+
+def compare(ones: list[bytes], steps: list[tuple[bool, int] | None]) -> None:
+    """Do the same to both; None is a restart, a pair says whether one is given or met."""
+    ours, theirs = DigestCounter(), Naive()
+    for step in steps:
+        if step is None:
+            ours.restart()
+            theirs.restart()
+            continue
+        gives, one = step[0], ones[step[1]]
+        if gives:
+            ours.give(one)
+            theirs.give(one)
+        else:
+            assert ours.meet(one) == theirs.meet(one)
+        assert one in ours or not theirs.given[one]
+    assert [one in ours for one in ones] == [theirs.given[one] > 0 for one in ones]
+    assert len(ours) == sum(count > 0 for count in theirs.given.values())
+
+
+@given(STEPS)
+def test_like_a_dict(steps: list[tuple[bool, int] | None]) -> None:
+    """A digest is met as often in each pass as it was given in all."""
+    compare([digest(number) for number in range(41)], steps)
+
+
+@given(
+    st.lists(st.binary(min_size=DIGEST_SIZE, max_size=DIGEST_SIZE), min_size=41, max_size=41, unique=True),
+    STEPS,
+)
+def test_any_digests(ones: list[bytes], steps: list[tuple[bool, int] | None]) -> None:
+    """Digests that crowd into one table, or probe past its end, are told apart as well; zeros are one too."""
+    crowded = [b"\x40" + one[1:4] + b"\xff" * 6 + one[10:] for one in ones]
+    if len(set(crowded)) == len(crowded):
+        compare(crowded, steps)
+    compare([*ones[1:], bytes(DIGEST_SIZE)], steps)
+
+
+@pytest.mark.parametrize(
+    ("largest", "count"),
+    [
+        *((9, count) for count in (8, 9, 10, 60)),
+        pytest.param(LARGEST, LARGEST + 2, marks=pytest.mark.untraced),
+    ],
+)
+def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int) -> None:
+    """A row that comes more often than a cell can count is counted as well, over two restarts."""
+    monkeypatch.setattr(digests, "LARGEST", largest)
+    ours, one, other = DigestCounter(), digest(1), digest(2)
+    for _ in range(count):
+        ours.give(one)
+    ours.give(other)
+    for _ in range(2):
+        assert not ours.meet(one)
+        ours.restart()
+        assert sum(ours.meet(one) for _ in range(count + 5)) == count
+        assert ours.meet(other)
+        assert not ours.meet(other)
+    ours.give(one)
+    ours.restart()
+    assert sum(ours.meet(one) for _ in range(count + 5)) == count + 1
+    assert len(ours) == 2
+
+
+@pytest.mark.untraced
+def test_memory() -> None:
+    """100,000 digests take less than 43 bytes each, and 28 when the tables are as full as they get."""
+    ours = DigestCounter()
+    sizes: list[float] = []
+    for number in range(100_000):
+        ours.give(digest(number))
+        if number >= 50_000 and number % 1_000 == 0:
+            sizes.append(sum(len(table or b"") for table in ours._tables) / (number + 1))
+    assert max(sizes) <= CELL / 0.375
+    assert min(sizes) <= 28
+    assert len(ours) == 100_000
+    ours.restart()
+    assert all(ours.meet(digest(number)) for number in range(0, 100_000, 997))
+    assert not any(ours.meet(digest(number)) for number in range(0, 100_000, 997))
+
+
+def test_an_empty_counter_takes_nothing() -> None:
+    """Tables are made when their first digest comes."""
+    ours = DigestCounter()
+    ours.restart()
+    assert not ours.meet(digest(1))
+    assert digest(1) not in ours
+    assert len(ours) == 0
+    assert not any(ours._tables)

@@ -1,0 +1,366 @@
+"""The query of a request: what it refuses, and that what it sends arrives as it was given."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from yarl import URL
+
+from chainapi.api.routes import route_name
+from chainapi.core.url import (
+    MAX_PAGE_SIZE,
+    MAX_SEGMENT,
+    Query,
+    checked_page_size,
+    checked_path,
+    path_segment,
+    query_params,
+)
+from chainapi.errors import ConfigurationError
+
+BASE = "https://example.com/prefix"
+UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def arrived(url: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return path and parameters as a server reads them."""
+    parts = urlsplit(url)
+    assert url.isascii()
+    assert not parts.fragment
+    assert f"{parts.scheme}://{parts.netloc}" == "https://example.com"
+    return unquote(parts.path, errors="strict"), parse_qsl(
+        parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict"
+    )
+
+
+@given(token=UNICODE, params=st.dictionaries(UNICODE.filter(bool), UNICODE, max_size=3))
+@example("a&b=c#d+e%20f?g\nh\r\x00", {})
+@example("x" * 100_000, {"a": "&pageToken=other"})
+@example("pageToken=&é€", {"pageToken[]": "x"})
+def test_a_page_token_comes_back_exactly(token: str, params: dict[str, str]) -> None:
+    """Any token is one parameter, as it was, last and beside any other parameters."""
+    params.pop("pageToken", None)
+    params.pop("pageSize", None)
+    path, read = arrived(Query("/v1/blocks", query_params(params)).url(BASE, token))
+    assert path == "/prefix/v1/blocks"
+    assert read == [*params.items(), ("pageToken", token)]
+
+
+@given(params=st.dictionaries(UNICODE.filter(bool), UNICODE, min_size=1, max_size=3))
+@example({"q": "a&b#c+d\ne%26"})
+def test_parameters_come_back_exactly(params: dict[str, str]) -> None:
+    """Names and values are encoded once, whatever is in them."""
+    params.pop("pageToken", None)
+    params.pop("pageSize", None)
+    assert arrived(Query("/v1/blocks", query_params(params)).url(BASE))[1] == list(params.items())
+
+
+@given(token=UNICODE, value=UNICODE)
+def test_a_client_that_takes_the_url_as_encoded_keeps_it(token: str, value: str) -> None:
+    """What goes over the wire is the URL as it was made."""
+    url = Query("/v1/blocks", (("q", value),)).url(BASE, token)
+    assert str(URL(url, encoded=True)) == url
+
+
+def test_a_plain_query() -> None:
+    """Without parameters and token the URL is the base address and the path."""
+    query = Query("/v1/chains")
+    assert query.url(BASE) == f"{BASE}/v1/chains"
+    assert query.url(BASE, "t") == f"{BASE}/v1/chains?pageToken=t"
+    assert query.where == "GET /v1/chains"
+    assert Query("/v1/chains", (("a", "1"),)).url(BASE) == f"{BASE}/v1/chains?a=1"
+    assert repr(query) == "Query(path='/v1/chains', params=(), route='', cost=None)"
+
+
+@pytest.mark.parametrize("bound", [0, -5, 10**30])
+def test_a_bound_replaces_the_end_of_the_range(bound: int) -> None:
+    """The upper end of a range is moved in the place of the one that was asked for; the rest stays."""
+    query = Query("/v1/points", (("end", "9"), ("start", "1")), "metrics:/v1/points", 2.0)
+    bounded = query.bounded("end", bound)
+    assert bounded == Query("/v1/points", (("start", "1"), ("end", str(bound))), query.route, query.cost)
+    assert arrived(bounded.url(BASE, "t"))[1] == [("start", "1"), ("end", str(bound)), ("pageToken", "t")]
+    assert Query("/v1/points").bounded("end", bound).params == (("end", str(bound)),)
+    assert query.bounded(None, bound) is query
+
+
+# Paths.
+
+
+@given(path=st.text())
+@example("/v1/chains/%2E%2e/x")
+@example("/a/b\n")
+@example("/v1/chains/%2f..%2fx")
+@example("//other.example.com/x")
+@example("/é/日本")
+def test_a_path_leads_where_it_shows_or_is_refused(path: str) -> None:
+    """A path is refused, or arrives segment by segment as it was given: never another route or host."""
+    try:
+        checked = checked_path(path)
+    except ConfigurationError:
+        return
+    assert checked == path
+    read, params = arrived(Query(path).url(BASE))
+    assert read == f"/prefix{path}"
+    assert not params
+    encoded = urlsplit(Query(path).url(BASE)).path
+    assert encoded.count("/") == path.count("/") + 1
+    assert not {".", "..", ""} & {unquote(segment) for segment in encoded[1:].split("/")}
+    assert URL(Query(path).url(BASE)).path == read  # also for a reader that tidies paths up
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "v1/chains",
+        "/",
+        "/v1//chains",
+        "/v1/chains/",
+        "/v1/../chains",
+        "/v1/./chains",
+        "/..",
+        "/v1/%2e%2E/x",
+        "/v1/.%2e/x",
+        "/v1/chains?a=b",
+        "/v1/chains#a",
+        "/v1\\chains",
+        "/v1/a b",
+        "/v1/a\nb",
+        "/v1/a\x00b",
+        "/v1/a\x7fb",
+        "/v1/a\x9bb",
+        "/v1/a\u2028b",
+        "/v1/a\ud800b",
+        "https://example.com/v1",
+        None,
+        5,
+        b"/v1/chains",
+        ["/v1"],
+    ],
+)
+def test_bad_paths_are_refused(path: object) -> None:
+    """What would lead elsewhere, or is no path, is refused; the error names the argument, in plain text."""
+    with pytest.raises(ConfigurationError, match=r"^path=") as caught:
+        checked_path(path)
+    assert str(caught.value).isascii()
+    assert str(caught.value).isprintable()
+
+
+@given(value=st.text() | st.integers())
+@example("%2e%2e")
+@example("a;b")
+@example("-1")
+def test_a_segment_stays_one_segment_or_is_refused(value: str | int) -> None:
+    """An identifier is refused, or arrives as one segment of the path, as it was given."""
+    try:
+        segment = path_segment("chain_id", value)
+    except ConfigurationError:
+        return
+    read, params = arrived(Query(f"/v1/chains/{segment}/blocks").url(BASE))
+    assert read.split("/") == ["", "prefix", "v1", "chains", str(value), "blocks"]
+    assert not params
+    assert checked_path(f"/v1/chains/{segment}/blocks")
+
+
+class Chain(enum.Enum):
+    """A chain by its name."""
+
+    C = "mainnet"
+
+
+class Named(str, enum.Enum):  # noqa: UP042 - its str() is no value
+    """A chain by its name, as texts were enumerated of old."""
+
+    C = "mainnet"
+
+
+class Number(enum.IntEnum):
+    """A chain by its number."""
+
+    C = 43114
+
+
+@pytest.mark.parametrize(
+    ("value", "segment"),
+    [
+        (43114, "43114"),
+        (0, "0"),
+        ("43114", "43114"),
+        ("mainnet", "mainnet"),
+        ("a:b", "a:b"),
+        ("...", "..."),
+        ("é", "é"),
+        (Chain.C, "mainnet"),
+        (Named.C, "mainnet"),
+        (Number.C, "43114"),
+        ("x" * MAX_SEGMENT, "x" * MAX_SEGMENT),
+    ],
+)
+def test_good_segments(value: object, segment: str) -> None:
+    """Whole numbers, texts, and members of enumerations are identifiers."""
+    assert path_segment("chain_id", value) == segment
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "a?b",
+        "a#b",
+        "a\\b",
+        "%2e%2e",
+        "a%2fb",
+        "a b",
+        "a\nb",
+        "a\r",
+        "\x00",
+        "\x7f",
+        "\x9b2J",
+        "\u2029",
+        "\ud800",
+        "x" * (MAX_SEGMENT + 1),
+        -1,
+        pytest.param(-(10**5_000), id="-huge"),
+        pytest.param(10**5_000, id="huge"),
+        True,
+        1.0,
+        None,
+        b"43114",
+        ["43114"],
+    ],
+)
+def test_bad_segments_are_refused(value: object) -> None:
+    """What is no identifier is refused before anything is sent; the error names the argument."""
+    with pytest.raises(ConfigurationError, match=r"^chain_id") as caught:
+        path_segment("chain_id", value)
+    assert len(str(caught.value)) < 200
+    assert str(caught.value).isprintable()
+
+
+# Parameters.
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("text", "text"),
+        ("", ""),
+        (5, "5"),
+        (-5, "-5"),
+        (1.5, "1.5"),
+        (True, "true"),
+        (False, "false"),
+        (Chain.C, "mainnet"),
+        (Named.C, "mainnet"),
+        (Number.C, "43114"),
+        (["a", 1, True], "a,1,true"),
+        (("a", ("b", "c")), "a,b,c"),
+        ({"b", "a", "c"}, "a,b,c"),
+        (frozenset({2, 1}), "1,2"),
+        ([], ""),
+    ],
+)
+def test_values_as_they_are_sent(value: object, sent: str) -> None:
+    """Numbers, truth values, enumerations and lists have one form each; sets always the same order."""
+    assert query_params({"name": value}) == (("name", sent),)
+
+
+def test_none_is_left_out() -> None:
+    """A parameter of None is not sent."""
+    assert query_params({"a": None, "b": 1}) == (("b", "1"),)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"bytes",
+        object(),
+        {"a": 1},
+        [None],
+        1j,
+        float("nan"),
+        float("inf"),
+        pytest.param(10**5_000, id="huge"),
+        "\ud800",
+        ["\udfff"],
+        "x" * 500 + "\ud800",
+    ],
+)
+def test_values_without_a_form_are_refused(value: Any) -> None:
+    """What has no form in a query is refused; the error names the parameter and stays short."""
+    with pytest.raises(ConfigurationError, match=r"^name=") as caught:
+        query_params({"name": value})
+    assert len(str(caught.value)) < 200
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["", "\ud800"])
+def test_names_that_cannot_be_sent_are_refused(name: str) -> None:
+    """A name has to be a text."""
+    with pytest.raises(ConfigurationError, match="no name of a query parameter"):
+        query_params({name: 1})
+
+
+@pytest.mark.parametrize(("name", "instead"), [("pageToken", "resume="), ("pageSize", "page_size=")])
+def test_the_parameters_of_the_walk_are_refused(name: str, instead: str) -> None:
+    """What the walk sets itself cannot be given; the error says what to give instead."""
+    with pytest.raises(ConfigurationError, match=instead):
+        query_params({name: "5"})
+
+
+@pytest.mark.parametrize("page_size", [1, 10, 100, MAX_PAGE_SIZE, None])
+def test_good_page_sizes(page_size: int | None) -> None:
+    """Whole numbers from 1 to 10,000, or None for the service's default."""
+    assert checked_page_size(page_size) == page_size
+
+
+@pytest.mark.parametrize(
+    "page_size",
+    [
+        0,
+        -1,
+        MAX_PAGE_SIZE + 1,
+        pytest.param(10**5_000, id="huge"),
+        pytest.param(-(10**5_000), id="-huge"),
+        1.5,
+        10.0,
+        True,
+        "10",
+        b"1",
+        [10],
+    ],
+)
+def test_bad_page_sizes_are_refused(page_size: object) -> None:
+    """Anything else is refused before it is sent."""
+    with pytest.raises(ConfigurationError, match=r"^page_size="):
+        checked_page_size(page_size)
+
+
+# Routes.
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/v1/chains", "data:/v1/chains"),
+        ("/v1/chains/43114/blocks", "data:/v1/chains/*/blocks"),
+        ("/v1/chains/43114", "data:/v1/chains/*"),
+        ("/v2", "data:/v2"),
+        (
+            "/v1/chains/1/addresses/0xAb/balances:listErc20",
+            "data:/v1/chains/*/addresses/*/balances:listErc20",
+        ),
+        ("/v1/chains/v9x/blocks", "data:/v1/chains/*/blocks"),
+    ],
+)
+def test_requests_that_cost_alike_have_one_name(path: str, name: str) -> None:
+    """Paths that differ in identifiers only are one route; versions and operations keep theirs."""
+    assert route_name("data", path) == name

@@ -1,0 +1,571 @@
+"""Charts: what is seen of many points, in the terminal and in pictures, of what is printed and of files."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.image import imread
+
+from chainapi import Session
+from chainapi.cli import FAILED, WRONG_USAGE, run
+from chainapi.cli.display import Terminal
+from chainapi.errors import ConfigurationError
+from chainapi.export.chart import Chart, chart_of, draw, read_chart, save, visible
+from chainapi.export.columns import Codec
+from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats.duckdb import _CONFINED, _SETTINGS
+from chainapi.models import EvmBlock, MetricPoint
+from chainapi.simulator import Simulator
+from tests.export.test_formats import block
+from tests.virtual_time import VirtualLoop
+
+DAY = 86_400
+FIRST = 1_700_000_000
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the variables of a session and of a terminal with 100 columns."""
+    variables = {
+        "CHAINAPI_METRICS_BASE_URL": "https://simulator.invalid/metrics",
+        "CHAINAPI_DATA_BASE_URL": "https://simulator.invalid/data",
+        "COLUMNS": "100",
+        "TERM": "xterm",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "CHAINAPI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@frozen
+class Outcome:
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        """Say that it is one."""
+        return True
+
+
+class Pipe(io.StringIO):
+    """What is no terminal."""
+
+    encoding = "utf-8"
+
+
+def chainapi(*tokens: str, tty: bool = False, out: io.StringIO | None = None, **simulated: Any) -> Outcome:
+    """Run a command in this process, in virtual time, against a simulator in memory."""
+    out, err = out or (Screen() if tty else Pipe()), Pipe()
+    session = partial(Session, transport=Simulator(seed=1, **simulated).transport())
+    code = run(tokens, terminal=Terminal(out, err, session), loop_factory=VirtualLoop)
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def points(count: int, *, first: int = FIRST) -> list[MetricPoint]:
+    """Return daily points, newest first."""
+    return [MetricPoint(first + day * DAY, float(day % 7)) for day in reversed(range(count))]
+
+
+def exported(path: Path, model: Any, rows: dict[str, list[Any]]) -> Path:
+    """Write a file as an export does."""
+    codec = Codec(model)
+
+    def encoded() -> Iterator[tuple[str, bytes]]:
+        return ((source, codec.encode(row)) for source, several in rows.items() for row in several)
+
+    format_of(path).write(path, codec.columns, encoded)
+    return path
+
+
+# What can be seen
+
+FINITE = st.floats(-1e9, 1e9)
+
+
+@given(st.lists(st.tuples(FINITE, FINITE), max_size=200), st.integers(1, 20))
+def test_no_peak_is_lost(given_points: list[tuple[float, float]], stretches: int) -> None:
+    """However many points there are, few are kept, all of them given ones, with the ends and the extremes."""
+    seen = visible(given_points, stretches)
+    assert seen == sorted(seen)
+    assert set(seen) <= set(given_points)
+    assert len(seen) <= max(2 * stretches, 0)
+    assert {y for _, y in seen} >= {edge([y for _, y in given_points]) for edge in (min, max) if given_points}
+
+
+def test_each_stretch_keeps_its_lowest_and_highest() -> None:
+    """A single high point among many low ones stays where it was."""
+    many = [(float(x), 100.0 if x == 5_432 else x % 3.0) for x in range(10_000)]
+    seen = visible(many, 100)
+    assert (5_432.0, 100.0) in seen
+    assert all({0.0, 2.0} <= {y for x, y in seen if a <= x < a + 200} for a in range(0, 9_900, 100))
+    assert visible(many[:200], 100) == many[:200]
+    assert visible([(1.0, float(y)) for y in range(50)], 10) == [(1.0, 0.0), (1.0, 49.0)]
+
+
+# In the terminal
+
+
+def test_a_chart_is_as_wide_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The width is the caller's, whatever terminal the process has, or none."""
+    monkeypatch.setenv("COLUMNS", "40")
+    for width in (60, 150):
+        assert max(map(len, draw(chart_of({"a": points(90)}), width=width).splitlines())) == width
+
+
+def test_a_chart_names_its_series() -> None:
+    """The text has the title, a line of its own kind for each series, their labels, and dates."""
+    above = [MetricPoint(point.timestamp, point.value + 10) for point in points(90)]
+    text = draw(chart_of({"43114": points(90), "mainnet/p-chain": above}, "average TPS"), width=80)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == 20
+    assert "average TPS" in lines[0]
+    assert "* 43114" in text
+    assert "+ mainnet/p-chain" in text
+    assert "2023-11-14" in lines[-1]
+    assert "2024-02-11" in lines[-1]
+    assert text.count("*") > 20
+    assert "\x1b" not in text
+
+
+def test_a_chart_in_colours() -> None:
+    """Where there are colours they tell the series apart."""
+    text = draw(chart_of({"a": points(9), "b": points(9)}), width=80, coloured=True)
+    assert "\x1b[38;5;" in text
+    assert "*" not in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tick"),
+    [(60, "22:13:20"), (2 * 3_600, "11-14 22:13"), (9 * DAY, "2023-11-14"), (0, "22:13:19")],
+)
+def test_times_are_as_fine_as_they_need_be(seconds: int, tick: str) -> None:
+    """The axis has days, minutes or seconds; a single point is drawn too."""
+    series = {"a": [MetricPoint(FIRST, 1.0), MetricPoint(FIRST + seconds, 2.0)]}
+    assert tick in draw(chart_of(series), width=80).splitlines()[-1]
+
+
+def test_times_outside_of_the_calendar_are_numbers(tmp_path: Path) -> None:
+    """Where a time is no date the axis has seconds, in the terminal and in a picture."""
+    chart = chart_of({"a": [MetricPoint(10**15, 1.0), MetricPoint(0, 2.0)]})
+    assert "1e+15" in draw(chart, width=80)
+    save(chart, tmp_path / "f.png")
+
+
+def test_many_series_and_odd_labels(tmp_path: Path) -> None:
+    """What finds no room is counted, and no label can steer the terminal or the picture."""
+    odd = ["_hidden", "$\\frac{1}$", "x\x1b[31m", "long" * 20]
+    chart = Chart("x", "y$", {label: [(0.0, 1.0), (1.0, 2.0)] for label in [*odd, *map(str, range(36))]})
+    text = draw(chart, width=80, height=20)
+    assert text.endswith("and 33 more\n")
+    assert r"x\x1b[31m" in text
+    assert "longlonglonglonglon…" in text
+    save(chart, tmp_path / "f.png")
+    assert imread(tmp_path / "f.png").shape == (750, 1500, 4)
+
+
+# Pictures
+
+
+def colours(path: Path) -> set[tuple[int, ...]]:
+    """Return the colours of a picture, red, green and blue in tenths."""
+    return set(map(tuple, (imread(path)[:, :, :3] * 10).round().astype(int).reshape(-1, 3).tolist()))
+
+
+def test_a_picture_shows_its_series(tmp_path: Path) -> None:
+    """A PNG of the stated size has a line of its own colour for each series, and replaces what was there."""
+    path = tmp_path / "f.png"
+    path.write_text("old")
+    save(chart_of({"43114": points(40), "53935": points(40, first=FIRST + DAY)}), path)
+    assert path.read_bytes().startswith(b"\x89PNG\r\n")
+    assert imread(path).shape == (750, 1500, 4)
+    blue, orange = (1, 5, 7), (10, 5, 1)
+    assert {blue, orange} <= colours(path)
+    save(chart_of({"43114": points(40)}), path)
+    assert blue in colours(path)
+    assert orange not in colours(path)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [
+        ("matplotlib", "plot", lambda path: save(chart_of({"a": points(2)}), path)),
+        ("plotext", "cli", lambda path: draw(chart_of({"a": points(2)}), width=80)),
+    ],
+)
+def test_a_missing_extra_is_named(
+    package: str, extra: str, use: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the package the error says what to install, and no file is made."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=rf"{package} is not .* pip install 'chainapi\[{extra}\]'"):
+        use(tmp_path / "f.png")
+    assert [*tmp_path.iterdir()] == []
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_files_of_every_format(name: str, tmp_path: Path) -> None:
+    """A file of any format gives the same chart: a series for each source, in the order of time."""
+    path = exported(tmp_path / f"f.{name}", MetricPoint, {"43114": points(5), "53935": points(3)})
+    chart = read_chart(path)
+    assert (chart.x, chart.y, chart.times) == ("timestamp", "value", True)
+    assert chart.series["43114"] == [(float(FIRST + day * DAY), float(day)) for day in range(5)]
+    assert len(chart.series["53935"]) == 3
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_columns_that_are_named(name: str, tmp_path: Path) -> None:
+    """Any two columns of numbers make a chart, amounts beyond 64 bits included."""
+    rows = [block(number, base_fee=number * 10**40, block_timestamp=FIRST) for number in range(1, 4)]
+    path = exported(tmp_path / f"f.{name}", EvmBlock, {"43114": rows})
+    chart = read_chart(path, "block_number", "base_fee")
+    assert not chart.times
+    assert chart.series["43114"] == [(1.0, 1e40), (2.0, 2e40), (3.0, 3e40)]
+    assert "43114" in draw(chart, width=80)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (
+            None,
+            None,
+            r"has 12 columns of numbers: name one for y; there are chain_id \(number\), block_number",
+        ),
+        ("nothing", "gas_used", r"has no column 'nothing' of numbers or times; there are chain_id"),
+        (None, "block_hash", r"has no column 'block_hash' of numbers or times"),
+    ],
+)
+def test_columns_that_cannot_be_meant(
+    name: str, x: str | None, y: str | None, message: str, tmp_path: Path
+) -> None:
+    """Where no column or more than one could be meant, the error lists them all."""
+    rows = [block(FIRST + number, block_hash="0xabc", parent_hash="é") for number in range(3)]
+    path = exported(tmp_path / f"f.{name}", EvmBlock, {"43114": rows})
+    if name in ("jsonl", "csv", "sqlite", "parquet", "duckdb") and x is y is None:
+        message = message.replace("12", str(len(Codec(EvmBlock).columns) - 3))
+    with pytest.raises(ConfigurationError, match=message):
+        read_chart(path, x, y)
+
+
+def lines(path: Path, *rows: Any) -> Path:
+    """Write lines of JSON."""
+    path.write_text("".join(json.dumps({"source": "s", **row}) + "\n" for row in rows))
+    return path
+
+
+def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
+    """Rows without a number in both columns are left out; truths, texts and what is no float are none."""
+    path = lines(
+        tmp_path / "f.jsonl",
+        *({"timestamp": 1, "value": value} for value in (1, "2.5", None, 4.0)),
+        {"timestamp": 2},
+        {"value": 3},
+    )
+    assert read_chart(path).series == {"s": [(1.0, 1.0), (1.0, 2.5), (1.0, 4.0)]}
+    with pytest.raises(
+        ConfigurationError, match="has no column of numbers: name one for y; there are timestamp"
+    ):
+        read_chart(lines(tmp_path / "g.jsonl", {"timestamp": 1, "value": True, "text": "x", "huge": 10**400}))
+    with pytest.raises(ConfigurationError, match="no column of times: name one for x; there are none"):
+        read_chart(lines(tmp_path / "h.jsonl", {"a": "NaN", "b": [1], "c": "1_000"}))
+    with pytest.raises(ConfigurationError, match="has no row with a number in 'timestamp' and in 'value'"):
+        read_chart(lines(tmp_path / "i.jsonl", {"timestamp": 1}, {"value": 1}))
+    with pytest.raises(ConfigurationError, match="has no rows to plot"):
+        read_chart(lines(tmp_path / "j.jsonl"))
+
+
+def test_decimals_and_dates_are_places(tmp_path: Path) -> None:
+    """Exact decimals and dates are drawn where they are."""
+
+    @frozen
+    class Price:
+        at_timestamp: int
+        exact: Decimal
+
+    path = exported(tmp_path / "f.csv", Price, {"a": [Price(0, Decimal("0.5"))]})
+    path.write_text(path.read_text().replace("\n\n", "\n") + '"a",1970-01-01T00:00:09Z,1.5\n')
+    assert read_chart(path, y="exact").series == {"a": [(0.0, 0.5), (9.0, 1.5)]}
+
+
+@pytest.mark.untraced
+def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
+    """A file of forty times as many rows takes about the same memory."""
+
+    def peak(rows: int) -> int:
+        path = tmp_path / "f.jsonl"
+        path.write_bytes(
+            b"".join(b'{"source":"s","timestamp":%d,"value":%d}\n' % (n, n % 97) for n in range(rows))
+        )
+        tracemalloc.start()
+        try:
+            assert len(read_chart(path).series["s"]) <= 2_000
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    read_chart(lines(tmp_path / "warm.jsonl", {"timestamp": 1, "value": 1}))
+    few = peak(20_000)
+    assert peak(200_000) < 1.2 * few
+
+
+# Files that come from anywhere
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) AS value FROM n"
+SQLITE = {
+    "endless view": ("a view", f"CREATE VIEW rows AS {ENDLESS}"),
+    "view in capitals": ("a view", f"CREATE VIEW ROWS AS {ENDLESS}"),
+    "virtual table": ("a virtual table", "CREATE VIRTUAL TABLE rows USING fts5(value)"),
+    "generated column": (
+        "a table with generated columns",
+        "CREATE TABLE rows (a INTEGER, value AS (length(hex(zeroblob(a))))); INSERT INTO rows VALUES (9)",
+    ),
+}
+DUCKDB = {
+    "view of a file": ("a view", "CREATE VIEW rows AS SELECT * FROM read_text('{secret}')"),
+    "view that is hidden": (
+        "a view",
+        """CREATE VIEW rows AS SELECT * FROM read_text('{secret}');
+        CREATE MACRO duckdb_tables() AS TABLE SELECT 'main' AS schema_name, 'rows' AS table_name""",
+    ),
+    "generated column": (
+        "a table with generated columns",
+        "CREATE TABLE rows (a INTEGER, value INTEGER GENERATED ALWAYS AS (a + 1))",
+    ),
+}
+HOSTILE = [
+    *(pytest.param("f.sqlite", *case, id=f"sqlite {name}") for name, case in SQLITE.items()),
+    *(pytest.param("f.duckdb", *case, id=f"duckdb {name}") for name, case in DUCKDB.items()),
+]
+
+
+def made(path: Path, script: str) -> Path:
+    """Make a database by a script."""
+    connect: Any = sqlite3.connect if path.suffix == ".sqlite" else duckdb.connect
+    with closing(connect(path)) as database:
+        for statement in script.split(";"):
+            database.execute(statement)
+        database.commit()
+    return path
+
+
+@pytest.mark.parametrize(("name", "what", "script"), HOSTILE)
+def test_nothing_that_a_file_says_is_run(name: str, what: str, script: str, tmp_path: Path) -> None:
+    """A view, or whatever else would be computed, is refused at once, in one line that says what to do."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("hunter2")
+    path = made(tmp_path / name, script.replace("{secret}", str(secret)))
+    outcome = chainapi("plot", str(path))
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    assert f"has {what} in place of a plain table of rows" in outcome.err
+    assert "Copy the rows into a table" in outcome.err
+    assert "hunter2" not in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["f.sqlite", "f.duckdb"])
+def test_a_table_beside_a_view_is_read(name: str, tmp_path: Path) -> None:
+    """What else a file has does not matter, and the file is not changed."""
+    script = "CREATE TABLE Rows (timestamp INTEGER, value REAL); INSERT INTO rows VALUES (1, 2.5), (2, 3.5);"
+    path = made(tmp_path / name, script + "CREATE VIEW v AS SELECT * FROM rows")
+    before = path.read_bytes()
+    assert read_chart(path).series == {"": [(1.0, 2.5), (2.0, 3.5)]}
+    assert path.read_bytes() == before
+    made(other := tmp_path / f"other-{name}", "CREATE TABLE blocks (a INTEGER)")
+    with pytest.raises(ConfigurationError, match=r"is no (sqlite|duckdb) file of an export"):
+        read_chart(other)
+
+
+def test_a_duckdb_file_reaches_nothing_else(tmp_path: Path) -> None:
+    """While a DuckDB file is read no other file is opened, no extension loaded, and no setting changed."""
+    path = made(tmp_path / "f.duckdb", "CREATE TABLE rows (timestamp INTEGER, value DOUBLE)")
+    with closing(duckdb.connect(path, read_only=True, config={**_SETTINGS, **_CONFINED})) as database:
+        secret = pa.table({"a": [1]})
+        for statement in (
+            f"SELECT * FROM read_text('{path}')",
+            "SELECT * FROM secret",
+            "LOAD httpfs",
+            "INSTALL httpfs",
+            f"ATTACH '{path}.other'",
+            "SET enable_external_access = true",
+            f"COPY rows TO '{path}.csv'",
+        ):
+            with pytest.raises(duckdb.Error):
+                database.execute(statement)
+        assert secret.num_rows == 1
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", FORMATS)
+def test_damaged_files_are_told_as_such(name: str, tmp_path: Path) -> None:
+    """Whichever bits of a file are flipped, it is drawn or refused, and nothing else is raised."""
+    whole = exported(tmp_path / f"whole.{name}", MetricPoint, {"a": points(700)}).read_bytes()
+    random, damaged = Random(name), tmp_path / f"f.{name}"
+    for _ in range(120):
+        data = bytearray(whole)
+        for _ in range(random.choice((1, 1, 5, 50))):
+            reach = min(len(data), random.choice((100, 5_000, len(data))))
+            data[random.randrange(reach)] ^= 1 << random.randrange(8)
+        damaged.write_bytes(data)
+        with suppress(ConfigurationError, OSError):
+            read_chart(damaged)
+
+
+@pytest.mark.parametrize("largest", [1e308, 1.7976931348623157e308, 1e300, 1e17, 1e-310, 5e-324])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (-1, 0, 1), (0, 1, 0)])
+def test_numbers_of_every_size_are_drawn(
+    largest: float, shape: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The largest and the smallest numbers make a chart and a picture, along both axes, in silence."""
+    path = tmp_path / "f.jsonl"
+    for template in ('{{"x": {small}, "y": {large}}}\n', '{{"x": {large}, "y": {small}}}\n'):
+        numbers = [(n, sign * largest) for n, sign in enumerate(shape)]
+        path.write_text("".join(template.format(small=small, large=large) for small, large in numbers))
+        chart = read_chart(path, "x", "y")
+        text = draw(chart, width=80)
+        assert max(map(len, text.splitlines())) <= 80
+        save(chart, tmp_path / "f.png")
+        unit = {True: "1e+300", False: "1e-300"}[largest > 1]
+        assert (f", in {unit}" in chart.x + chart.y) is not (1e-300 <= largest <= 1e300)
+    assert capfd.readouterr() == ("", "")
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), FINITE), min_size=30))
+def test_no_peak_is_lost_among_numbers_of_every_size(given_points: list[tuple[float, float]]) -> None:
+    """Points that lie further apart than a float can tell are reduced like any others."""
+    seen = visible(given_points, 10)
+    values = [y for _, y in given_points]
+    assert {min(values), max(values)} <= {y for _, y in seen}
+
+
+# The command line
+
+
+@pytest.mark.parametrize("tty", [True, False])
+def test_tps_draws_a_chart(tty: bool) -> None:
+    """--plot draws the chains instead of a table or of lines of JSON."""
+    outcome = chainapi("tps", "43114", "53935", "--limit", "90", "--plot", tty=tty)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert all(text in outcome.out for text in ("average TPS", "43114", "53935", "2026-01-01", "┤"))
+    assert "timestamp" not in outcome.out
+    assert ("\x1b[38;5;" in outcome.out) is tty
+
+
+@pytest.mark.parametrize("tty", [True, False])
+def test_tps_makes_a_picture_beside_what_it_prints(tty: bool, tmp_path: Path) -> None:
+    """--png changes nothing of what is printed."""
+    path = tmp_path / "tps.png"
+    outcome = chainapi("tps", "43114", "--limit", "40", "--png", str(path), tty=tty)
+    assert outcome == chainapi("tps", "43114", "--limit", "40", tty=tty)
+    assert imread(path).shape == (750, 1500, 4)
+    both = chainapi("tps", "43114", "--plot", "--png", str(tmp_path / "both.png"), tty=tty)
+    assert "┤" in both.out
+    assert (tmp_path / "both.png").exists()
+
+
+def test_tps_draws_what_it_got(tmp_path: Path) -> None:
+    """A chain that fails is told, and the others are drawn; with none there is no chart and no picture."""
+    path = tmp_path / "tps.png"
+    outcome = chainapi("tps", "1", "43114", "--limit", "9", "--plot")
+    assert outcome.code == FAILED
+    assert "43114" in outcome.out
+    assert "chain 1 does not exist" in outcome.err
+    outcome = chainapi("tps", "1", "--plot", "--png", str(path))
+    assert (outcome.code, outcome.out, path.exists()) == (FAILED, "", False)
+
+
+def test_tps_says_early_what_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two things to print, or a picture without matplotlib, are refused before anything is fetched."""
+    outcome = chainapi("tps", "43114", "--plot", "--json")
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    assert "--plot and --json both say what is printed" in outcome.err
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    outcome = chainapi("tps", "43114", "--png", str(tmp_path / "f.png"))
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    assert "pip install 'chainapi[plot]'" in outcome.err
+
+
+def test_plot_draws_a_file(tmp_path: Path) -> None:
+    """`chainapi plot` draws a file in the terminal, or as a picture and then nothing is printed."""
+    path = exported(tmp_path / "f.parquet", MetricPoint, {"43114": points(9), "53935": points(9)})
+    outcome = chainapi("plot", str(path))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert all(text in outcome.out for text in ("value", "43114", "53935", "2023-11-14"))
+    outcome = chainapi("plot", str(path), "--png", str(tmp_path / "f.png"))
+    assert outcome == Outcome(0, "", "")
+    assert imread(tmp_path / "f.png").shape == (750, 1500, 4)
+
+
+def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:
+    """The lines of `chainapi tps` make a chart with a line for each chain."""
+    path = tmp_path / "tps.jsonl"
+    path.write_text(chainapi("tps", "43114", "53935").out)
+    chart = read_chart(path)
+    assert (chart.y, [*chart.series]) == ("value", ["43114", "53935"])
+    assert chart.series["43114"][-1][0] == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("f.xlsx", WRONG_USAGE, "no format of files is told by"),
+        ("none.csv", FAILED, "No such file"),
+        ("f.csv", WRONG_USAGE, "has no column 'gas' of numbers or times; there are timestamp (time), value"),
+    ],
+)
+def test_plot_says_what_is_wrong(name: str, code: int, message: str, tmp_path: Path) -> None:
+    """A wrong file or column is one line of error."""
+    exported(tmp_path / "f.csv", MetricPoint, {"a": points(2)})
+    outcome = chainapi("plot", str(tmp_path / name), "--y", "gas")
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_plot_needs_more_than_ascii(tmp_path: Path) -> None:
+    """Where the output takes ASCII only there is an error instead of a ruined chart; a picture can be."""
+
+    class Ascii(Pipe):
+        encoding = "ascii"
+
+    path = exported(tmp_path / "f.csv", MetricPoint, {"a": points(2)})
+    outcome = chainapi("plot", str(path), out=Ascii())
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
+    assert "a chart needs UTF-8" in outcome.err
+    assert chainapi("plot", str(path), "--png", str(tmp_path / "f.png"), out=Ascii()).code == 0

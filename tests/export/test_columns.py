@@ -1,0 +1,394 @@
+"""Columns of row models, and rows as JSON objects of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NewType
+
+import attrs
+import msgspec
+import pytest
+from attrs import frozen
+
+from chainapi import models
+from chainapi.errors import ConfigurationError
+from chainapi.export.columns import Codec, Column, columns_of, is_amount, json_text, unpacker
+from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, Unknown
+from chainapi.models.codec import decode_resource
+from chainapi.models.timestamps import Moment
+from chainapi.models.unions import tags_of
+from tests.documents import Maker
+
+RAW = {"Invalid", "Unknown"}
+RECORDS = [name for name in sorted({*models.__all__} - RAW) if attrs.has(getattr(models, name))]
+UNIONS = [name for name in models.__all__ if tags_of(getattr(models, name))]
+
+
+def made(model: Any, seed: int) -> Any:
+    """Return a row of a model."""
+    return decode_resource(json.dumps(Maker(seed).value(model)).encode(), model)
+
+
+def kinds(model: Any) -> dict[str, str]:
+    """Return the kind of each column of a model."""
+    return {column.name: column.kind for column in columns_of(model)}
+
+
+def encoded(model: Any, row: Any) -> Any:
+    """Return what a row is as JSON, with whole numbers exact."""
+    return json.loads(Codec(model).encode(row), parse_float=Decimal)
+
+
+def plain(value: Any) -> Any:
+    """Return what a row has to be as JSON: by the names of Python, without trailing underscores."""
+    if attrs.has(type(value)):
+        return {
+            field.name.rstrip("_"): plain(getattr(value, field.name)) for field in attrs.fields(type(value))
+        }
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return str(value) if isinstance(value, Decimal) else value
+
+
+# All models
+
+
+@pytest.mark.parametrize("name", [*RECORDS, *UNIONS])
+def test_rows_of_every_model_are_their_columns(name: str) -> None:
+    """Each row of each model becomes an object of its columns and loses nothing."""
+    model = getattr(models, name)
+    codec = Codec(model)
+    names = [column.name for column in codec.columns]
+    for seed in range(10):
+        row = made(model, seed)
+        body = json.loads(codec.encode(row))
+        assert body == plain(row)
+        assert {*body} <= {*names}
+        assert [*body] == names or name in UNIONS
+
+
+def test_whole_numbers_of_every_model() -> None:
+    """Amounts have room for more than 64 bits; counts, heights, identifiers, times and gas have 64."""
+    found: dict[str, set[str]] = {}
+
+    def look(columns: Sequence[Column]) -> None:
+        for column in columns:
+            found.setdefault(column.kind, set()).add(column.name)
+            look(column.fields)
+
+    for name in RECORDS:
+        look(columns_of(getattr(models, name)))
+    assert found["big"] == {
+        *("amount", "amount_delegated", "amount_staked", "balance", "balance_change", "balance_threshold"),
+        *("base_fee", "base_fee_per_gas", "current_supply", "delegation_capacity", "fees_spent", "gas_cost"),
+        *(
+            "delegation_reward_amount",
+            "estimated_annual_staking_reward",
+            "estimated_gross_reward",
+            "gas_price",
+        ),
+        *(
+            "estimated_net_reward",
+            "estimated_reward",
+            "gas_spent",
+            "gross_reward",
+            "max_fee_per_gas",
+            "weight",
+        ),
+        *("l1_validator_fee_balance_threshold", "l1_validators_accrued_fees", "max_priority_fee_per_gas"),
+        *("net_reward", "remaining_balance", "token_id", "total_amount_staked", "validation_reward_amount"),
+        "value",
+    }
+    assert {"block_number", "chain_id", "gas_used", "gas_limit", "nonce", "threshold"} <= found["integer"]
+    assert {name for name in found["time"] if not name.endswith("timestamp")} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [
+        *(
+            (name, True)
+            for name in ("value", "total_supply", "base_fee_per_gas", "token_id", "Balance", "fees_")
+        ),
+        *(
+            (name, False)
+            for name in ("fee_count", "reward_id", "height", "evaluation", "id", "balance_index")
+        ),
+    ],
+)
+def test_amounts_are_told_by_their_names(name: str, amount: bool) -> None:
+    """A word of the name tells an amount, unless the last one is a counter or an identifier."""
+    assert is_amount(name) is amount
+
+
+def test_blocks_and_transactions() -> None:
+    """Times are the fields that have a datetime beside them, and `from_` is the column ``from``."""
+    block = kinds(EvmBlock)
+    assert [*block] == [field.name for field in attrs.fields(EvmBlock)]
+    assert (block["block_timestamp"], block["block_number"], block["base_fee"]) == ("time", "integer", "big")
+    transaction = {column.name: column for column in columns_of(NativeTransaction)}
+    assert "from_" not in transaction
+    assert transaction["from"].kind == "struct"
+    assert [field.name for field in transaction["from"].fields][:3] == ["name", "symbol", "decimals"]
+    assert kinds(MetricPoint) == {"timestamp": "time", "value": "float"}
+    assert encoded(MetricPoint, MetricPoint(5, 1.5)) == {"timestamp": 5, "value": Decimal("1.5")}
+
+
+def test_kinds_of_a_union_share_a_table() -> None:
+    """The columns of a union are those of all its kinds, each once, and one for what nobody knows yet."""
+    union = kinds(models.PrimaryNetworkTransaction)
+    assert {"tx_hash", "evm_inputs", "vertices", "node_id"} <= {*union}
+    assert union["extra"] == "json"
+    (balances,) = (
+        column for column in columns_of(models.PrimaryNetworkBalances) if column.name == "balances"
+    )
+    assert {"unlocked_unstaked", "unlocked", "atomic_memory_locked"} <= {
+        field.name for field in balances.fields
+    }
+
+
+def test_a_kind_that_nobody_knows_loses_nothing() -> None:
+    """An unknown row gives its plain values to the columns that they fit, and the rest to ``extra``."""
+    raw = {
+        "txHash": "0x1",
+        "blockNumber": str(2**70),
+        "blockTimestamp": None,
+        "nodeId": 5,
+        "blockHash": "0x2",
+        "amountStaked": None,
+        "news": [1.5, {"blockNumber": 1}],
+        "delegationFeePercent": "2.50",
+        "value": 7,
+        "startTimestamp": "soon",
+        "endTimestamp": 1.5,
+        "estimatedReward": True,
+        "extra": 1,
+    }
+    assert encoded(models.PrimaryNetworkTransaction, Unknown(raw)) == {
+        "tx_hash": "0x1",
+        "block_number": 2**70,
+        "block_hash": "0x2",
+        "delegation_fee_percent": "2.50",
+        "extra": {
+            "nodeId": 5,
+            "news": [Decimal("1.5"), {"blockNumber": 1}],
+            "value": 7,
+            "extra": 1,
+            "startTimestamp": "soon",
+            "endTimestamp": Decimal("1.5"),
+            "estimatedReward": True,
+        },
+    }
+    assert encoded(models.Validator, Unknown({"txHash": "x"})) == {"tx_hash": "x", "extra": None}
+    odd = Unknown({"stakePercentage": 2**70 + 1, "delegationFee": "NaN", "uptimePerformance": 3})
+    assert encoded(models.Validator, odd) == {
+        "uptime_performance": 3,
+        "extra": {"stakePercentage": 2**70 + 1, "delegationFee": "NaN"},
+    }
+    text = Unknown({"delegationFee": "two", "stakePercentage": "1"})
+    assert encoded(models.Validator, text) == {"extra": text.raw}
+
+
+# Models of users
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Mixed(enum.Enum):
+    ONE = 1
+    TWO = "two"
+
+
+Height = NewType("Height", int)
+
+
+@frozen
+class Inner:
+    value: int
+    source: str = ""
+
+
+@frozen
+class Empty:
+    pass
+
+
+@frozen
+class Own:
+    _hidden: int
+    from_: Annotated[str, "sender"]
+    source: str | None
+    Source: str
+    height: Height
+    share: float
+    both: int | float
+    either: int | str
+    whole: Literal[1, 2]
+    word: Literal["a", "b"] | None
+    odd: Literal[1, "a"]
+    colour: Colour
+    mixed: Mixed
+    at: datetime
+    inner: Inner | None
+    empty: Empty
+    inners: tuple[Inner, ...]
+    pair: tuple[int, str]
+    words: list[str | None] | None
+    anything: list[Any]
+    named: dict[str, int]
+    foreign: complex
+    again: Own | None
+    seen: int
+    ratio: Decimal
+
+    seen_at = Moment("seen")
+
+
+def own(**changed: Any) -> Own:
+    """Return a row of a user's class."""
+    values: dict[str, Any] = {
+        "hidden": 1,
+        "from_": "a",
+        "source": "s",
+        "Source": "t",
+        "height": Height(2),
+        "share": 1.5,
+        "both": 1,
+        "either": "x",
+        "whole": 1,
+        "word": None,
+        "odd": "a",
+        "colour": Colour.RED,
+        "mixed": Mixed.ONE,
+        "at": datetime(2024, 1, 1, tzinfo=UTC),
+        "inner": Inner(10**77),
+        "empty": Empty(),
+        "inners": (Inner(1), Inner(2)),
+        "pair": (1, "a"),
+        "words": ["a", None],
+        "anything": [1, None],
+        "named": {"a": 1},
+        "foreign": 1j,
+        "again": None,
+        "seen": 5,
+        "ratio": Decimal("0.10"),
+    }
+    return Own(**{**values, **changed})
+
+
+def test_models_of_users() -> None:
+    """A class of a user has columns by its annotations; what they do not tell exactly is JSON."""
+    assert kinds(Own) == {
+        "hidden": "integer",
+        "from": "text",
+        "source_": "text",
+        "Source__": "text",
+        "height": "integer",
+        "share": "float",
+        "both": "json",
+        "either": "json",
+        "whole": "integer",
+        "word": "text",
+        "odd": "json",
+        "colour": "text",
+        "mixed": "json",
+        "at": "text",
+        "inner": "struct",
+        "empty": "json",
+        "inners": "list",
+        "pair": "json",
+        "words": "list",
+        "anything": "json",
+        "named": "json",
+        "foreign": "json",
+        "again": "json",
+        "seen": "time",
+        "ratio": "decimal",
+    }
+    row = encoded(Own, own())
+    assert [*row] == [*kinds(Own)]
+    assert (row["source_"], row["Source__"], row["hidden"], row["from"]) == ("s", "t", 1, "a")
+    assert row["inner"] == {"value": 10**77, "source": ""}
+    assert (row["inners"][1]["value"], row["colour"], row["ratio"]) == (2, "red", "0.10")
+    assert (row["at"], row["foreign"]) == ("2024-01-01T00:00:00Z", "1j")
+
+
+def test_what_does_not_fit_its_column_is_refused_when_it_is_fetched() -> None:
+    """A row whose value is not what its class says is refused before it is kept, with the place."""
+    with pytest.raises(ConfigurationError, match=r"row of Own .*Expected `int \| null`, got `str`"):
+        Codec(Own).encode(own(height="high"))
+    with pytest.raises(ConfigurationError, match="a row is a int, the columns are those of"):
+        Codec(Own).encode(7)
+
+
+@dataclasses.dataclass
+class Data:
+    value: int
+
+
+class Record(msgspec.Struct, rename="camel"):
+    block_number: int
+
+
+@frozen
+class Nameless:
+    value: NotThere  # type: ignore[name-defined]  # noqa: F821 # pyright: ignore[reportUndefinedVariable]
+
+
+def test_other_classes_have_columns_too() -> None:
+    """Dataclasses and Structs have columns by the names of Python; an unresolved annotation is JSON."""
+    assert kinds(Data) == {"value": "big"}
+    assert encoded(Data, Data(2**200)) == {"value": 2**200}
+    assert encoded(Record, Record(7)) == {"block_number": 7}
+    assert kinds(Nameless) == {"value": "json"}
+
+
+def test_rows_without_columns() -> None:
+    """Plain JSON rows have no columns; they are written as they are, with room for the name of the source."""
+    assert columns_of(None) == columns_of(dict) == columns_of(dict[str, int]) == columns_of(int) == ()
+    assert encoded(None, {"a": 2**70}) == {"a": 2**70}
+    assert encoded(None, {"source": 1, "SOURCE_": 2}) == {"source__": 1, "SOURCE_": 2}
+    assert [encoded(None, row) for row in ("x", 1, None, [1])] == [
+        {"value": value} for value in ("x", 1, None, [1])
+    ]
+
+
+def test_rows_that_are_texts() -> None:
+    """Texts have one column; what is none after all is its JSON."""
+    assert kinds(str) == {"value": "text"}
+    assert [encoded(str, row)["value"] for row in ("x", 'q"', 7)] == ["x", 'q"', "7"]
+
+
+def test_values_come_back_in_the_order_of_columns() -> None:
+    """Unpacking gives the values of all columns, None for what is missing, and JSON as it was written."""
+    columns = columns_of(models.PrimaryNetworkTransaction)
+    unpack = unpacker(columns, nested=False)
+    row = Codec(models.PrimaryNetworkTransaction).encode(Unknown({"txHash": "x", "news": {"a": 2**70}}))
+    values = dict(zip((column.name for column in columns), unpack(row), strict=True))
+    assert values["tx_hash"] == "x"
+    assert values["block_number"] is None
+    assert json_text(values["extra"]) == f'{{"news":{{"a":{2**70}}}}}'
+    assert json_text(msgspec.Raw(b"null")) is json_text(None) is None
+
+
+@pytest.mark.parametrize("digits", ["0.1234567890123456789", "12345678901234567890.5", "1E+400"])
+def test_plain_numbers_are_written_with_all_their_digits(digits: str) -> None:
+    """Rows without a model, and unknown kinds, are rounded nowhere."""
+    row = {"n": Decimal(digits), "inner": [Decimal(digits)]}
+    assert Codec(None).encode(row) == f'{{"n":{digits},"inner":[{digits}]}}'.encode()
+    assert Codec(None).encode(Decimal(digits)) == f'{{"value":{digits}}}'.encode()
+    made = Codec(models.PrimaryNetworkTransaction).encode(Unknown({"genesisData": row, "news": row}))
+    assert made.count(f"[{digits}]".encode()) == 2
+    odd = encoded(
+        models.Validator, Unknown({"stakePercentage": Decimal(digits), "uptimePerformance": 10**400})
+    )
+    assert odd["extra"] == {"stakePercentage": Decimal(digits), "uptimePerformance": 10**400}

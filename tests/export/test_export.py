@@ -1,0 +1,658 @@
+"""Exports: every row exactly once in the file, whatever ends a run, and clear errors for what cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from chainapi import Session
+from chainapi.core.events import Event, PageReceived
+from chainapi.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ExportError,
+    IncompleteExportError,
+    NotFoundError,
+)
+from chainapi.export import export
+from chainapi.export.progress import ExportProgress
+from chainapi.export.run import ExportResult
+from chainapi.simulator import Fault, Simulator
+
+CHAINS = tuple(range(1, 13))
+
+
+def session_of(simulator: Simulator, **options: Any) -> Session:
+    """Return a session that meets the simulator in memory."""
+    return Session(
+        transport=simulator.transport(),
+        metrics_base_url=simulator.metrics_base_url,
+        data_base_url=simulator.data_base_url,
+        api_key=simulator.api_key,
+        **options,
+    )
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return what is in the final files of a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
+
+
+def numbers_in(path: Path) -> Counter[tuple[str, int]]:
+    """Count the blocks of a file by source and number."""
+    return Counter((row["source"], row["block_number"]) for row in rows_in(path))
+
+
+def blocks_of(simulator: Simulator, count: int, chains: tuple[int, ...] = CHAINS) -> set[tuple[str, int]]:
+    """Return the newest `count` blocks of chains, as they are known before any was added."""
+    first = {chain: 10_000_000 + 1_000 * chain % 40_000_000 for chain in chains}
+    newest = simulator.rows
+    return {(str(chain), first[chain] + newest - 1 - index) for chain in chains for index in range(count)}
+
+
+# The rows
+
+
+async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> None:
+    """An export of twelve chains has each of their blocks once, source by source, newest first."""
+    simulator = Simulator(chains=CHAINS, rows=250)
+    async with session_of(simulator) as session:
+        result = await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl")
+    path = tmp_path / "blocks.jsonl"
+    assert result == ExportResult(path, 12 * 250, 12, path)
+    assert numbers_in(path) == Counter(blocks_of(simulator, 250))
+    sources = [(row["source"], -row["block_number"]) for row in rows_in(path)]
+    assert sources == sorted(sources, key=lambda one: (CHAINS.index(int(one[0])), one[1]))
+
+
+async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: Path) -> None:
+    """A source is an argument, a tuple or a mapping of them; an asynchronous iterable may give them."""
+    simulator = Simulator(rows=30)
+
+    async def sources() -> AsyncIterator[Any]:
+        yield "mainnet", "p-chain"
+        yield {"network": "fuji", "blockchain_id": "x-chain"}
+        yield "mainnet", "p-chain"
+
+    async with session_of(simulator) as session:
+        result = await export(session.data.primary_network.utxos, sources(), tmp_path / "utxos.jsonl")
+    assert Counter(row["source"] for row in rows_in(tmp_path / "utxos.jsonl")) == {
+        "mainnet/p-chain": 30,
+        "fuji/x-chain": 30,
+    }
+    assert result.sources == 2
+
+
+async def test_a_list_without_arguments_is_one_source(tmp_path: Path) -> None:
+    """A route that takes nothing is a source of its own, named for all that it lists."""
+    simulator = Simulator(chains=CHAINS)
+    async with session_of(simulator) as session:
+        await export(session.data.chains, [()], tmp_path / "chains.jsonl")
+    rows = rows_in(tmp_path / "chains.jsonl")
+    assert [(row["source"], row["chain_id"]) for row in rows] == [("all", chain) for chain in CHAINS]
+
+
+async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> None:
+    """A list that is only known by its path is exported as the JSON objects that the service sends."""
+    simulator = Simulator(rows=30)
+    path = "/v1/chains/43114/blocks"
+    async with session_of(simulator) as session:
+        await export(session.data.list, [path], tmp_path / "blocks.jsonl", page_size=20)
+        plain = await session.data.list(path).collect()
+    rows = rows_in(tmp_path / "blocks.jsonl")
+    assert rows == [{"source": path, **row} for row in plain]
+
+
+async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
+    """With a limit each source has its newest rows, and no page more is asked for than it takes."""
+    simulator = Simulator(chains=CHAINS, rows=250)
+    async with session_of(simulator) as session:
+        await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl", limit=150)
+    assert numbers_in(tmp_path / "blocks.jsonl") == Counter(blocks_of(simulator, 150))
+    assert simulator.stats.requests == 2 * 12
+
+
+async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
+    """Three exports at once share a session and its quota, and each file has all its rows."""
+    simulator = Simulator(chains=CHAINS, rows=250, limit=20, window=1.0)
+    names = ["a.jsonl", "b.jsonl", "c.jsonl"]
+    async with session_of(simulator) as session, asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / name))
+    for name in names:
+        assert numbers_in(tmp_path / name) == Counter(blocks_of(simulator, 250))
+
+
+# Ends and new beginnings
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_cancelled_export_goes_on(seed: int, tmp_path: Path) -> None:
+    """Cancelled again and again at any moment, an export ends with each row once, and asks little twice."""
+    simulator = Simulator(chains=CHAINS, rows=400, latency=lambda draw: draw.uniform(0.05, 0.5))
+    draw, runs = Random(seed), 0
+    async with session_of(simulator) as session:
+        while True:
+            runs += 1
+            assert runs < 100
+            run = asyncio.create_task(
+                export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=40)
+            )
+            done, _ = await asyncio.wait([run], timeout=draw.uniform(0.1, 1.2))
+            if done:
+                break
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            assert not (tmp_path / "b.jsonl").exists()
+    assert runs > 2
+    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 400))
+    # Of each run that was ended, at most the requests under way were in vain.
+    assert simulator.stats.requests <= 12 * 10 + (runs - 1) * 12
+
+
+async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
+    """What was fetched when an export is cancelled is not asked for again."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+    events: list[Event] = []
+    async with session_of(simulator, on_event=events.append) as session:
+        run = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=10))
+        await asyncio.sleep(5.5)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        asked = simulator.stats.requests
+        had = sum(isinstance(event, PageReceived) for event in events)
+        assert 12 < had <= asked
+        await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=10)
+    assert simulator.stats.requests == asked + 12 * 10 - had
+    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
+
+
+async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that came faster than they could be committed are kept when the export is cancelled."""
+    monkeypatch.setattr("chainapi.export.writer.MOST_PENDING", 1)
+    chains = tuple(range(1, 201))
+    simulator = Simulator(chains=chains, rows=60, latency=1.0)
+    events: list[Event] = []
+
+    def note(progress: ExportProgress) -> None:
+        if progress.pages > 400 and not run.cancelling():
+            run.cancel()
+
+    async with session_of(simulator, on_event=events.append) as session:
+        walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
+        run = asyncio.create_task(export(walk, chains, path, page_size=10, concurrency=200, on_progress=note))
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        had = sum(isinstance(event, PageReceived) for event in events)
+        result = await export(walk, chains, path, page_size=10)
+    assert result.rows == 200 * 60 - 10 * had
+
+
+@pytest.mark.parametrize("out", ["blocks.jsonl", "blocks/"])
+async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
+    """Started again when it was done, an export of a descending-key list adds the new rows only."""
+    simulator = Simulator(chains=CHAINS, rows=250)
+    target = f"{tmp_path}/{out}"
+
+    async def run(session: Session) -> ExportResult:
+        return await export(session.data.evm.blocks, CHAINS, target, page_size=50)
+
+    async with session_of(simulator) as session:
+        first = await run(session)
+        asked = simulator.stats.requests
+        again = await run(session)
+        assert (again.rows, again.written) == (0, None)
+        assert simulator.stats.requests == asked + 12
+        simulator.insert("/v1/chains/1/blocks", 70)
+        simulator.insert("/v1/chains/5/blocks", 3)
+        third = await run(session)
+    assert (first.rows, third.rows) == (3000, 73)
+    assert simulator.stats.requests == asked + 12 + 12 + 1
+    files = (
+        sorted((tmp_path / "blocks").glob("*.jsonl")) if out.endswith("/") else [tmp_path / "blocks.jsonl"]
+    )
+    assert len(files) == (2 if out.endswith("/") else 1)
+    found = sum((numbers_in(file) for file in files), Counter[tuple[str, int]]())
+    assert set(found.values()) == {1}
+    assert len(found) == 3000 + 73
+    assert set(found) >= blocks_of(simulator, 250)
+
+
+async def test_an_ended_catching_up_goes_on(tmp_path: Path) -> None:
+    """New rows that were on their way when a second run was cancelled are added once, by the third."""
+    simulator = Simulator(chains=(1,), rows=100, latency=1.0)
+    async with session_of(simulator) as session:
+        await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
+        simulator.insert("/v1/chains/1/blocks", 100)
+        run = asyncio.create_task(export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10))
+        await asyncio.sleep(4.5)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert len(rows_in(tmp_path / "b.jsonl")) == 100
+        asked = simulator.stats.requests
+        result = await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
+    assert result.rows == 60
+    assert simulator.stats.requests <= asked + 7
+    assert set(numbers_in(tmp_path / "b.jsonl").values()) == {1}
+    assert len(rows_in(tmp_path / "b.jsonl")) == 200
+
+
+async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
+    """A limit is that of the first walk: what is new since is fetched down to what is known."""
+    simulator = Simulator(chains=(1,), rows=100)
+    async with session_of(simulator) as session:
+        for new in (0, 30):
+            simulator.insert("/v1/chains/1/blocks", new)
+            await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10, limit=20)
+    numbers = sorted(number for _, number in numbers_in(tmp_path / "b.jsonl"))
+    assert len(numbers) == 50
+    assert numbers == list(range(numbers[0], numbers[0] + 50))
+
+
+async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -> None:
+    """Where nothing tells new rows from old ones, a finished export started again sends no request."""
+    simulator = Simulator(rows=30)
+    async with session_of(simulator) as session:
+        walk = session.data.primary_network.utxos
+        await export(walk, [("mainnet", "p-chain")], tmp_path / "u.jsonl")
+        result = await export(walk, [("mainnet", "p-chain")], tmp_path / "u.jsonl")
+    assert simulator.stats.requests == 1
+    assert (result.rows, result.written) == (0, None)
+    assert len(rows_in(tmp_path / "u.jsonl")) == 30
+
+
+async def test_more_sources_may_be_asked_for_later(tmp_path: Path) -> None:
+    """A finished export takes further sources in, and leaves those alone that are not asked for again."""
+    simulator = Simulator(chains=CHAINS, rows=50)
+    async with session_of(simulator) as session:
+        await export(session.data.evm.blocks, CHAINS[:2], tmp_path / "b.jsonl")
+        await export(session.data.evm.blocks, CHAINS[1:4], tmp_path / "b.jsonl")
+    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, CHAINS[:4]))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) -> None:
+    """Where a page token dies between two runs or within one, each row is still there once."""
+    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
+    asks: Callable[..., Any]
+    async with session_of(simulator) as session:
+        asks, over = session.data.evm.blocks, 1
+        if not ordered:
+            asks, over = session.data.list, "/v1/chains/1/blocks"  # type: ignore[assignment]
+        run = asyncio.create_task(export(asks, [over], tmp_path / "b.jsonl", page_size=10))
+        await asyncio.sleep(4.5)
+        simulator.advance(200)  # while it runs
+        await asyncio.sleep(3)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await asyncio.sleep(200)  # while it does not
+        simulator.insert("/v1/chains/1/blocks", 5)
+        await export(asks, [over], tmp_path / "b.jsonl", page_size=10)
+    name = "block_number" if ordered else "blockNumber"
+    found = Counter(int(row[name]) for row in rows_in(tmp_path / "b.jsonl"))
+    assert set(found.values()) == {1}
+    assert set(found) >= {number for _, number in blocks_of(simulator, 100, (1,))}
+
+
+async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
+    """Rows that come a second time, because a list without an order was begun again, do not count."""
+    simulator = Simulator(chains=(1,), rows=100, latency=1.0)
+    async with session_of(simulator) as session:
+        path = "/v1/chains/1/blocks"
+        run = asyncio.create_task(
+            export(session.data.list, [path], tmp_path / "b.jsonl", page_size=10, limit=60)
+        )
+        await asyncio.sleep(4.5)
+        simulator.advance(86_400)
+        await run
+        newest = await session.data.list(path, page_size=60).collect(60)
+    assert [row["blockNumber"] for row in rows_in(tmp_path / "b.jsonl")] == [
+        row["blockNumber"] for row in newest
+    ]
+
+
+# Sources that fail
+
+
+async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
+    """The error names the sources that failed; the others are in the file, and a later run adds the rest."""
+    simulator = Simulator(chains=CHAINS[:3], rows=50)
+    async with session_of(simulator) as session:
+        with pytest.raises(IncompleteExportError, match=r"1 of 3 sources failed: 77 \(404") as caught:
+            await export(session.data.evm.blocks, [1, 77, 2], tmp_path / "b.jsonl")
+        assert isinstance(caught.value.failures["77"], NotFoundError)
+        assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, (1, 2)))
+        await export(session.data.evm.blocks, [1, 3, 2], tmp_path / "b.jsonl")
+    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, (1, 2, 3)))
+
+
+async def test_a_source_that_failed_in_its_midst_goes_on_there(tmp_path: Path) -> None:
+    """Rows of a source that fails are kept, out of the file, until a later run has the rest of them."""
+    simulator = Simulator(chains=(1, 2), rows=100)
+    async with session_of(simulator, max_attempts=1) as session:
+        walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
+        simulator.faults = (Fault(at=4, status=500),)
+        with pytest.raises(IncompleteExportError):
+            await export(walk, [1], path, page_size=20)
+        assert not path.exists()
+        simulator.faults = (Fault(at=5 + 5, status=500),)
+        with pytest.raises(IncompleteExportError):
+            await export(walk, [2, 1], path, page_size=20, concurrency=1)
+        assert numbers_in(path) == Counter(blocks_of(simulator, 100, (2,)))
+        simulator.faults = ()
+        asked = simulator.stats.requests
+        await export(walk, [1], path, page_size=20)
+    assert simulator.stats.requests == asked + 2
+    assert numbers_in(path) == Counter(blocks_of(simulator, 100, (1, 2)))
+
+
+async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:
+    """What concerns all sources is raised as it is, after few requests."""
+    simulator = Simulator(chains=tuple(range(1, 501)))
+    session = Session(
+        transport=simulator.transport(), data_base_url=simulator.data_base_url, api_key="another-key"
+    )
+    async with session:
+        with pytest.raises(AuthenticationError):
+            await export(session.data.evm.blocks, range(1, 501), tmp_path / "b.jsonl", concurrency=8)
+    assert simulator.stats.requests <= 8
+    assert not (tmp_path / "b.jsonl").exists()
+
+
+async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
+    """Where no source has a row, the file is there and empty."""
+    simulator = Simulator(chains=(1, 2), rows=0)
+    async with session_of(simulator) as session:
+        result = await export(session.data.evm.blocks, [1, 2], tmp_path / "b.jsonl")
+    assert result == ExportResult(tmp_path / "b.jsonl", 0, 2, tmp_path / "b.jsonl")
+    assert rows_in(tmp_path / "b.jsonl") == []
+
+
+# Targets that cannot be
+
+
+async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
+    """A file, or a folder with something in it, that no export wrote is refused before anything is sent."""
+    simulator = Simulator()
+    (tmp_path / "mine.jsonl").write_text("mine")
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "mine.txt").write_text("mine")
+    async with session_of(simulator) as session:
+        for name in ("mine.jsonl", "ours", "ours/"):
+            with pytest.raises(ExportError, match="no export wrote it"):
+                await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}")
+    assert simulator.stats.requests == 0
+    assert (tmp_path / "mine.jsonl").read_text() == "mine"
+    assert not (tmp_path / "mine.jsonl.export").exists()
+
+
+async def test_two_exports_on_one_target(tmp_path: Path) -> None:
+    """While an export runs, another one on its target is refused; the first one is not disturbed."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+    async with session_of(simulator) as session:
+        first = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl"))
+        await asyncio.sleep(0.5)
+        with pytest.raises(ExportError, match="another export is writing to this target"):
+            await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl")
+        await first
+    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"page_size": 50}, "page_size was None, is 50"),
+        ({"limit": 7}, "limit was None, is 7"),
+    ],
+)
+async def test_a_target_that_holds_another_export(other: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """Other arguments for the same target are refused, and the message says which differ."""
+    simulator = Simulator()
+    async with session_of(simulator) as session:
+        await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
+        with pytest.raises(ExportError, match=said):
+            await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl", **other)
+        with pytest.raises(ExportError, match=r"route was /v1/chains/\{chainId\}/blocks, is "):
+            await export(session.data.evm.transactions, [43114], tmp_path / "b.jsonl")
+
+
+async def test_a_file_that_was_changed_or_is_gone(tmp_path: Path) -> None:
+    """A finished file that is not as it was left is neither overwritten nor taken for whole."""
+    simulator = Simulator()
+    path = tmp_path / "b.jsonl"
+    async with session_of(simulator) as session:
+        await export(session.data.evm.blocks, [43114], path)
+        text = path.read_text()
+        path.write_text(text + "\n")
+        with pytest.raises(ExportError, match="was changed since it was written"):
+            await export(session.data.evm.blocks, [43114], path)
+        path.unlink()
+        with pytest.raises(ExportError, match="is gone"):
+            await export(session.data.evm.blocks, [43114], path)
+        path.write_text(text)
+        await export(session.data.evm.blocks, [43114], path)
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b"])
+async def test_a_state_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
+    """A state that was put back does not know the file that was written since: it is not written over."""
+    simulator = Simulator()
+    target, state = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
+    async with session_of(simulator) as session:
+        simulator.faults = (Fault(at=1, status=500),)
+        with pytest.raises(IncompleteExportError):
+            async with session_of(simulator, max_attempts=1) as hasty:
+                await export(hasty.data.evm.blocks, [43114], target)
+        older = state.read_bytes()
+        await export(session.data.evm.blocks, [43114], target)
+        files = contents(tmp_path)
+        state.write_bytes(older)
+        with pytest.raises(ExportError, match="does not know it"):
+            await export(session.data.evm.blocks, [43114], target)
+    assert files == contents(tmp_path)
+    assert len(files) == 1
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to be looked at" * 40, None])
+async def test_a_state_that_is_none(content: bytes | None, tmp_path: Path) -> None:
+    """Where the state should be lies something else: it is left alone, and named."""
+    simulator, state = Simulator(), tmp_path / "b.jsonl.export"
+    if content is None:
+        database = sqlite3.connect(state)
+        database.execute("CREATE TABLE theirs (x)")
+        database.commit()
+        database.close()
+    else:
+        state.write_bytes(content)
+    before = state.read_bytes()
+    async with session_of(simulator) as session:
+        with pytest.raises(ExportError, match=r"b\.jsonl\.export is no state of an export"):
+            await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
+    assert state.read_bytes() == before
+
+
+async def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    """A target below a file, or where nobody may write, is refused with the reason."""
+    simulator = Simulator()
+    (tmp_path / "file").write_text("")
+    async with session_of(simulator) as session:
+        for target in (tmp_path / "file" / "b.jsonl", Path("/proc/b.jsonl")):
+            with pytest.raises(ExportError, match=r"cannot be written"):
+                await export(session.data.evm.blocks, [43114], target)
+    assert simulator.stats.requests == 0
+
+
+async def test_what_lies_where_a_file_is_made(tmp_path: Path) -> None:
+    """A folder in the place of the file that is being written is named; no row is fetched again for it."""
+    simulator = Simulator(rows=30)
+    async with session_of(simulator) as session:
+        for name, target in (("b.jsonl", "b.jsonl"), ("c", "c/part-00001.jsonl")):
+            aside = tmp_path / f"{target}.partial"
+            if name == "c":
+                simulator.faults = (Fault(at=simulator.stats.requests + 1, status=404),)
+                with pytest.raises(IncompleteExportError):  # the folder has a state, and may hold more
+                    await export(session.data.evm.blocks, [43114], tmp_path / "c")
+            aside.mkdir(parents=True)
+            (aside / "theirs").touch()
+            with pytest.raises(
+                ExportError, match=r"partial is in the way and cannot be removed .* move it away"
+            ):
+                await export(session.data.evm.blocks, [43114], tmp_path / name)
+            asked = simulator.stats.requests
+            aside.rename(tmp_path / "away")
+            await export(session.data.evm.blocks, [43114], tmp_path / name)
+            (tmp_path / "away" / "theirs").unlink()
+            (tmp_path / "away").rmdir()
+            assert len(rows_in(tmp_path / target)) == 30
+            assert simulator.stats.requests <= asked + 1  # to see whether there is anything new
+
+
+@pytest.mark.parametrize("dangling", [True, False])
+@pytest.mark.parametrize(
+    ("out", "link"),
+    [
+        ("b.jsonl", "b.jsonl"),
+        ("b.jsonl", "b.jsonl.export"),
+        ("b", "b/_export"),
+        ("b", "b/part-00001.jsonl"),
+    ],
+)
+async def test_a_symbolic_link_is_neither_followed_nor_replaced(
+    out: str, link: str, dangling: bool, tmp_path: Path
+) -> None:
+    """A link in the place of a file of an export is refused by name, wherever it leads."""
+    simulator, theirs = Simulator(rows=30), tmp_path / "theirs"
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    if not dangling:
+        theirs.write_bytes(b"")
+    async with session_of(simulator) as session:
+        if link.startswith("b/part"):
+            simulator.faults = (Fault(at=1, status=404),)
+            with pytest.raises(IncompleteExportError):
+                await export(session.data.evm.blocks, [43114], tmp_path / out)
+        (tmp_path / link).symlink_to(theirs)
+        with pytest.raises(
+            ExportError, match=rf"{link} is a symbolic link to .*theirs, which an export neither"
+        ):
+            await export(session.data.evm.blocks, [43114], tmp_path / out)
+    assert (tmp_path / link).is_symlink()
+    assert theirs.exists() is not dangling
+    assert dangling or theirs.read_bytes() == b""
+
+
+async def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
+    """Folders may be links, that of the target and those above it; one that leads nowhere is refused."""
+    simulator = Simulator(rows=30)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    async with session_of(simulator) as session:
+        await export(session.data.evm.blocks, [43114], tmp_path / "link" / "b.jsonl")
+        await export(session.data.evm.blocks, [43114], tmp_path / "link" / "folder")
+        with pytest.raises(ExportError, match=r"nowhere is a symbolic link to .*gone"):
+            await export(session.data.evm.blocks, [43114], tmp_path / "nowhere")
+        with pytest.raises(ExportError, match=r"nowhere is a symbolic link to .*gone"):
+            await export(session.data.evm.blocks, [43114], tmp_path / "nowhere" / "b.jsonl")
+    assert (tmp_path / "real" / "b.jsonl").exists()
+    assert (tmp_path / "real" / "folder" / "part-00001.jsonl").exists()
+    assert not (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "x" * 254 + ".csv"])
+async def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    """A name that is too long, or has a NUL, is an ExportError before anything is fetched."""
+    simulator = Simulator()
+    async with session_of(simulator) as session:
+        with pytest.raises(ExportError, match=r"cannot be written: .*; choose another target"):
+            await export(session.data.evm.blocks, [43114], tmp_path / name)
+    assert simulator.stats.requests == 0
+
+
+async def test_arguments_that_cannot_be_used(tmp_path: Path) -> None:
+    """What is no list, has no source, or is no number is refused before anything is sent."""
+    simulator, path = Simulator(), tmp_path / "b.jsonl"
+    async with session_of(simulator) as session:
+        for limit in (0, -1, 1.5, True):
+            with pytest.raises(ConfigurationError, match="limit="):
+                await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="over= has no source"):
+            await export(session.data.evm.blocks, [], path)
+        with pytest.raises(ConfigurationError, match="resumes by itself"):
+            await export(session.data.evm.blocks, [43114], path, resume=None)
+        with pytest.raises(ConfigurationError, match="concurrency=0"):
+            await export(session.data.evm.blocks, [43114], path, concurrency=0)
+    assert simulator.stats.requests == 0
+
+
+# Progress
+
+
+async def test_progress_is_told(tmp_path: Path) -> None:
+    """Progress grows from nothing to all sources and rows, and ends with the stage done."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+    told: list[tuple[str, int, int, int]] = []
+    left: list[float | None] = []
+
+    def note(progress: ExportProgress) -> None:
+        told.append((progress.stage, progress.done, progress.pages, progress.rows))
+        left.append(progress.seconds_left)
+
+    async with session_of(simulator) as session:
+        await export(
+            session.data.evm.blocks,
+            CHAINS,
+            tmp_path / "b.jsonl",
+            page_size=50,
+            concurrency=3,
+            on_progress=note,
+        )
+    assert told[-2:] == [("writing", 12, 24, 1200), ("done", 12, 24, 1200)]
+    assert [stage for stage, *_ in told[:-2]] == ["fetching"] * (len(told) - 2)
+    assert all(a[1:] <= b[1:] for a, b in pairwise(told))
+    assert left[0] is None
+    assert left[-1] == 0
+    assert max(one for one in left if one is not None) < 20  # of about ten seconds in all
+
+
+async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
+    """What the callback raises is raised by the export, and what was committed is kept."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+
+    def note(progress: ExportProgress) -> None:
+        if progress.pages > 3:
+            raise RuntimeError("the disk of the callback is full")
+
+    async with session_of(simulator) as session:
+        with pytest.raises(RuntimeError, match="of the callback"):
+            await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", on_progress=note)
+        result = await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl")
+    assert 0 < result.rows <= 800
+    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "sqlite", "duckdb"])
+async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
+    """A format that needs columns refuses rows that are only known by their path before anything is sent."""
+    simulator = Simulator()
+    async with session_of(simulator) as session:
+        with pytest.raises(ConfigurationError, match="the columns of these rows are not known"):
+            await export(session.data.list, ["/v1/chains/43114/blocks"], tmp_path / f"b.{format_}")
+    assert simulator.stats.requests == 0

@@ -1,0 +1,558 @@
+"""Files of every format: what is read is what was written, exactly, whatever the values."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import attrs
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from attrs import frozen
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chainapi import models
+from chainapi.errors import ConfigurationError
+from chainapi.export.columns import Codec
+from chainapi.export.formats import FORMATS, Format, format_of
+from chainapi.models import EvmBlock, Unknown
+from chainapi.models.codec import decode_resource
+from chainapi.models.timestamps import MaybeMoment
+from chainapi.models.unions import tags_of
+from tests.documents import Maker
+
+TYPED = ("parquet", "duckdb")
+
+
+@frozen(kw_only=True)
+class Inner:
+    value: int | None = None
+    text: str | None = None
+    timestamp: int | None = None
+    anything: Any = None
+
+    time = MaybeMoment("timestamp")
+
+
+@frozen(kw_only=True)
+class Odd:
+    """A row with a column of each kind."""
+
+    number: int | None = None
+    value: int | None = None
+    share: float | None = None
+    exact: Decimal | None = None
+    truth: bool | None = None
+    text: str | None = None
+    timestamp: int | None = None
+    anything: Any = None
+    inner: Inner | None = None
+    inners: list[Inner | None] | None = None
+    words: list[str | None] | None = None
+    amounts: list[list[int]] | None = None
+    from_: str | None = None
+
+    time = MaybeMoment("timestamp")
+
+
+def expected(value: Any, field: str = "") -> Any:
+    """Return what has to be read back for a value of a row."""
+    if attrs.has(type(value)):
+        return {
+            one.name.rstrip("_"): expected(getattr(value, one.name), one.name)
+            for one in attrs.fields(type(value))
+        }
+    if isinstance(value, list) and field != "anything":
+        return [expected(item, field) for item in value]
+    if field.endswith("timestamp") and isinstance(value, int) and -62135596800 <= value <= 253402300799:
+        return datetime.fromtimestamp(value, UTC)
+    return value
+
+
+def rows_of(model: Any, rows: Sequence[Any], source: str = "s") -> Callable[[], Iterator[tuple[str, bytes]]]:
+    """Return what a format is given to write."""
+    encoded = [(source, Codec(model).encode(row)) for row in rows]
+    return lambda: iter(encoded)
+
+
+def written(
+    form: Format,
+    path: Path,
+    model: Any,
+    rows: Sequence[Any],
+    *,
+    previous: Path | None = None,
+    source: str = "s",
+) -> list[dict[str, Any]]:
+    """Write rows and return what is read back."""
+    columns = Codec(model).columns
+    form.write(path, columns, rows_of(model, rows, source), previous)
+    return [*form.read(path, columns)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether values are equal and of the same types; True is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [*one] == [*other] and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+@pytest.fixture(params=FORMATS)
+def form(request: pytest.FixtureRequest) -> Format:
+    """Return each of the formats."""
+    return format_of(request.param)
+
+
+@pytest.fixture(params=TYPED)
+def typed(request: pytest.FixtureRequest) -> Format:
+    """Return each of the formats whose columns have types of Arrow."""
+    return format_of(request.param)
+
+
+# Whatever the values
+
+WHOLE = st.one_of(
+    st.none(),
+    st.integers(-5, 5),
+    st.sampled_from(
+        [2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 10**38 - 1, 10**38, -(10**38), 2**256 - 1, -(2**256)]
+    ),
+    st.integers(),
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    ["", '"', ",", "a\nb", "a\r\nb", "\r", "\0", "é", "🙂", "=1+1", " ", "null", "'", "\ufeff", "\\"]
+)
+FRACTIONS = (
+    st.none() | st.decimals(allow_nan=False, allow_infinity=False) | st.decimals(-(10**9), 10**9, places=18)
+)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+TIMES = st.one_of(
+    st.none(), st.integers(0, 2**31), st.sampled_from([-62135596800, 253402300799, 10**12, 10**30, -1])
+)
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | FLOATS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+INNER = st.builds(Inner, value=WHOLE, text=st.none() | TEXTS, timestamp=TIMES, anything=ANY)
+ODD = st.builds(
+    Odd,
+    number=WHOLE,
+    value=WHOLE,
+    share=st.none() | FLOATS,
+    exact=FRACTIONS,
+    truth=st.none() | st.booleans(),
+    text=st.none() | TEXTS,
+    timestamp=TIMES,
+    anything=ANY,
+    inner=st.none() | INNER,
+    inners=st.none() | st.lists(st.none() | INNER, max_size=3),
+    words=st.none() | st.lists(st.none() | TEXTS, max_size=3),
+    amounts=st.none() | st.lists(st.lists(st.integers(), max_size=2), max_size=2),
+    from_=st.none() | TEXTS,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=st.lists(ODD, max_size=4), second=st.lists(ODD, max_size=4), source=TEXTS)
+def test_what_is_read_is_what_was_written(
+    form: Format, first: list[Odd], second: list[Odd], source: str
+) -> None:
+    """Any rows come back exactly and in order, also those of an earlier file to which others were added."""
+    with TemporaryDirectory() as directory:
+        old, new = Path(directory, f"old{form.suffix}"), Path(directory, f"new{form.suffix}")
+        wanted = [{"source": source, **expected(row)} for row in (*first, *second)]
+        assert same(written(form, old, Odd, first, source=source), wanted[: len(first)])
+        assert same(written(form, new, Odd, second, source=source, previous=old), wanted)
+
+
+def named(name: str) -> Any:
+    """Return a model by its name, with twelve rows of it; those of a union have an unknown one among them."""
+    model = getattr(models, name)
+    rows = [decode_resource(json.dumps(Maker(seed).value(model)).encode(), model) for seed in range(12)]
+    return model, [*rows, Unknown({"txHash": "x", "news": [10**30]})] if tags_of(model) else rows
+
+
+UNIONS = [name for name in models.__all__ if tags_of(getattr(models, name))]
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        *zip(UNIONS, cycle(FORMATS), strict=False),
+        *(("EvmBlock", form) for form in FORMATS),
+        *(("EvmTransaction", form) for form in FORMATS),
+    ],
+    indirect=["form"],
+)
+def test_rows_of_models(name: str, form: Format, tmp_path: Path) -> None:
+    """Rows of our models come back exactly, those of all kinds of a union from one table."""
+    model, rows = named(name)
+    names = ["source", *(column.name for column in Codec(model).columns)]
+    first = written(form, tmp_path / "1", model, rows[:5])
+    found = written(form, tmp_path / "2", model, rows[5:], previous=tmp_path / "1")
+    assert [*found[0]] == names
+    assert same(first, found[:5])
+    for row, read in zip(rows, found, strict=True):
+        known = {"tx_hash": "x"} if "tx_hash" in names else {}
+        wanted = (
+            {**known, "extra": {"news": [10**30]} if known else {"txHash": "x", "news": [10**30]}}
+            if isinstance(row, Unknown)
+            else expected(row)
+        )
+        assert lenient({name: value for name, value in read.items() if value is not None}) == lenient(
+            {"source": "s", **{name: value for name, value in wanted.items() if value is not None}}
+        )
+
+
+def lenient(value: Any) -> Any:
+    """Leave out what is None: in one table, records of one kind have the fields of all."""
+    if isinstance(value, dict):
+        return {name: lenient(item) for name, item in value.items() if item is not None}
+    return [lenient(item) for item in value] if isinstance(value, list) else value
+
+
+def test_rows_that_are_texts(form: Format, tmp_path: Path) -> None:
+    """Rows that are texts have one column."""
+    assert written(form, tmp_path / "f", str, ["a", ""]) == [
+        {"source": "s", "value": "a"},
+        {"source": "s", "value": ""},
+    ]
+
+
+def test_a_file_without_rows(form: Format, tmp_path: Path) -> None:
+    """A file of no rows is one, and rows can be added to it."""
+    assert written(form, tmp_path / "1", Odd, []) == []
+    assert len(written(form, tmp_path / "2", Odd, [Odd()], previous=tmp_path / "1")) == 1
+
+
+def test_the_bytes_are_the_same(form: Format, tmp_path: Path) -> None:
+    """The same rows make the same bytes, but for DuckDB, which counts and dates its blocks."""
+    for name in ("1", "2"):
+        written(form, tmp_path / name, Odd, [Odd(value=1, text="x", inners=[Inner(text="y")])] * 100)
+    if form.name != "duckdb":
+        assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_what_is_in_the_way_is_replaced(form: Format, tmp_path: Path) -> None:
+    """A file that is left at the place is no part of the new one."""
+    written(form, tmp_path / "f", Odd, [Odd(number=1)] * 3)
+    assert [row["number"] for row in written(form, tmp_path / "f", Odd, [Odd(number=2)])] == [2]
+
+
+# The files themselves
+
+
+def block(number: int, **changed: Any) -> EvmBlock:
+    """Return a block."""
+    values: dict[str, Any] = {field.name: number for field in attrs.fields(EvmBlock)}
+    return EvmBlock(**{**values, "block_hash": f"0x{number:x}", "parent_hash": "é", **changed})
+
+
+def test_the_lines_of_json(tmp_path: Path) -> None:
+    """A line is the row as it was encoded, with its source before it."""
+    path = tmp_path / "f.jsonl"
+    format_of(path).write(path, (), lambda: iter([('a"b', b'{"x":1}'), ('a"b', b"{}"), ("c", b'{"x":[]}')]))
+    assert path.read_text() == '{"source":"a\\"b","x":1}\n{"source":"a\\"b"}\n{"source":"c","x":[]}\n'
+    assert [*format_of(path).read(path)][1:] == [{"source": 'a"b'}, {"source": "c", "x": []}]
+
+
+def test_the_text_of_csv(tmp_path: Path) -> None:
+    """Texts are in quotation marks, None is nothing, times are ISO 8601, the rest is JSON, as it is."""
+    path = tmp_path / "f.csv"
+    rows = [
+        Odd(number=1, value=2**256, share=0.5, exact=Decimal("1.50"), truth=True, text='=a"\n', timestamp=5),
+        Odd(
+            text="", timestamp=10**12, anything={"a": 1}, inner=Inner(value=1), words=["x", None], truth=False
+        ),
+    ]
+    format_of("csv").write(path, Codec(Odd).columns, rows_of(Odd, rows, "43114"))
+    assert path.read_bytes().decode() == (
+        "source,number,value,share,exact,truth,text,timestamp,anything,inner,inners,words,amounts,from\n"
+        f'"43114",1,{2**256},0.5,1.50,true,"=a""\n",1970-01-01T00:00:05Z,,,,,,\n'
+        '"43114",,,,,false,"",1000000000000,"{""a"":1}",'
+        '"{""value"":1,""text"":null,""timestamp"":null,""anything"":null}",,"[""x"",null]",,\n'
+    )
+    assert [*format_of("csv").read(path)][1]["text"] == ""
+    assert [*format_of("csv").read(path)][1]["number"] is None
+
+
+def test_the_table_of_sqlite(tmp_path: Path) -> None:
+    """Whole numbers are INTEGER, amounts and decimals TEXT; one too large makes its column TEXT."""
+    path = tmp_path / "f.sqlite"
+    rows = [Odd(number=1, value=5, exact=Decimal("0.10"), share=2.0, truth=True, timestamp=7), Odd(number=2)]
+    written(format_of("sqlite"), path, Odd, rows)
+    asked = "SELECT typeof(number), typeof(value), typeof(exact), typeof(share), truth, timestamp FROM rows"
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute(asked).fetchone() == ("integer", "text", "text", "real", 1, 7)
+    other = tmp_path / "g.sqlite"
+    written(format_of("sqlite"), other, Odd, [Odd(number=2**63, timestamp=None)], previous=path)
+    with closing(sqlite3.connect(other)) as database:
+        assert database.execute("SELECT number, timestamp FROM rows").fetchall() == [
+            *(("1", 7), ("2", None)),
+            (str(2**63), None),
+        ]
+
+
+def type_names(path: Path) -> dict[str, str]:
+    """Return the types of the columns of a Parquet file."""
+    return {field.name: str(field.type) for field in pq.read_schema(path)}
+
+
+def test_the_types_of_parquet(tmp_path: Path) -> None:
+    """Columns have the types that their kinds name, where all values fit into them."""
+    path = tmp_path / "f.parquet"
+    written(format_of(path), path, Odd, [Odd(number=1, value=1, exact=Decimal("1.5"), timestamp=1)])
+    inner = (
+        "struct<value: decimal128(38, 0), text: string, timestamp: timestamp[ms, tz=UTC], anything: string>"
+    )
+    assert type_names(path) == {
+        "source": "string",
+        "number": "int64",
+        "value": "decimal128(38, 0)",
+        "share": "double",
+        "exact": "decimal128(38, 18)",
+        "truth": "bool",
+        "text": "string",
+        "timestamp": "timestamp[ms, tz=UTC]",
+        "anything": "string",
+        "inner": inner,
+        "inners": f"list<element: {inner}>",
+        "words": "list<element: string>",
+        "amounts": "list<element: list<element: int64>>",
+        "from": "string",
+    }
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+@pytest.mark.parametrize(
+    ("name", "narrow", "wide", "wanted"),
+    [
+        ("number", 1, 2**63, "decimal128(38, 0)"),
+        ("number", -1, 10**38, "string"),
+        ("number", 2**63, 10**38, "string"),
+        ("value", 1, 10**38 - 1, "decimal128(38, 0)"),
+        ("value", 1, 2**256 - 1, "string"),
+        ("timestamp", 1, 253402300799, "timestamp[ms, tz=UTC]"),
+        ("timestamp", 1, 253402300800, "int64"),
+        ("timestamp", 1, 2**63, "decimal128(38, 0)"),
+        ("timestamp", 1, 2**127, "string"),
+        ("exact", Decimal("1.5"), Decimal(10) ** 19, "decimal128(38, 18)"),
+        ("exact", Decimal("1.5"), Decimal(10) ** 20, "string"),
+        ("exact", Decimal("1E-7"), Decimal("1E-19"), "string"),
+        ("exact", Decimal("100.0"), Decimal("1E+9999"), "string"),
+        ("exact", Decimal("-0.1"), Decimal("3.99999999999998389398001418166E-28"), "string"),
+        ("exact", Decimal(0), Decimal("Infinity"), "string"),
+    ],
+)
+def test_a_column_becomes_wider(
+    name: str, narrow: Any, wide: Any, wanted: str, typed: Format, tmp_path: Path
+) -> None:
+    """Where one value does not fit, the whole column has the next type, with earlier rows and nested."""
+    first, second = Odd(**{name: narrow}), Odd(**{name: wide})
+    rows = [first, Odd()]
+    others = [second]
+    if name in ("value", "timestamp"):
+        rows.append(Odd(inner=Inner(**{name: narrow}), inners=[None, Inner(**{name: narrow})]))
+        others.append(Odd(inner=Inner(**{name: wide}), inners=[Inner(**{name: wide})]))
+    old, new, straight = (tmp_path / f"{part}{typed.suffix}" for part in ("old", "new", "straight"))
+    written(typed, old, Odd, rows)
+    found = written(typed, new, Odd, others, previous=old)
+    assert same(found, [{"source": "s", **expected(row)} for row in (*rows, *others)])
+    written(typed, straight, Odd, [*rows, *others])
+    assert [*typed.read(new)] == [*typed.read(straight)]
+    if typed.name == "parquet":
+        assert new.read_bytes() == straight.read_bytes()
+        assert type_names(new)[name] == wanted
+        again = tmp_path / "again.parquet"
+        written(typed, again, Odd, [first], previous=new)
+        assert type_names(again)[name] == wanted
+
+
+def test_the_types_of_duckdb(tmp_path: Path) -> None:
+    """A database has the types of Parquet, and one query gives the exact sum of amounts."""
+    path = tmp_path / "f.duckdb"
+    written(format_of(path), path, Odd, [Odd(value=10**37, timestamp=1), Odd(value=3, inner=Inner(value=5))])
+    with closing(duckdb.connect(path, read_only=True)) as database:
+        assert database.execute(
+            'SELECT sum(value), max("inner".value), min(timestamp) FROM rows'
+        ).fetchone() == (
+            Decimal(10**37 + 3),
+            Decimal(5),
+            datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        )
+
+
+def test_a_parquet_file_is_read_by_others(tmp_path: Path) -> None:
+    """Both pyarrow and DuckDB read the rows of a Parquet file, with their types."""
+    path = tmp_path / "f.parquet"
+    rows = [block(number) for number in range(1, 200)]
+    written(format_of(path), path, EvmBlock, rows, source="43114")
+    wanted = [{"source": "43114", **expected(row)} for row in rows]
+    assert pq.read_table(path).to_pylist() == wanted
+    with closing(duckdb.connect()) as database:
+        found = database.execute("SELECT * FROM read_parquet(?)", [str(path)])
+        names = [name for name, *_ in found.description or ()]
+        assert [dict(zip(names, row, strict=True)) for row in found.fetchall()] == wanted
+
+
+# Large ones
+
+
+def many(rows: int) -> Callable[[], Iterator[tuple[str, bytes]]]:
+    """Return rows that are made while they are written."""
+    codec = Codec(EvmBlock)
+    encoded = codec.encode(block(10**6, block_hash="0x" + "ab" * 32, fees_spent=10**20))
+    return lambda: (("43114", encoded) for _ in range(rows))
+
+
+def peak(form: Format, path: Path, rows: int, previous: Path | None = None) -> int:
+    """Return how many bytes writing took at most, those of Arrow among them."""
+    pool = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(pool)
+    pa.set_memory_pool(counted)
+    tracemalloc.start()
+    try:
+        form.write(path, Codec(EvmBlock).columns, many(rows), previous)
+        return tracemalloc.get_traced_memory()[1] + (counted.max_memory() or 0)
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(pool)
+
+
+@pytest.mark.untraced
+def test_memory_does_not_grow_with_the_rows(
+    form: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty times as many rows, and those of an earlier file, take no more memory at once."""
+    monkeypatch.setattr("chainapi.export.formats.arrow.GROUP_ROWS", 2_000)
+    for module in ("arrow", "parquet", "duckdb"):
+        monkeypatch.setattr(f"chainapi.export.formats.{module}.BATCH_ROWS", 500)
+    peaks: list[int] = []
+    for rows in (4_000, 80_000):
+        first = peak(form, tmp_path / f"{rows}", rows)
+        peaks.append(max(first, peak(form, tmp_path / "added", 4_000, tmp_path / f"{rows}")))
+    assert peaks[1] < 1.3 * peaks[0] + 2**20
+
+
+@pytest.mark.untraced
+def test_rows_come_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Parquet file has groups of about 100,000 rows, and smaller ones where rows are large."""
+    path = tmp_path / "f.parquet"
+    form = format_of(path)
+    form.write(path, Codec(EvmBlock).columns, many(110_000))
+    groups = pq.ParquetFile(path).metadata
+    sizes = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
+    assert sum(sizes) == 110_000
+    assert len(sizes) == 2
+    assert 100_000 <= sizes[0] < 108_193
+    monkeypatch.setattr("chainapi.export.formats.arrow.GROUP_BYTES", 1_000)
+    monkeypatch.setattr("chainapi.export.formats.arrow.BATCH_BYTES", 1_000)
+    form.write(path, Codec(EvmBlock).columns, many(100))
+    assert pq.ParquetFile(path).metadata.num_row_groups > 10
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("name", ["blocks", "blocks.xlsx", "", ".csv", "DIR/"])
+def test_unknown_formats(name: str) -> None:
+    """What tells no format is refused, and the formats are listed."""
+    with pytest.raises(ConfigurationError, match="there are jsonl, csv, parquet, sqlite, duckdb"):
+        format_of(name)
+
+
+def test_formats_are_told_by_name_or_suffix(form: Format) -> None:
+    """A format is found by its name and by the suffix of a path, in capitals too."""
+    found = [format_of(text) for text in (form.name, f"x/y{form.suffix}", Path(f"y{form.suffix.upper()}"))]
+    assert found == [form] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("parquet", "pyarrow"), ("duckdb", "duckdb"), ("duckdb", "pyarrow")]
+)
+def test_a_missing_extra_is_named(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package of a format the error says what to install."""
+    for module in ("arrow", "parquet", "duckdb"):
+        monkeypatch.delitem(sys.modules, f"chainapi.export.formats.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=rf"{package} is not .* pip install 'chainapi\[{name}\]'"):
+        format_of(name)
+
+
+def test_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of our own is not taken for a missing extra."""
+    monkeypatch.delitem(sys.modules, "chainapi.export.formats.csv", raising=False)
+    monkeypatch.setitem(sys.modules, "shutil", None)
+    with pytest.raises(ModuleNotFoundError):
+        format_of("csv")
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "jsonl"])
+def test_rows_without_columns_are_refused(name: str, tmp_path: Path) -> None:
+    """Only JSON lines do without columns; the error of the others says what to do."""
+    with pytest.raises(ConfigurationError, match=f"which {name} files need: name a route, pass model="):
+        format_of(name).write(tmp_path / "f", (), lambda: iter([("s", b"{}")]))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\n", b"1\n", b'"open\n', b"{}\n", b"source,other\n1,2,3\n"]
+)
+def test_what_is_no_file_of_the_format(form: Format, content: bytes, tmp_path: Path) -> None:
+    """A file of something else is refused, for reading and as an earlier one; it is not touched."""
+    path = tmp_path / f"foreign{form.suffix}"
+    path.write_bytes(content)
+    columns = Codec(Odd).columns
+    if form.name != "jsonl" or content:  # an empty file is one of no lines
+        with pytest.raises(ConfigurationError, match=r"is no .* file of an export with these columns"):
+            list(form.read(path, columns))
+    if form.name != "jsonl":
+        with pytest.raises(ConfigurationError, match=r"is no .* file of an export with these columns"):
+            form.write(tmp_path / "new", columns, rows_of(Odd, [Odd()]), path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "jsonl"])
+def test_files_of_other_columns(name: str, tmp_path: Path) -> None:
+    """A file of other columns is refused, for reading and as an earlier one."""
+    form = format_of(name)
+    written(form, tmp_path / "blocks", EvmBlock, [block(1)])
+    with pytest.raises(ConfigurationError, match="with these columns"):
+        form.write(tmp_path / "f", Codec(Odd).columns, rows_of(Odd, [Odd()]), tmp_path / "blocks")
+    with pytest.raises(ConfigurationError, match="with these columns"):
+        list(form.read(tmp_path / "blocks", Codec(Odd).columns))
+
+
+def test_files_that_are_not_there(form: Format, tmp_path: Path) -> None:
+    """A missing file and a missing directory are errors of the operating system, and no file is made."""
+    with pytest.raises(FileNotFoundError):
+        list(form.read(tmp_path / "none"))
+    with pytest.raises(OSError, match="none"):
+        form.write(tmp_path / "none" / "f", Codec(Odd).columns, rows_of(Odd, [Odd()]))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_csv_with_a_torn_record(tmp_path: Path) -> None:
+    """A record that has other cells than the header, or no end, is refused where it is met."""
+    path = tmp_path / "f.csv"
+    for torn in ('"s"\n', '"s","a'):
+        path.write_text('source,value\n"s","a"\n' + torn)
+        found = format_of("csv").read(path)
+        assert next(found) == {"source": "s", "value": "a"}
+        with pytest.raises(ConfigurationError, match="is no csv file"):
+            next(found)

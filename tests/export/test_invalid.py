@@ -1,0 +1,221 @@
+"""Exports of invalid rows: each once, in a file of its own, whatever ends a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainapi import Session
+from chainapi.core.http import Request, Response
+from chainapi.errors import DecodeError, IncompleteExportError
+from chainapi.export import export
+from chainapi.export.formats import format_of
+from chainapi.export.progress import ExportProgress
+from tests.documents import DEEP
+from tests.export.power import PowerCuts
+from tests.models.test_invalid import Served, block
+
+FIRST = 100  # number of the newest block
+
+
+def odd(number: int) -> bytes:
+    """Return a block that is no block."""
+    return block(number, gasUsed="", ratio=...).replace(
+        b'"gasUsed"', b'"ratio":0.12345678901234567890,"gasUsed"'
+    )
+
+
+class Chains(Served):
+    """Chains of 20 blocks, every seventh invalid; `more` are added at their heads."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.more = 0
+        self.cancel_at = 0  # number of the request at which the running export is cancelled
+        self.running: asyncio.Task[Any] | None = None
+
+    async def send(self, request: Request) -> Response:
+        """Answer with a page of a chain."""
+        if self.running is not None and self.requests >= self.cancel_at:
+            self.running.cancel()
+        newest = FIRST + self.more
+        self.rows = [
+            odd(number) if number % 7 == 0 else block(number) for number in range(newest, FIRST - 20, -1)
+        ]
+        return await super().send(request)
+
+
+CHAINS = (1, 2, 3)
+EXPECTED = Counter((str(chain), number) for chain in CHAINS for number in range(FIRST, FIRST - 20, -1))
+
+
+def session_of(chains: Served) -> Session:
+    """Return a session of these chains."""
+    return Session(data_base_url="https://data.invalid", api_key="key", transport=chains)
+
+
+def made_in(folder: Path, format_: str) -> Counter[tuple[str, int]]:
+    """Count the blocks of the final files by chain and number."""
+    read = format_of(format_).read
+    files = list(folder.glob(f"*.{format_}"))
+    return Counter((str(row["source"]), int(row["block_number"])) for file in files for row in read(file))
+
+
+def odd_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the files of odd ones."""
+    return [
+        {**json.loads(line, parse_float=Decimal), "file": file.name}
+        for file in sorted(folder.glob("*.invalid"))
+        for line in file.read_text().splitlines()
+    ]
+
+
+def numbers(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
+    """Count odd rows by chain and number."""
+    return Counter((row["source"], row["row"]["blockNumber"]) for row in rows)
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet", "sqlite"])
+@pytest.mark.parametrize("shape", ["file", "folder"])
+async def test_odd_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp_path: Path) -> None:
+    """Valid rows are in the final file, invalid ones beside it, each once."""
+    out = tmp_path if shape == "folder" else tmp_path / f"b.{format_}"
+    chains = Chains()
+    progress: list[tuple[int, int]] = []
+
+    def note(seen: ExportProgress) -> None:
+        progress.append((seen.rows, seen.invalid))
+
+    async with session_of(chains) as session:
+        walk = session.data.evm.blocks
+        options: Any = {"format": format_, "page_size": 4, "on_invalid": "raw"}
+        result = await export(walk, CHAINS, out, on_progress=note, **options)
+        assert (result.rows, result.invalid) == (3 * 17, 3 * 3) == progress[-1]
+        name = "part-00001.invalid" if shape == "folder" else f"b.{format_}.invalid"
+        assert result.written_invalid == tmp_path / name
+        again = await export(walk, CHAINS, out, **options)
+        assert (again.rows, again.invalid, again.written_invalid) == (0, 0, None)
+    rows = odd_in(tmp_path)
+    assert made_in(tmp_path, format_) + numbers(rows) == EXPECTED
+    assert [row["source"] for row in rows] == ["1"] * 3 + ["2"] * 3 + ["3"] * 3
+    row = rows[0]
+    assert set(row) == {"source", "path", "error", "row", "file"}
+    assert (row["path"], row["error"]) == ("$.blocks[2].gasUsed", "Expected `int`, got `str`")
+    assert row["row"]["ratio"] == Decimal("0.12345678901234567890")
+
+
+async def test_an_export_goes_on_where_an_odd_row_stopped_it(tmp_path: Path) -> None:
+    """Started again with on_invalid="raw", as the error advises, it has all rows once."""
+    chains = Chains()
+    async with session_of(chains) as session:
+        with pytest.raises(IncompleteExportError) as caught:
+            await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=4)
+        failure = caught.value.failures["1"]
+        assert isinstance(failure, DecodeError)
+        assert failure.checkpoint is not None
+        advice = 'started again with on_invalid="raw", the export puts such rows into a file of their own'
+        assert str(failure).endswith(f"; {advice}")
+        assert "resume=" not in str(caught.value)
+        await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=4, on_invalid="raw")
+    assert made_in(tmp_path, "jsonl") + numbers(odd_in(tmp_path)) == EXPECTED
+
+
+@pytest.mark.parametrize("shape", ["file", "folder"])
+async def test_odd_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None:
+    """A run that finds new rows adds the invalid ones to theirs, or to a new file."""
+    chains = Chains()
+    out = tmp_path if shape == "folder" else tmp_path / "b.jsonl"
+    async with session_of(chains) as session:
+        options: Any = {"format": "jsonl", "page_size": 4, "on_invalid": "raw"}
+        await export(session.data.evm.blocks, CHAINS, out, **options)
+        chains.more = 10
+        result = await export(session.data.evm.blocks, CHAINS, out, **options)
+    assert result.rows + result.invalid == 30
+    rows = odd_in(tmp_path)
+    assert len({row["file"] for row in rows}) == (1 if shape == "file" else 2)
+    new = Counter((str(chain), FIRST + more) for chain in CHAINS for more in range(1, 11))
+    assert made_in(tmp_path, "jsonl") + numbers(rows) == EXPECTED + new
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("shape", ["file", "folder"])
+async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None:
+    """Wherever the power fails, no row is lost or doubled in either file."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    chains = Chains()
+
+    def target(place: Path) -> Path:
+        return place if shape == "folder" else place / "b.jsonl"
+
+    async with session_of(chains) as session:
+        walk = session.data.evm.blocks
+        options: Any = {"format": "jsonl", "page_size": 4, "on_invalid": "raw"}
+        with PowerCuts(folder) as cuts:
+            await export(walk, CHAINS, target(folder), **options)
+        chains.more = 10
+        with cuts:
+            await export(walk, CHAINS, target(folder), **options)
+        new = Counter((str(chain), FIRST + more) for chain in CHAINS for more in range(1, 11))
+        assert len(cuts.images) >= 2 * 10
+        for number, image in enumerate(cuts.images):
+            place = tmp_path / f"image-{number}"
+            cuts.restore(image, place)
+            await export(walk, CHAINS, target(place), **options)
+            assert made_in(place, "jsonl") + numbers(odd_in(place)) == EXPECTED + new
+
+
+async def test_a_run_that_is_cancelled_keeps_odd_rows(tmp_path: Path) -> None:
+    """However often it is cancelled, invalid rows are there once in the end."""
+    chains = Chains()
+    async with session_of(chains) as session:
+        for pages in range(1, 8):
+            chains.cancel_at = chains.requests + pages
+            running = chains.running = asyncio.create_task(
+                export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=2, on_invalid="raw")
+            )
+            await asyncio.wait([running])
+            chains.running = None
+        await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=2, on_invalid="raw")
+    assert made_in(tmp_path, "jsonl") + numbers(odd_in(tmp_path)) == EXPECTED
+
+
+async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None:
+    """After the file of invalid rows was removed, the next has only new ones."""
+    chains = Chains()
+    path = tmp_path / "b.jsonl"
+    async with session_of(chains) as session:
+        await export(session.data.evm.blocks, CHAINS, path, page_size=4, on_invalid="raw")
+        (tmp_path / "b.jsonl.invalid").unlink()
+        chains.more = 10
+        result = await export(session.data.evm.blocks, CHAINS, path, page_size=4, on_invalid="raw")
+    assert len(odd_in(tmp_path)) == result.invalid == 3
+
+
+async def test_an_export_of_odd_rows_alone(tmp_path: Path) -> None:
+    """Where all rows are invalid, the final file is empty, the other has them all."""
+    served = Served([odd(number) for number in range(10)])
+    async with session_of(served) as session:
+        result = await export(
+            session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=4, on_invalid="raw"
+        )
+    assert (result.rows, result.invalid) == (0, 10)
+    assert (tmp_path / "b.jsonl").read_bytes() == b""
+    assert [row["row"]["blockNumber"] for row in odd_in(tmp_path)] == [*range(10)]
+
+
+async def test_rows_without_a_model_may_be_odd(tmp_path: Path) -> None:
+    """A row that nothing can read is kept as its text."""
+    served = Served([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * DEEP + b"]" * DEEP, b'{"n":2}'])
+    async with session_of(served) as session:
+        await export(session.data.list, ["/v1/rows"], tmp_path / "b.jsonl", items="blocks", on_invalid="raw")
+    lines = (tmp_path / "b.jsonl").read_text().splitlines()
+    assert [json.loads(line)["n"] for line in lines] == [1, 2]
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl.invalid").read_text().splitlines()]
+    assert [row["row"] for row in rows] == [{"n": "\ud800"}, "[" * DEEP + "]" * DEEP]

@@ -1,0 +1,38 @@
+"""An export killed at any moment has each row once, in every format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from chainapi.export.formats import format_of
+from tests.export.kill import CHAINS, PAGE, PAGES, export_and_kill
+
+pytestmark = [pytest.mark.real_time, pytest.mark.untraced]
+
+KILLS = 30
+
+
+def rows_of(path: Path) -> Counter[str]:
+    """Count the rows of a file."""
+    return Counter(repr(sorted(row.items())) for row in format_of(path).read(path))
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet", "sqlite", "duckdb"])
+def test_the_rows_are_those_of_a_straight_run(format_: str, tmp_path: Path) -> None:
+    """Through 30 kills, some of them while the file is written, the rows are those of a run without any."""
+    straight, killed = tmp_path / f"straight.{format_}", tmp_path / f"killed.{format_}"
+    deaths = export_and_kill(killed, straight, KILLS, seed=len(format_))
+    assert deaths.kills == KILLS
+    assert deaths.requests_met
+    assert deaths.by_itself
+    assert deaths.writing
+    rows = rows_of(killed)
+    assert rows == rows_of(straight)
+    assert set(rows.values()) == {1}
+    assert rows.total() >= len(CHAINS) * PAGES * PAGE
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [killed.name, f"{killed.name}.export", straight.name, f"{straight.name}.export"]
+    )

@@ -1,0 +1,975 @@
+"""From bodies to rows: a page, or a DecodeError with its place; and the models of users of all kinds."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from ipaddress import IPv4Address
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
+from uuid import UUID
+
+import attrs
+import msgspec
+import pytest
+from attrs import define, field, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.models import Contract, Erc20Contract, MetricPoint, UnknownContract, converter
+from chainapi.models.codec import (
+    EXCERPT,
+    MAX_TOKEN,
+    MESSAGES,
+    DecodedPage,
+    PageDecoder,
+    decode_error,
+    decode_resource,
+    excerpt,
+)
+from chainapi.models.convert import row_type, wire_name
+
+T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def fresh_converter() -> Iterator[None]:
+    """Let no test see the hooks of another."""
+    yield
+    converter.cache_clear()
+    row_type.__globals__["_row_type"].cache_clear()
+
+
+def rows(model: Any, *values: Any) -> list[Any]:
+    """Decode a page of rows of `model`."""
+    return page(json.dumps({"blocks": values}).encode(), model).rows
+
+
+def page(body: bytes, model: Any = None, items: str | None = "blocks") -> DecodedPage:
+    """Decode a page."""
+    return PageDecoder(model, items).decode(body)
+
+
+def points(body: bytes) -> DecodedPage:
+    """Decode a page of a metric."""
+    others = (("status", int), ("last_run", int))
+    return PageDecoder(MetricPoint, "results", others).decode(body)
+
+
+def refused(decode: Callable[..., object], *arguments: Any) -> DecodeError:
+    """Return the DecodeError that decoding raises."""
+    with pytest.raises(DecodeError) as caught:
+        decode(*arguments)
+    assert len(str(caught.value)) <= 2_000
+    assert str(caught.value).isprintable()
+    return caught.value
+
+
+# The envelope.
+
+
+def test_a_page_of_a_metric() -> None:
+    """Rows, the token, and what else the route names, by their names on the wire."""
+    decoded = points(
+        b'{"results":[{"timestamp":86400,"value":1.5},{"timestamp":0,"value":2}],'
+        b'"status":200,"lastRun":90000,"nextPageToken":"t"}'
+    )
+    assert decoded.rows == [MetricPoint(86_400, 1.5), MetricPoint(0, 2.0)]
+    assert type(decoded.rows[1].value) is float
+    assert decoded.next_page_token == "t"
+    assert decoded.others == (200, 90_000)
+
+
+@pytest.mark.parametrize("end", [b"", b',"nextPageToken":null', b',"nextPageToken":""'])
+def test_the_ends_of_a_list(end: bytes) -> None:
+    """A token that is absent, null or empty means the last page."""
+    assert page(b'{"blocks":[1]' + end + b"}").next_page_token is None
+
+
+@pytest.mark.parametrize("token", ["5", "true", "[]", "{}", "1.5", json.dumps("x" * (MAX_TOKEN + 1))])
+def test_a_token_that_is_none_is_refused(token: str) -> None:
+    """A token has to be a text that fits into a URL."""
+    error = refused(page, f'{{"blocks":[],"nextPageToken":{token}}}'.encode())
+    assert error.path == "$.nextPageToken"
+    assert not error.malformed
+
+
+def test_the_longest_token_is_taken() -> None:
+    """A token of any characters up to the greatest length is one."""
+    token = "&#\n+%" * (MAX_TOKEN // 5)
+    assert page(json.dumps({"blocks": [], "nextPageToken": token}).encode()).next_page_token == token
+
+
+def test_a_list_field_may_be_null() -> None:
+    """Null stands for an empty list, with a token too."""
+    decoded = page(b'{"blocks":null,"nextPageToken":"t"}')
+    assert (decoded.rows, decoded.next_page_token) == ([], "t")
+
+
+def test_missing_others_are_none() -> None:
+    """A further field of the envelope that is missing or null is None."""
+    assert points(b'{"results":[],"status":null}').others == (None, None)
+
+
+def test_equal_bodies_have_equal_digests() -> None:
+    """The digest tells whether a body is the one of before."""
+    assert page(b'{"blocks":[1]}').digest == page(b'{"blocks":[1]}').digest
+    assert page(b'{"blocks":[1]}').digest != page(b'{"blocks":[2]}').digest
+
+
+# Which field holds the list.
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ({"blocks": [1]}, "blocks"),
+        ({"n": 1, "utxos": [1], "nextPageToken": "t", "x": None}, "utxos"),
+        ({"chains": [], "more": None}, "chains"),
+        ({"transactions": None, "n": 1}, "transactions"),
+    ],
+)
+def test_the_only_list_is_found(body: dict[str, Any], found: str) -> None:
+    """Without `items` the only list of the first page is it, or the only null; later pages keep to it."""
+    decoder = PageDecoder()
+    assert decoder.items is None
+    assert decoder.decode(json.dumps(body).encode()).rows == (body[found] or [])
+    assert decoder.items == found
+    assert decoder.decode(json.dumps({found: [5], "other": [6]}).encode()).rows == [5]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"a": [], "b": []}, r"several fields could hold the rows: name one with items= \(a, b\)"),
+        ({"a": None, "b": None}, r"\(a, b\)"),
+        ({"a": 1, "b": "x"}, r"no field holds a list; the fields are: a, b$"),
+        ({"nextPageToken": "t"}, r"the fields are: none$"),
+        ({'a"\x1b': []}, r"no usable name of a list field: a"),
+        ([], "expected an object, got list"),
+        (None, "expected an object, got NoneType"),
+        ("ok", "expected an object, got str"),
+        (5, "expected an object, got int"),
+        ({"message": ["no"], "error": "Not Found", "statusCode": 404}, "an error body"),
+        ({"message": ["no"], "statusCode": 404}, "an error body"),
+        ({"error": "Not Found", "statusCode": 404, "blocks": []}, "an error body"),
+    ],
+)
+def test_where_no_list_can_be_told(body: Any, reason: str) -> None:
+    """The error lists the candidates, and an error body in a 200 is no page of messages."""
+    decoder = PageDecoder()
+    error = refused(decoder.decode, json.dumps(body).encode())
+    assert error.path == "$"
+    assert decoder.items is None
+    with pytest.raises(DecodeError, match=reason):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "items", ["nextPageToken", 'a"b', "a\\b", "a\nb", "a\ud800", 5, b"blocks", ["blocks"]]
+)
+def test_bad_names_of_a_list_field(items: Any) -> None:
+    """A name that no list field can have is refused before anything is sent."""
+    with pytest.raises(ConfigurationError, match=r"^items="):
+        PageDecoder(None, items)
+
+
+# D1 to D14: what can be wrong with a body.
+
+METRIC = b'{"results":[{"timestamp":1,"value":2.0},%s]}'
+
+
+@pytest.mark.parametrize(
+    ("row", "path"),
+    [
+        (b'{"timestamp":1}', "$.results[1].value"),
+        (b'{"value":1}', "$.results[1].timestamp"),
+        (b'{"timestamp":null,"value":1}', "$.results[1].timestamp"),
+        (b'{"timestamp":1,"value":null}', "$.results[1].value"),
+        (b'{"timestamp":"1","value":1}', "$.results[1].timestamp"),
+        (b'{"timestamp":1,"value":"1.5"}', "$.results[1].value"),
+        (b'{"timestamp":true,"value":1}', "$.results[1].timestamp"),
+        (b'{"timestamp":1,"value":false}', "$.results[1].value"),
+        (b'{"timestamp":1.5,"value":1}', "$.results[1].timestamp"),
+        (b'{"timestamp":1e18,"value":1}', "$.results[1].timestamp"),
+        (b'{"timestamp":9007199254740993.0,"value":1}', "$.results[1].timestamp"),
+        (b'{"timestamp":1,"value":[]}', "$.results[1].value"),
+        (b'{"timestamp":1,"value":1e400}', "$.results[1].value"),
+        (b'{"timestamp":' + b"1" * 5_000 + b',"value":1}', "$.results[1].timestamp"),
+        (b"null", "$.results[1]"),
+        (b"5", "$.results[1]"),
+        (b"[]", "$.results[1]"),
+    ],
+)
+def test_wrong_rows_are_refused_with_their_place(row: bytes, path: str) -> None:
+    """Missing, null, of a wrong type, out of range: the error has the JSON path and none of the body."""
+    error = refused(points, METRIC % row)
+    assert error.path == path
+    assert not error.malformed
+    assert len(str(error).removesuffix(error.advice)) < 120
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        (b"{}", "$.results"),
+        (b"null", "$"),
+        (b"[]", "$"),
+        (b'"ok"', "$"),
+        (b"5", "$"),
+        (b'{"results":{}}', "$.results"),
+        (b'{"results":"x"}', "$.results"),
+        (b'{"results":[],"status":"fine"}', "$.status"),
+        (b'{"results":[],"lastRun":1.5}', "$.lastRun"),
+        (b'{"message":["no"],"error":"Not Found","statusCode":404}', "$.results"),
+    ],
+)
+def test_wrong_envelopes_are_refused(body: bytes, path: str) -> None:
+    """A body of another shape, an error body in a 200 too, is an error and no empty page."""
+    assert refused(points, body).path == path
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"<html>",
+        b"NaN",
+        b'{"results":[{"timestamp":1,"value":NaN}]}',
+        b'{"results":[{"timestamp":1,"value":-Infinity}]}',
+        b'{"results":[]} trailing',
+        b'{"results":[]}{}',
+        b'{"results":[',
+        b'{"results":[],}',
+        b"{'results':[]}",
+        b'\xef\xbb\xbf{"results":[]}',
+        '{"results":[]}'.encode("utf-16"),
+        b'{"results":[],"nextPageToken":"\xff"}',
+        b'{"results":[],"nextPageToken":"\\ud800"}',
+        b'{"results":[],"nextPageToken":"a\\udfffb"}',
+        b'{"results":[],"nextPageToken":"a\nb"}',
+        b"\x1f\x8b\x08\x00",
+    ],
+)
+def test_what_is_no_json_is_malformed(body: bytes) -> None:
+    """Such an answer may have been damaged on its way: the error says that it is worth asking again."""
+    error = refused(points, body)
+    assert error.malformed
+    assert error.path == "$"
+    assert refused(decode_resource, body).malformed
+
+
+@pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
+def test_deep_nesting_is_refused(nested: bytes) -> None:
+    """A body deeper than the stack is a DecodeError, wherever it nests."""
+    for decode in (page, points, decode_resource, PageDecoder().decode):
+        refused(decode, nested)
+        refused(decode, b'{"results":[],"blocks":[],"x":' + nested)
+    assert decode_error(nested)[0] == ""
+
+
+def test_extremes_that_are_fine() -> None:
+    """Unknown fields, duplicate keys (the last wins), -0, NUL, and integers of any size are taken exactly."""
+    decoded = points(
+        b'{"results":[{"timestamp":-5,"value":-0,"new":{"a":[1]}}],"results2":0,"status":1,"status":2}'
+    )
+    assert decoded.rows == [MetricPoint(-5, 0.0)]
+    assert decoded.others == (2, None)
+    big = page(b'{"blocks":[9007199254740993,1000000000000000000000000000001,"\\u0000",1e300,"42.42"]}')
+    assert big.rows == [2**53 + 1, 10**30 + 1, "\0", 1e300, "42.42"]
+    assert type(big.rows[0]) is int
+
+
+@settings(max_examples=150)
+@given(st.binary() | st.text().map(str.encode))
+def test_any_bytes_decode_or_raise_decode_error(body: bytes) -> None:
+    """Whatever the bytes, there is a page or a DecodeError, and never anything else."""
+    for decode in (page, points, decode_resource, PageDecoder().decode):
+        try:
+            decode(body)
+        except DecodeError as error:
+            assert error.path.startswith("$")  # noqa: PT017 - most bodies raise none
+    error_type, messages = decode_error(body, "key")
+    assert len(error_type) <= 10 * EXCERPT
+    assert len(messages) <= MESSAGES
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+FIELDS = st.sampled_from(
+    [
+        "blocks",
+        "results",
+        "nextPageToken",
+        "status",
+        "lastRun",
+        "message",
+        "error",
+        "statusCode",
+        "timestamp",
+        "value",
+    ]
+)
+
+
+@pytest.mark.untraced
+@settings(max_examples=100)
+@given(JSON | st.dictionaries(FIELDS, JSON | st.lists(st.dictionaries(FIELDS, JSON))))
+def test_any_json_decodes_or_raises_decode_error(value: Any) -> None:
+    """Whatever the JSON, there is a page or a DecodeError; what decodes is what was sent."""
+    body = json.dumps(value).encode()
+    for decode in (page, points, PageDecoder().decode):
+        try:
+            decoded = decode(body)
+        except DecodeError as error:
+            assert str(error).isprintable()  # noqa: PT017 - some bodies raise none
+        else:
+            assert decoded.next_page_token == (value.get("nextPageToken") or None)
+    try:
+        assert decode_resource(body) == value
+    except DecodeError as error:
+        assert error.malformed  # noqa: PT017 - halves of characters
+    decode_error(body, "key")
+
+
+@pytest.mark.parametrize("timestamp", [0, -1, -62_135_596_800, 1_700_000_000, 253_402_300_799])
+def test_times_in_the_calendar(timestamp: int) -> None:
+    """A timestamp from the year 1 to 9999 is an aware datetime in UTC."""
+    time = points(b'{"results":[{"timestamp":%d,"value":1}]}' % timestamp).rows[0].time
+    assert time.tzinfo is UTC
+    assert (time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() == timestamp
+
+
+@pytest.mark.parametrize("timestamp", [1_700_000_000_000, 1_515_000_000_000, -(10**12), 10**18, -(10**30)])
+def test_times_outside_the_calendar(timestamp: int) -> None:
+    """Milliseconds for seconds and the like decode; only asking for the datetime is an error."""
+    point = points(b'{"results":[{"timestamp":%d,"value":1}]}' % timestamp).rows[0]
+    assert point.timestamp == timestamp
+    with pytest.raises(ValueError, match=f"timestamp {timestamp} is outside the years 1 to 9999"):
+        _ = point.time
+
+
+# Single resources.
+
+
+def test_resources() -> None:
+    """A resource is plain JSON, or a model, or a list of them."""
+    assert decode_resource(b'{"a":[1,null]}') == {"a": [1, None]}
+    assert decode_resource(b'{"gasUsed":"5"}', Gas) == Gas(5)
+    assert decode_resource(b'[{"gasUsed":5}]', list[Gas]) == [Gas(5)]
+    assert refused(decode_resource, b'{"gasUsed":[]}', Gas).path == "$.gasUsed"
+    assert refused(decode_resource, b'{"gasUsed":0}', Checked).path == "$"
+    assert refused(decode_resource, b'{"gas":"x"}', Converted).path == "$.gas"
+    assert refused(decode_resource, b"5", Converted).path == "$"
+
+
+# Models of users.
+
+
+class Kind(enum.Enum):
+    """An enumeration of a user."""
+
+    COIN = "coin"
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Kind:
+        return cls.OTHER
+
+
+class Closed(enum.Enum):
+    """An enumeration without a place for new values."""
+
+    COIN = "coin"
+
+
+@frozen
+class Gas:
+    """A whole number with a name of two words."""
+
+    gas_used: int
+
+
+@frozen
+class Checked:
+    """A model with a validator."""
+
+    gas_used: int = field(validator=attrs.validators.gt(0))
+
+
+@frozen
+class Block:
+    """A model with nearly everything that msgspec can do."""
+
+    tx_count: int
+    block_hash: str = ""
+    base_fee_per_gas: int | None = None
+    price: Decimal | None = None
+    mined_at: datetime | None = None
+    gas: Gas | None = None
+    gas_list: list[Gas] = field(factory=list)
+    gas_sequence: Sequence[Gas] = field(factory=list)
+    gas_by_name: Mapping[str, Gas] = field(factory=dict)
+    by_number: dict[int, int] = field(factory=dict)
+    pair: tuple[int, ...] = ()
+    kind: Kind = Kind.COIN
+    number_or_text: int | str | None = None
+    number_or_time: int | datetime | None = None
+    truth_or_number: bool | int | None = None
+    small: Annotated[int, msgspec.Meta(le=9)] = 0
+    gas_annotated: Annotated[Gas | None, "a note"] = None
+    mode: Literal["a", "b"] = "a"
+    uuid: UUID | None = None
+    anything: Any = None
+    blockNumber: int = 0  # noqa: N815 - as on the wire
+
+
+def test_names_in_python_and_on_the_wire() -> None:
+    """A field is read from the wire by its Python name in camel case, or by its name as it is."""
+    assert wire_name("tx_count") == "txCount"
+    assert wire_name("txCount") == "txCount"
+    assert wire_name("from_") == "from"
+    assert wire_name("_x") == "_x"
+    assert wire_name("base_fee_per_gas") == "baseFeePerGas"
+
+
+def test_an_attrs_class_of_everything() -> None:
+    """Nested, optional, lists, mappings, enumerations, dates, decimals: each comes as its type."""
+    (block,) = rows(
+        Block,
+        {
+            "txCount": 5,
+            "blockHash": "0xab",
+            "baseFeePerGas": "340282366920938463463374607431768211456",
+            "price": "42.42",
+            "minedAt": "2024-01-01T00:00:00Z",
+            "gas": {"gasUsed": 1},
+            "gasList": [{"gasUsed": "2"}],
+            "gasSequence": [{"gasUsed": 3}],
+            "gasByName": {"a_b": {"gasUsed": 4}},
+            "byNumber": {"7": "8"},
+            "pair": [1, "2"],
+            "kind": "unheard of",
+            "numberOrText": "12",
+            "numberOrTime": 6,
+            "truthOrNumber": "7",
+            "small": 9,
+            "gasAnnotated": {"gasUsed": 5},
+            "mode": "b",
+            "uuid": "12345678-1234-5678-1234-567812345678",
+            "anything": {"a": [1]},
+            "blockNumber": "77",
+            "unknown": "ignored",
+        },
+    )
+    assert block == Block(
+        tx_count=5,
+        block_hash="0xab",
+        base_fee_per_gas=2**128,
+        price=Decimal("42.42"),
+        mined_at=datetime(2024, 1, 1, tzinfo=UTC),
+        gas=Gas(1),
+        gas_list=[Gas(2)],
+        gas_sequence=[Gas(3)],
+        gas_by_name={"a_b": Gas(4)},
+        by_number={7: 8},
+        pair=(1, 2),
+        kind=Kind.OTHER,
+        number_or_text="12",
+        number_or_time=6,
+        truth_or_number=7,
+        small=9,
+        gas_annotated=Gas(5),
+        mode="b",
+        uuid=UUID("12345678-1234-5678-1234-567812345678"),
+        anything={"a": [1]},
+        blockNumber=77,
+    )
+
+
+def test_defaults_of_an_attrs_class() -> None:
+    """What is missing on the wire has its default."""
+    assert rows(Block, {"txCount": 0}) == [Block(0)]
+
+
+@pytest.mark.parametrize("digits", [0, -5, 2**53 + 1, 2**64, -(2**64), 10**18, 10**77])
+def test_whole_numbers_are_exact_in_both_forms(digits: int) -> None:
+    """A whole number is exact, as a number and as a string of digits, beyond 64 bits too."""
+    assert rows(Gas, {"gasUsed": digits}, {"gasUsed": str(digits)}) == [Gas(digits), Gas(digits)]
+    assert rows(Converted, {"gas": digits}, {"gas": str(digits)}) == [Converted(digits)] * 2
+
+
+NO_NUMBERS = ["", "x", "1.0", "1.5", "1e3", " 1", "1\n", "1_000", "0x1", "007", "+1", "٣", "null", "true"]
+
+
+@pytest.mark.parametrize("text", [*NO_NUMBERS, "1" * 4_301])
+def test_texts_that_are_no_whole_number(text: str) -> None:
+    """Only digits are taken for a number: nothing is guessed, and null and true are no numbers in quotes."""
+    for model, name in ((Gas, "gasUsed"), (Converted, "gas")):
+        error = refused(rows, model, {name: 1}, {name: text})
+        assert error.path == f"$.blocks[1].{name}"
+        assert error.reason == "Expected `int`, got `str`"
+    assert refused(rows, Block, {"txCount": 1, "baseFeePerGas": text}).path == "$.blocks[0].baseFeePerGas"
+
+
+@pytest.mark.parametrize(
+    ("row", "path"),
+    [
+        ({}, "txCount"),
+        ({"txCount": None}, "txCount"),
+        ({"txCount": True}, "txCount"),
+        ({"txCount": 1.0}, "txCount"),
+        ({"txCount": 1, "blockHash": None}, "blockHash"),
+        ({"txCount": 1, "blockHash": 5}, "blockHash"),
+        ({"txCount": 1, "gas": {}}, "gas.gasUsed"),
+        ({"txCount": 1, "gas": {"gasUsed": "x"}}, "gas.gasUsed"),
+        ({"txCount": 1, "gasList": [{"gasUsed": 1}, {"gasUsed": []}]}, "gasList[1].gasUsed"),
+        ({"txCount": 1, "gasSequence": [{"gas_used": 1}]}, "gasSequence[0].gasUsed"),
+        ({"txCount": 1, "gasByName": {"secret": {"gasUsed": None}}}, "gasByName[...].gasUsed"),
+        ({"txCount": 1, "small": 10}, "small"),
+        ({"txCount": 1, "mode": "c"}, "mode"),
+        ({"txCount": 1, "minedAt": "yesterday"}, "minedAt"),
+        ({"txCount": 1, "truthOrNumber": "true"}, "truthOrNumber"),
+    ],
+)
+def test_wrong_types_are_told_by_their_names_on_the_wire(row: dict[str, Any], path: str) -> None:
+    """The path has the names and indices of the body."""
+    assert refused(rows, Block, {"txCount": 0}, row).path == f"$.blocks[1].{path}"
+
+
+def test_validators_speak() -> None:
+    """What a validator refuses is a DecodeError with its row."""
+    error = refused(rows, Checked, {"gasUsed": 1}, {"gasUsed": 0})
+    assert error.path == "$.blocks[1]"
+    assert "must be > 0" in error.reason
+
+
+@frozen
+class Nested:
+    """A model around one with a validator."""
+
+    inner_part: Checked
+
+
+def test_a_place_inside_of_an_object_that_was_decoded() -> None:
+    """What is wrong with a nested object has its path by the names on the wire as well."""
+    assert refused(rows, Nested, {"innerPart": {"gasUsed": 0}}).path == "$.blocks[0].innerPart"
+
+
+def test_enumerations_without_a_place_for_new_values() -> None:
+    """A closed enumeration refuses a new value, and the error stays short and printable."""
+    model = attrs.make_class("Model", {"kind": attrs.field(type=Closed)})
+    assert rows(model, {"kind": "coin"})[0].kind is Closed.COIN
+    assert refused(rows, model, {"kind": "\x1b[2J" + "x" * 5_000}).path == "$.blocks[0].kind"
+
+
+# Through cattrs.
+
+
+@frozen
+class Converted:
+    """A model with a converter."""
+
+    gas: int = field(converter=int)
+
+
+@frozen
+class Odd:
+    """A model with what only cattrs can do."""
+
+    weird: int = field(alias="other_name")
+    _hidden_part: int
+    gas_total: int = field(converter=int)
+    ratio: float = 1.0
+    label: str = ""
+    flag: bool = False
+    mined_at: datetime | None = None
+    gas_list: list[Gas] = field(factory=list)
+    gas_by_name: dict[str, Gas] = field(factory=dict)
+    later: int = field(init=False, default=9)
+
+
+ODD: dict[str, Any] = {"other_name": 1, "hiddenPart": "2", "gasTotal": "3"}
+
+
+def test_converters_aliases_and_private_names() -> None:
+    """A converter runs, an alias is the name on the wire as it is, and private names have no underscore."""
+    row = ODD | {"ratio": 2, "minedAt": "2024-01-01T00:00:00Z", "gasList": [{"gasUsed": "7"}], "new": 1}
+    assert rows(Odd, row) == [Odd(1, 2, 3, 2.0, mined_at=datetime(2024, 1, 1, tzinfo=UTC), gas_list=[Gas(7)])]
+
+
+@pytest.mark.parametrize(
+    ("row", "path", "reason"),
+    [
+        ({}, "other_name", "missing"),
+        (ODD | {"hiddenPart": None}, "hiddenPart", "Expected `int`, got `NoneType`"),
+        (ODD | {"hiddenPart": True}, "hiddenPart", "Expected `int`, got `bool`"),
+        (ODD | {"hiddenPart": 1.5}, "hiddenPart", "Expected `int`, got `float`"),
+        (ODD | {"ratio": "1"}, "ratio", "Expected `float`, got `str`"),
+        (ODD | {"ratio": True}, "ratio", "Expected `float`, got `bool`"),
+        (ODD | {"label": None}, "label", "Expected `str`, got `NoneType`"),
+        (ODD | {"flag": 1}, "flag", "Expected `bool`, got `int`"),
+        (ODD | {"gasList": [{"gasUsed": 1}, {}]}, "gasList[1].gasUsed", "missing"),
+        (ODD | {"gasByName": {"a": {"gasUsed": "x"}}}, "gasByName['a'].gasUsed", "Expected `int`, got `str`"),
+        (ODD | {"ratio": 10**400}, "ratio", "int too large to convert to float"),
+    ],
+)
+def test_wrong_types_through_cattrs(row: dict[str, Any], path: str, reason: str) -> None:
+    """A model of cattrs is read as strictly, and its errors have the same paths, by the names on the wire."""
+    error = refused(rows, Odd, ODD, row)
+    assert (error.path, error.reason) == (f"$.blocks[1].{path}", reason)
+
+
+@pytest.mark.parametrize("row", [None, 5, "x", []])
+def test_rows_that_are_no_objects_through_cattrs(row: Any) -> None:
+    """A row of another type is a DecodeError with its index."""
+    error = refused(rows, Odd, ODD, row)
+    assert error.path == "$.blocks[1]"
+    assert error.reason == f"Expected `object`, got `{type(row).__name__}`"
+
+
+@frozen
+class CheckedConverted:
+    """A model whose validator speaks after its converter."""
+
+    gas_used: int = field(converter=int, validator=attrs.validators.gt(0))
+
+
+def test_validators_speak_through_cattrs() -> None:
+    """What a validator refuses is a DecodeError with its row."""
+    error = refused(rows, CheckedConverted, {"gasUsed": 1}, {"gasUsed": 0})
+    assert error.path == "$.blocks[1]"
+    assert "must be > 0" in error.reason
+
+
+@frozen
+class Tree:
+    """A model that holds itself."""
+
+    node_name: str
+    child_nodes: list[Tree] = field(factory=list)
+
+
+def test_recursive_models() -> None:
+    """A model may hold itself."""
+    tree = {"nodeName": "a", "childNodes": [{"nodeName": "b"}]}
+    assert rows(Tree, tree) == [Tree("a", [Tree("b")])]
+    broken = {"nodeName": "a", "childNodes": [{"nodeName": 5}]}
+    assert refused(rows, Tree, broken).path == "$.blocks[0].childNodes[0].nodeName"
+
+
+@frozen
+class Box(Generic[T]):
+    """A generic model."""
+
+    my_item: T
+
+
+def test_generic_models() -> None:
+    """A generic model is read by the types that it is given."""
+    assert rows(Box[int], {"myItem": "5"}) == [Box(5)]
+    assert refused(rows, Box[int], {"myItem": "x"}).path == "$.blocks[0].myItem"
+
+
+@frozen
+class Loose:
+    """A model whose default is not of its type."""
+
+    block_height: int = None  # type: ignore[assignment]
+    copied: list[int] = attrs.Factory(lambda self: [self.block_height], takes_self=True)
+
+
+@frozen
+class Sloppy:
+    """A model whose default is not of its type, and nothing else."""
+
+    block_height: int = None  # type: ignore[assignment]
+
+
+def test_defaults_of_another_type() -> None:
+    """A missing optional field is no error, though its default is not of its type or made of another's."""
+    assert rows(Sloppy, {}) == [Sloppy()]
+    assert rows(Loose, {"blockHeight": "4"}) == [Loose(4)]
+    model = attrs.make_class(
+        "Made", {"a_b": attrs.field(default=attrs.Factory(lambda self: [self], takes_self=True), type=int)}
+    )
+    assert rows(model, {"aB": 5})[0].a_b == 5
+
+
+@define
+class Twice:
+    """A model with two fields of one name on the wire."""
+
+    block_number: int = 0
+    blockNumber: int = 0  # noqa: N815 - as on the wire
+
+
+def test_two_fields_of_one_name() -> None:
+    """Both are read from it."""
+    assert rows(Twice, {"blockNumber": 5}) == [Twice(5, 5)]
+
+
+def test_fields_without_annotations() -> None:
+    """A field of no type takes any value."""
+    model = attrs.make_class("Old", ["a", "b_c"])
+    assert rows(model, {"a": 1, "bC": [2]}) == [model(1, [2])]
+
+
+@frozen
+class Host:
+    """A model with a type that neither msgspec nor cattrs knows."""
+
+    ip_address: IPv4Address
+    heard_at: datetime | None = None
+
+
+def test_foreign_types_need_a_hook() -> None:
+    """Before anything is sent the error says what has no hook; with a hook it decodes."""
+    with pytest.raises(ConfigurationError, match=r"IPv4Address.*register a structure hook"):
+        PageDecoder(Host, "blocks")
+    converter().register_structure_hook(IPv4Address, lambda value, _: IPv4Address(value))
+    assert rows(Host, {"ipAddress": "10.0.0.1"}) == [Host(IPv4Address("10.0.0.1"))]
+    error = refused(rows, Host, {"ipAddress": "10.0.0.1"}, {"ipAddress": "10.0.0.256"})
+    assert error.path == "$.blocks[1].ipAddress"
+    assert "not permitted" in error.reason
+
+
+def test_hooks_win_over_msgspec() -> None:
+    """A hook for a type that msgspec knows, or for a model, is used wherever the type occurs."""
+    converter().register_structure_hook(datetime, lambda value, _: datetime.fromtimestamp(value, UTC))
+    converter().register_structure_hook(Gas, lambda value, _: Gas(int(value.removesuffix(" gas"))))
+    (block,) = rows(Block, {"txCount": 1, "minedAt": 0, "gas": "5 gas"})
+    assert block == Block(1, mined_at=datetime(1970, 1, 1, tzinfo=UTC), gas=Gas(5))
+    assert rows(Gas, "6 gas") == [Gas(6)]
+    assert refused(rows, Gas, "x gas").path == "$.blocks[0]"
+    assert refused(rows, Gas, 5).path == "$.blocks[0]"
+
+
+def test_a_hook_for_whole_numbers() -> None:
+    """Even how whole numbers are read can be changed."""
+    converter().register_structure_hook(int, lambda value, _: int(value, 16))
+    assert rows(Gas, {"gasUsed": "0xff"}) == [Gas(255)]
+
+
+def test_a_hook_reaches_rows_of_several_kinds() -> None:
+    """Kinds of a union are read with the hooks as well; what is wrong with a row is told with its number."""
+    converter().register_structure_hook(int, lambda value, _: int(value, 16))
+    unknown = {"address": "0xa", "ercType": "UNKNOWN"}
+    token = {"address": "0xb", "ercType": "ERC-20", "decimals": "12"}
+    made = rows(Contract, token, unknown, token)
+    assert [type(row) for row in made] == [Erc20Contract, UnknownContract, Erc20Contract]
+    assert made[0].decimals == 0x12
+    assert refused(rows, Contract, token, unknown, {**token, "decimals": "x"}).path == "$.blocks[2].decimals"
+
+
+def test_a_converter_without_hooks_changes_nothing() -> None:
+    """Having asked for the converter, a model is still read in the fast way."""
+    converter()
+    assert row_type(Block).wire is not Any
+    assert rows(Block, {"txCount": "1", "kind": "coin"}) == [Block(1)]
+
+
+# Other kinds of models.
+
+
+class Struct(msgspec.Struct, rename="camel"):
+    """A Struct of msgspec, with names of its own."""
+
+    tx_count: int
+    wrapped: dict[str, int] = {}
+
+
+@dataclasses.dataclass
+class Data:
+    """A dataclass, named as on the wire."""
+
+    txCount: int  # noqa: N815 - as on the wire
+    note: str = ""
+
+
+@dataclasses.dataclass
+class DataOfAttrs:
+    """A dataclass that holds an attrs class."""
+
+    gas: list[Gas]
+
+
+@dataclasses.dataclass
+class Loop:
+    """A dataclass that holds itself."""
+
+    more: Loop | None = None
+
+
+class Typed(TypedDict):
+    """A TypedDict, named as on the wire."""
+
+    txCount: int
+
+
+@pytest.mark.parametrize(
+    ("model", "row", "made"),
+    [
+        (Struct, {"txCount": 5}, Struct(5)),
+        (Data, {"txCount": 5, "x": 1}, Data(5)),
+        (DataOfAttrs, {"gas": [{"gasUsed": "5"}]}, DataOfAttrs([Gas(5)])),
+        (Loop, {"more": {"more": None}}, Loop(Loop())),
+        (Typed, {"txCount": 5}, {"txCount": 5}),
+        (dict[str, int], {"a": "5"}, {"a": 5}),
+        (dict[str, Gas], {"a": {"gasUsed": 5}}, {"a": Gas(5)}),
+        (int, "5", 5),
+        (str, "5", "5"),
+        (Gas | None, None, None),
+        (None, {"any": ["thing"]}, {"any": ["thing"]}),
+        (Any, 5, 5),
+    ],
+)
+def test_models_of_other_kinds(model: Any, row: Any, made: Any) -> None:
+    """Structs, dataclasses, TypedDicts, mappings and plain types are models too."""
+    assert rows(model, row, row) == [made, made]
+
+
+@pytest.mark.parametrize(
+    ("model", "row", "path"),
+    [
+        (Struct, {"txCount": "5"}, "$.blocks[1].txCount"),
+        (Data, {}, "$.blocks[1].txCount"),
+        (DataOfAttrs, {"gas": [{"gasUsed": None}]}, "$.blocks[1].gas[0].gasUsed"),
+        (Typed, {"txCount": []}, "$.blocks[1].txCount"),
+        (int, "x", "$.blocks[1]"),
+    ],
+)
+def test_wrong_rows_of_models_of_other_kinds(model: Any, row: Any, path: str) -> None:
+    """Their errors have the JSON path as well."""
+    good = {Struct: {"txCount": 1}, Data: {"txCount": 1}, DataOfAttrs: {"gas": []}, Typed: {"txCount": 1}}
+    assert refused(rows, model, good.get(model, 1), row).path == path
+
+
+class Plain:
+    """A class that nothing knows how to make."""
+
+
+@frozen
+class Undefined:
+    """A model with an annotation that leads nowhere."""
+
+    gas: Nowhere  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+
+
+@pytest.mark.parametrize("model", [Plain, object, 5, "Block", [], {}, Plain(), list[Plain], Undefined, Host])
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    """What no rows can be made of is refused before anything is sent, for pages and for resources."""
+    for decode in (lambda: PageDecoder(model, "blocks"), lambda: decode_resource(b"{}", model)):
+        with pytest.raises(ConfigurationError, match=r"^model=") as caught:
+            decode()
+        assert isinstance(caught.value, ChainAPIError)
+
+
+@pytest.mark.untraced
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(
+                ["txCount", "gas", "gasUsed", "gasList", "other_name", "hiddenPart", "gasTotal", "nodeName"]
+            ),
+            JSON,
+        )
+    )
+)
+def test_any_rows_make_models_or_raise_decode_error(values: list[Any]) -> None:
+    """Whatever the rows, models of each kind are made, or a DecodeError says where they are wrong."""
+    body = json.dumps({"blocks": values}).encode()
+    for model in (Block, Odd, Tree, Struct, Data, DataOfAttrs):
+        try:
+            made = page(body, model).rows
+        except DecodeError as error:
+            assert error.path.startswith("$")  # noqa: PT017 - some rows raise none
+        else:
+            assert [type(row) for row in made] == [model] * len(values)
+
+
+# Error bodies.
+
+SECRET = "k3y'\"\\<&>/e"
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "messages"),
+    [
+        (b'{"message":["a","b"],"error":"Bad Request","statusCode":400}', "Bad Request", ("a", "b")),
+        (b'{"message":"a","error":"Bad Request"}', "Bad Request", ("a",)),
+        (b'{"error":"Bad Request"}', "Bad Request", ()),
+        (b'{"message":null}', "", ()),
+        (b'{"message":5,"error":6}', "", ("5",)),
+        (b'{"message":[true,{"a":[null]},"x"]}', "", ("true", '{"a":[null]}', "x")),
+        (b"{}", "", ()),
+        (b"", "", ()),
+        (b"  \n", "", ()),
+        (b"<html>no</html>", "", ("<html>no</html>",)),
+        (b"[1]", "", ("[1]",)),
+        (b'"no"', "", ('"no"',)),
+        (b"\xff\xfe", "", ("\ufffd\ufffd",)),
+        (b'{"message":["%s {0} %(a)s"]}', "", ("%s {0} %(a)s",)),
+        (b'{"message":["\\u001b[2J\\u009b\\n"],"error":"\\u0007"}', "\\x07", ("\\x1b[2J\\x9b\\n",)),
+        (b'{"message":["ok"],"nextPageToken":"t"}', "", ("ok",)),
+    ],
+)
+def test_error_bodies(body: bytes, error: str, messages: tuple[str, ...]) -> None:
+    """Texts, lists, numbers, HTML, nothing: each error body gives what it says, safe to print."""
+    assert decode_error(body) == (error, messages)
+
+
+def test_error_bodies_are_bounded() -> None:
+    """However long a body, its texts and their number are bounded."""
+    long = "x" * 1_000_000
+    assert decode_error(long.encode()) == ("", ("x" * EXCERPT + "…",))
+    error, messages = decode_error(json.dumps({"message": [long[:999]] * 1_000, "error": long}).encode())
+    assert error == "x" * EXCERPT + "…"
+    assert messages == ("x" * EXCERPT + "…",) * MESSAGES
+
+
+def test_an_error_body_that_nests() -> None:
+    """A message that nests as deep as the decoder goes is shown cut, or said to be too deep."""
+    for depth in range(sys.getrecursionlimit() // 2, sys.getrecursionlimit() + 9):
+        _, messages = decode_error(b'{"message":' + b'{"a":' * depth + b"1" + b"}" * (depth + 1))
+        assert len(messages) == 1
+        assert len(messages[0]) <= EXCERPT + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SECRET,
+        json.dumps(SECRET),
+        json.dumps([SECRET]),
+        json.dumps({"message": SECRET, "error": SECRET}),
+        json.dumps({"message": [SECRET, {"key": SECRET, SECRET: [SECRET]}]}),
+        f"<p>{SECRET.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')}</p>",
+        "https://example.com/?key=k3y%27%22%5C%3C%26%3E%2Fe",
+        " " * 590 + SECRET,
+        "x" * (EXCERPT - 3) + SECRET,
+    ],
+)
+def test_an_echoed_key_is_masked(body: str) -> None:
+    """A key that the service echoes is in no message, in whatever form it comes back."""
+    error, messages = decode_error(body.encode(), SECRET)
+    assert "k3y" not in error + "".join(messages)
+    assert "k3y" not in excerpt(body, SECRET)
+
+
+@pytest.mark.parametrize("length", [300, 600, 2_400, 4_096])
+@pytest.mark.parametrize("lead", [0, 299, 599, 2_399])
+def test_a_long_key_is_masked_before_the_cut(length: int, lead: int) -> None:
+    """No part of a key is left where a long body is cut."""
+    for times in (1, 3):
+        _, messages = decode_error(b"x" * lead + b"K" * length * times, "K" * length)
+        assert "K" not in messages[0]

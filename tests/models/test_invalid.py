@@ -1,0 +1,406 @@
+"""Rows that cannot be made: an error that says how to go on, or `Invalid`."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import AsyncIterator, Callable, Sequence
+from decimal import Decimal
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from attrs import frozen
+
+import chainapi
+from chainapi import Checkpoint, Invalid, MetricPoint, Session, models
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.core.http import Request, Response
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.models import EvmBlock, Transfer, Unknown
+from chainapi.models.codec import PageDecoder
+from tests.documents import DEEP, Maker, values
+
+BLOCKS = "/v1/chains/43114/blocks"
+
+
+class Served:
+    """A service with one list of rows, given as bytes; by default 4 a page."""
+
+    def __init__(self, rows: Sequence[bytes], items: str = "blocks") -> None:
+        self.rows, self.items = list(rows), items
+        self.requests = 0
+        self.refused = False  # whether the next request with a token is refused
+
+    async def send(self, request: Request) -> Response:
+        """Answer with a page."""
+        self.requests += 1
+        query = parse_qs(urlsplit(request.url).query)
+        start, size = int(query.get("pageToken", ["0"])[0]), int(query.get("pageSize", ["4"])[0])
+        if start and self.refused:
+            self.refused = False
+            return Response(400, {}, b'{"message":["no such token"],"error":"Bad Request","statusCode":400}')
+        token = b',"nextPageToken":"%d"' % (start + size) if start + size < len(self.rows) else b""
+        body = b'{"%b":[%b]%b}' % (self.items.encode(), b",".join(self.rows[start : start + size]), token)
+        return Response(200, {"content-type": "application/json"}, body)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def session_of(served: Served, **options: Any) -> Session:
+    """Return a session whose only service is this one."""
+    return Session(
+        metrics_base_url="https://metrics.invalid",
+        data_base_url="https://data.invalid",
+        api_key="secret-key-of-mine",
+        transport=served,
+        **options,
+    )
+
+
+def block(number: int, **changed: Any) -> bytes:
+    """Return a block; fields that are `...` are left out."""
+    own = {"blockNumber": number, "blockHash": f"0x{number}", "blockTimestamp": 1_700_000_000 + number}
+    fields = {**Maker(seed=1, whole=True).record(EvmBlock), **own, **changed}
+    return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
+
+
+def blocks(odd: bytes, *, at: int = 5, count: int = 10) -> Served:
+    """Return a service with blocks from number 100 down, one of them odd."""
+    rows = [block(100 - place) for place in range(count)]
+    return Served([*rows[:at], odd, *rows[at + 1 :]])
+
+
+def numbers(rows: Sequence[Any]) -> list[int]:
+    """Return the numbers of blocks, typed or not; of odd ones too."""
+    found = [row.raw if isinstance(row, Invalid) else row for row in rows]
+    return [int(row["blockNumber"]) if isinstance(row, dict) else row.block_number for row in found]
+
+
+# The error
+
+
+async def test_the_error_names_the_row_and_the_ways_on() -> None:
+    """It has the number of the row, the JSON path, and what the next call may be."""
+    async with session_of(blocks(block(95, gasUsed=""))) as session:
+        with pytest.raises(DecodeError) as caught:
+            await session.data.evm.blocks(43114, page_size=4).collect()
+    error = caught.value
+    assert (error.row, error.path, error.reason) == (1, "$.blocks[1].gasUsed", "Expected `int`, got `str`")
+    assert str(error) == (
+        "$.blocks[1].gasUsed: Expected `int`, got `str` in the answer for GET /v1/chains/43114/blocks; "
+        'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record; '
+        "without a model, list() of the same path and parameters goes on with plain JSON"
+    )
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.row, copy.advice) == (str(error), error.row, error.advice)
+
+
+@pytest.mark.parametrize("body", [b'{"other":[]}', b'{"blocks":{}}', b'{"blocks":[],"nextPageToken":5}'])
+def test_other_errors_name_no_row(body: bytes) -> None:
+    """What is wrong with the envelope is nobody's row, and no way leads round it."""
+    for shown in (None, lambda fault: fault):
+        with pytest.raises(DecodeError) as caught:
+            PageDecoder(EvmBlock, "blocks", shown=shown).decode(body)
+        assert (caught.value.row, caught.value.advice) == (None, "")
+
+
+# As the named route has it, without a model and with one.
+SAME_ORDER = {"descending_key": "blockTimestamp", "key": "blockHash"}
+TYPED_ORDER = {"descending_key": "block_timestamp", "key": "block_hash"}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("typed_first", [True, False])
+@pytest.mark.parametrize("steps", range(7))
+async def test_a_checkpoint_resumes_with_or_without_a_model(
+    ordered: bool, named: bool, typed_first: bool, steps: int
+) -> None:
+    """A typed walk continues untyped at the exact row, and an untyped one typed."""
+    served = blocks(block(95, gasUsed=""))
+
+    def walk(session: Session, *, typed: bool, resume: Checkpoint | None = None) -> Any:
+        if typed and named:
+            return session.data.evm.blocks(43114, page_size=4, resume=resume, on_invalid="raw")
+        order: Any = (TYPED_ORDER if typed else SAME_ORDER) if ordered else {}
+        model: Any = {"model": EvmBlock, "on_invalid": "raw"} if typed else {}
+        return session.data.list(BLOCKS, items="blocks", page_size=4, resume=resume, **order, **model)
+
+    async with session_of(served) as session:
+        begun = walk(session, typed=typed_first)
+        first = [row async for row, _ in zip_rows(begun, steps)] if steps else []
+        text = begun.checkpoint.dumps()
+        rest = await walk(session, typed=not typed_first, resume=Checkpoint.loads(text)).collect()
+    assert numbers([*first, *rest]) == list(range(100, 90, -1))
+
+
+async def zip_rows(pages: Any, count: int) -> AsyncIterator[tuple[Any, int]]:
+    """Yield at most so many rows of a stream."""
+    given = 0
+    async for row in pages.items():
+        given += 1
+        yield row, given
+        if given == count:
+            return
+
+
+@pytest.mark.parametrize("order", [SAME_ORDER, {}], ids=["same order", "no order"])
+async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
+    """The checkpoint of the error gives all that is left, untyped or with Invalid."""
+    async with session_of(blocks(block(95, gasUsed=""))) as session:
+        with pytest.raises(DecodeError) as caught:
+            await session.data.evm.blocks(43114, page_size=4).collect()
+        first, at = caught.value.partial, caught.value.checkpoint
+        assert first is not None
+        assert at is not None
+        plain = await session.data.list(BLOCKS, page_size=4, resume=at, **order).collect()
+        mixed: list[Any] = await session.data.evm.blocks(
+            43114, page_size=4, resume=at, on_invalid="raw"
+        ).collect()
+    assert numbers([*first, *plain]) == numbers([*first, *mixed]) == list(range(100, 90, -1))
+    assert [type(row) for row in mixed].count(Invalid) == 1
+    assert plain[1]["gasUsed"] == ""
+
+
+async def test_what_was_in_order_of_one_field_is_not_resumed_in_that_of_another() -> None:
+    """The numbers given of one field say nothing about another one: the error names both."""
+    async with session_of(blocks(block(95))) as session:
+        typed = session.data.evm.blocks(43114, page_size=4)
+        assert len([row async for row, _ in zip_rows(typed, 3)]) == 3
+        at = Checkpoint.loads(typed.checkpoint.dumps())
+        with pytest.raises(
+            CheckpointError, match=r"order of 'blockTimestamp', and .* in that of 'blockNumber'"
+        ):
+            session.data.list(BLOCKS, page_size=4, resume=at, descending_key="blockNumber")
+        plain = session.data.list(BLOCKS, page_size=4, resume=at)
+        assert numbers(await plain.collect()) == list(range(97, 90, -1))
+
+
+# Invalid records
+
+
+@pytest.mark.parametrize(
+    ("odd", "raw", "path"),
+    [
+        (block(95, gasUsed=""), None, ".gasUsed"),
+        (block(95, blockHash=...), None, ".blockHash"),
+        (block(95, new="x", gasUsed=[]), None, ".gasUsed"),
+        (b"null", None, ""),
+        (b"[1,2]", None, ""),
+        (b'"text"', None, ""),
+        (b'{"blockNumber":0.12345678901234567890}', {"blockNumber": Decimal("0.12345678901234567890")}, ""),
+        (block(95, blockHash="\ud800"), None, ""),
+        (b'{"blockHash":"\xff"}', {"blockHash": "\ufffd"}, ""),
+        (b'{"n":%b}' % (b"9" * 4_400), '{"n":%s}' % ("9" * 4_400), ""),
+        (b"[" * DEEP + b"]" * DEEP, "[" * DEEP + "]" * DEEP, ""),
+        (b'{"gasUsed":NaN}', {"gasUsed": "NaN"}, ""),
+    ],
+    ids=range(12),
+)
+async def test_an_odd_row_stands_among_the_others(odd: bytes, raw: Any, path: str) -> None:
+    """Its raw JSON and its error are given, whatever is wrong; all others are made."""
+    served = blocks(odd)
+    async with session_of(served) as session:
+        rows: list[Any] = await session.data.evm.blocks(43114, page_size=10, on_invalid="raw").collect()
+    assert served.requests == 1
+    invalid = rows.pop(5)
+    assert isinstance(invalid, Invalid)
+    assert invalid.raw == (json.loads(odd) if raw is None else raw)
+    assert invalid.error.path.startswith(f"$.blocks[5]{path}")
+    assert (invalid.error.row, invalid.error.advice) == (5, "")
+    assert str(invalid.error).endswith("in the answer for GET /v1/chains/43114/blocks")
+    assert rows == [json_block(100 - place) for place in range(10) if place != 5]
+
+
+def json_block(number: int) -> EvmBlock:
+    """Return a block as a record."""
+    (row,) = PageDecoder(EvmBlock, "blocks").decode(b'{"blocks":[%b]}' % block(number)).rows
+    assert isinstance(row, EvmBlock)
+    return row
+
+
+@pytest.mark.parametrize("odd", [b'"\\ud800"', b"9" * 5_000, b"[" * DEEP + b"]" * DEEP, b'"\xff"'])
+async def test_plain_rows_may_be_odd_as_well(odd: bytes) -> None:
+    """Without a model only what nothing can decode is odd; it blocks no walk either."""
+    async with session_of(blocks(odd)) as session:
+        walk = session.data.list(BLOCKS, items="blocks", page_size=4, on_invalid="raw")
+        rows = await walk.collect()
+        with pytest.raises(DecodeError) as caught:
+            await session.data.list(BLOCKS, items="blocks", page_size=4).collect()
+    assert [type(row) for row in rows] == [dict] * 5 + [Invalid] + [dict] * 4
+    assert "without a model" not in str(caught.value)
+
+
+def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
+    """A row that nothing can decode does not hide the list field."""
+    body = b'{"more":{"list":[]},"rows" : [{"n":1},"\\ud800",[{"x":[]}]],"nextPageToken":"t"}'
+    page = PageDecoder(shown=lambda fault: fault).decode(body)
+    assert [type(row) for row in page.rows] == [dict, Invalid, list]
+    assert (page.items, page.next_page_token) == ("rows", "t")
+    for other in (b'["\\ud800"]', b'{"a":["\\ud800"],"b":[]}', b'{"a":["\\ud800"]'):
+        with pytest.raises(DecodeError):
+            PageDecoder(shown=lambda fault: fault).decode(other)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"blocks":[{"a":1},{"a":1,}]}',
+        b'{"blocks":[{"a":1},{"a":"\\ud800"}',
+        b'{"blocks":["\\ud800",{"a" 1}]}',
+        b'{"blocks":["\\ud800"]}]',
+        b"<html>",
+        b"",
+    ],
+)
+def test_a_damaged_body_is_an_error_all_the_same(body: bytes) -> None:
+    """What is no JSON was damaged on its way: no row of it is given."""
+    decoder = PageDecoder(EvmBlock, "blocks", shown=lambda fault: fault)
+    with pytest.raises(DecodeError) as caught:
+        decoder.decode(body)
+    assert caught.value.malformed
+
+
+LISTS = [name for name, declared in ROUTES.items() if not declared.single and declared.rows is not str]
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", LISTS)
+async def test_every_list_gives_odd_rows(name: str) -> None:
+    """Each list gives an invalid row in its place, whatever its key and order are."""
+    declared = ROUTES[name]
+    maker = Maker(seed=3, whole=True)
+    items = declared.route.items or "chains"
+    page = maker.page(declared, 5)
+    page[items][2] = 5
+    page[items][4] = {"news": {}}
+    served = Always(json.dumps(page).encode())
+    async with session_of(served) as session:
+        pages = method(session, name)(**values(declared, maker), on_invalid="raw")
+        rows = await pages.collect()
+    expected = kinds_of(declared, page[items])
+    assert [type(row) for row in rows] == expected
+    assert rows[2] == Invalid(5, rows[2].error)
+
+
+def kinds_of(declared: Declared, rows: Sequence[Any]) -> list[type]:
+    """Return what becomes of each row by itself."""
+    return [type(row) for one in rows for row in alone(declared, one)]
+
+
+def alone(declared: Declared, row: Any) -> list[Any]:
+    """Decode one row."""
+    try:
+        return PageDecoder(declared.route.model, "x").decode(json.dumps({"x": [row]}).encode()).rows
+    except DecodeError as error:
+        return [Invalid(row, error)]
+
+
+class Always(Served):
+    """A service that always gives the same page."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__([])
+        self.body = body
+
+    async def send(self, request: Request) -> Response:
+        """Answer."""
+        return Response(200, {"content-type": "application/json"}, self.body)
+
+
+def method(session: Session, name: str) -> Callable[..., Any]:
+    """Return the method of a route."""
+    found: Any = session
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("odd", [b'{"value":1}', b'{"timestamp":null,"value":1}', b"null"])
+@pytest.mark.parametrize("stop", range(1, 11))
+async def test_points_without_a_time(odd: bytes, stop: int) -> None:
+    """A point without a time is given once, also across a resume and a restart."""
+    rows = [b'{"timestamp":%d,"value":1}' % (100 - place) for place in range(10)]
+    rows[5] = odd
+    served = Served(rows, "results")
+    async with session_of(served) as session:
+        pages = session.metrics.avg_tps(1, on_invalid="raw")
+        first = [row async for row, _ in zip_rows(pages, stop)]
+        at = Checkpoint.loads(pages.checkpoint.dumps())
+        rest = await session.metrics.avg_tps(1, on_invalid="raw", resume=at).collect()
+        served.refused = True
+        whole = await session.metrics.avg_tps(1, on_invalid="raw").collect()
+    kinds = [MetricPoint] * 5 + [Invalid] + [MetricPoint] * 4
+    assert [type(row) for row in [*first, *rest]] == [type(row) for row in whole] == kinds
+
+
+async def test_rows_of_several_kinds() -> None:
+    """A row of an unknown kind is valid; a known kind with a wrong field is not."""
+    row = Maker(seed=1, whole=True).record(models.Erc20Transfer)
+    rows = [row, {"news": 1}, {**row, "logIndex": "first"}, row]
+    body = json.dumps({"transfers": rows}).encode()
+    made = PageDecoder(Transfer, "transfers", shown=lambda fault: fault).decode(body).rows
+    assert [type(row) for row in made] == [models.Erc20Transfer, Unknown, Invalid, models.Erc20Transfer]
+    assert made[2].error.path == "$.transfers[2].logIndex"
+    assert made[2].raw == rows[2]
+
+
+@frozen
+class Small:
+    """A model of a user."""
+
+    block_number: int
+
+
+async def test_models_of_users() -> None:
+    """A class of a user takes part as our records do."""
+    async with session_of(blocks(b'{"blockNumber":"x"}')) as session:
+        rows: list[Any] = await session.data.list(
+            BLOCKS, items="blocks", model=Small, on_invalid="raw"
+        ).collect()
+    assert [type(row) for row in rows] == [Small] * 5 + [Invalid] + [Small] * 4
+
+
+async def test_the_key_is_in_no_error_of_a_row() -> None:
+    """What a service echoes of the key is masked in the error of an odd row too."""
+    async with session_of(blocks(b'{"secret-key-of-mine":1}')) as session:
+
+        @frozen(kw_only=True)
+        class Strange:
+            by_name: dict[str, int]
+
+        served = blocks(b'{"byName":{"secret-key-of-mine":"x"}}')
+        assert served.rows
+        rows: list[Any] = await session.data.list(
+            BLOCKS, items="blocks", model=Strange, on_invalid="raw"
+        ).collect()
+    assert all(isinstance(row, Invalid) for row in rows)
+    assert "secret-key-of-mine" not in "".join(str(row.error) for row in rows)
+
+
+@pytest.mark.parametrize("value", ["skip", None, True, ["raw"]])
+async def test_other_values_are_refused(value: Any) -> None:
+    """There are two of them; anything else is refused before a request."""
+    served = blocks(b"null")
+    async with session_of(served) as session:
+        for call in (
+            lambda: session.data.list(BLOCKS, on_invalid=value),
+            lambda: session.data.evm.blocks(1, on_invalid=value),
+            lambda: session.metrics.avg_tps(1, on_invalid=value),
+        ):
+            with pytest.raises(ConfigurationError, match="must be 'raise' or 'raw'"):
+                call()
+    assert served.requests == 0
+
+
+def test_invalid_records() -> None:
+    """They are compared by their raw JSON, and can be pickled."""
+    error = DecodeError("missing", path="$.blocks[1].x", row=1)
+    record = Invalid({"a": 1}, error)
+    assert record == Invalid({"a": 1}, DecodeError("other"))
+    copy = pickle.loads(pickle.dumps(record))
+    assert (copy, str(copy.error)) == (record, "$.blocks[1].x: missing")
+    assert chainapi.Invalid is models.Invalid is Invalid

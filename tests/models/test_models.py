@@ -1,0 +1,455 @@
+"""The records of both services: numbers, times, kinds, what may be missing, what survives."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import re
+import types
+import typing
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi import models
+from chainapi.api.catalogue import ROUTES
+from chainapi.errors import DecodeError
+from chainapi.models import (
+    EvmBlock,
+    Money,
+    SharedSecret,
+    Unknown,
+    chain_metrics,
+    common,
+    evm,
+    icm,
+    primary_network,
+    usage,
+    webhooks,
+)
+from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.models.convert import row_type
+from chainapi.models.timestamps import MaybeMoment, Moment
+from chainapi.models.unions import tags_of, wire_name
+from tests.documents import Maker
+from tests.tooling.document import snake
+
+RECORDS = sorted(
+    (record for name in {*dir(models)} - {"Invalid"} if attrs.has(record := getattr(models, name))),
+    key=lambda record: str(record.__name__),
+)
+UNIONS = [name for name in dir(models) if tags_of(getattr(models, name))]
+
+
+def decoded(model: Any, value: object) -> Any:
+    """Return what a JSON value becomes."""
+    return decode_resource(json.dumps(value).encode(), model)
+
+
+def a_block(**changed: Any) -> dict[str, Any]:
+    """Return a block with all its fields, some changed; those that are `...` are left out."""
+    fields = {**Maker(seed=1, whole=True).record(EvmBlock), **changed}
+    return {name: value for name, value in fields.items() if value is not ...}
+
+
+# All of them
+
+
+@pytest.mark.parametrize(
+    "record", [one for one in RECORDS if one is not Unknown], ids=lambda one: one.__name__
+)
+def test_every_record(record: Any) -> None:
+    """Each record is made of answers with and without what may be missing, is frozen, and can be pickled."""
+    for seed in range(20):
+        made = decoded(record, Maker(seed).record(record))
+        assert type(made) is record
+        assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
+        first = attrs.fields(record)[0].name
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(made, first, None)
+        assert not hasattr(made, "__dict__")
+
+
+@pytest.mark.parametrize("name", UNIONS)
+def test_every_union(name: str) -> None:
+    """Each kind of a union is told by its tag, and what has none of them is kept as it is."""
+    union = getattr(models, name)
+    for tag in tags_of(union):
+        for seed in range(10):
+            assert type(decoded(union, Maker(seed).of_kind(tag))) is tag.kind
+    assert decoded(union, {"news": 1}) == Unknown({"news": 1})
+    assert {tag.kind for tag in tags_of(union)} == {*typing.get_args(union)} - {Unknown}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("name", UNIONS)
+def test_rows_of_several_kinds_stay_in_their_order(name: str, whole: bool) -> None:
+    """A page of all kinds mixed gives what each row gives by itself, at its place; so with an unknown one."""
+    union = getattr(models, name)
+    tags = tags_of(union)
+    rows = [Maker(seed, whole=whole).of_kind(tags[seed % len(tags)]) for seed in range(20)]
+    decoder = PageDecoder(union, "rows")
+    for page in (rows, [*rows[:7], {"news": 1}, *rows[7:]]):
+        made = decoder.decode(json.dumps({"rows": page}).encode()).rows
+        assert made == [decoded(union, row) for row in page]
+        assert len({type(row) for row in made}) >= len(tags)
+
+
+@pytest.mark.parametrize("name", UNIONS)
+def test_a_tag_that_one_field_holds_is_read_on_the_way(name: str) -> None:
+    """Where one field tells all kinds by its value, rows are decoded the quick way, with that field set."""
+    union = getattr(models, name)
+    tags = tags_of(union)
+    one_field = len({tag.path for tag in tags}) == 1 and all(tag.value for tag in tags)
+    quick = row_type(union).quick
+    assert (quick is not None) is one_field
+    if quick is None:
+        return
+    wire, finish = quick
+    for tag in tags:
+        row = Maker(seed=2, whole=True).of_kind(tag)
+        (made,) = finish(lax(wire).decode(json.dumps([row]).encode()))
+        assert type(made) is tag.kind
+        assert made == decoded(tag.kind, row)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda one: one.__name__)
+def test_every_time_has_both_forms(record: Any) -> None:
+    """Each timestamp of a record has a property beside it that gives an aware datetime, or None with it."""
+    times = {name for name, value in vars(record).items() if isinstance(value, Moment | MaybeMoment)}
+    stamps = {field.name for field in attrs.fields(record) if field.name.endswith("timestamp")}
+    assert times == {f"{name.removesuffix('timestamp')}time" for name in stamps}
+    for seed in range(5 if times else 0):
+        made = decoded(record, Maker(seed).record(record))
+        for name in times:
+            stamp = getattr(made, f"{name.removesuffix('time')}timestamp")
+            wanted = None if stamp is None else datetime.fromtimestamp(stamp, UTC)
+            assert getattr(made, name) == wanted
+
+
+def test_names_are_found_where_they_are() -> None:
+    """The package offers each record by its name and no other, and lists them all."""
+    modules = [chain_metrics, common, evm, icm, primary_network, usage, webhooks]
+    public = [name for module in modules for name in module.__all__]
+    assert dir(models) == sorted([*public, "Invalid", "MetricPoint", "Unknown", "converter"])
+    for module in modules:
+        assert all(getattr(models, name) is getattr(module, name) for name in module.__all__)
+    everything: dict[str, Any] = {}
+    exec("from chainapi.models import *", everything)
+    assert set(dir(models)) <= set(everything)
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchRecord'"):
+        _ = models.NoSuchRecord
+
+
+# Numbers, texts, times
+
+
+@pytest.mark.parametrize("number", [0, 1, -5, 2**53 + 1, 10**18, 2**64, 10**77])
+def test_whole_numbers_are_exact(number: int) -> None:
+    """A whole number is exact whether it comes as a number or as a text, beyond 64 bits too."""
+    assert decoded(EvmBlock, a_block(gasUsed=str(number))).gas_used == number
+    assert decoded(EvmBlock, a_block(gasUsed=number)).gas_used == number
+    assert decoded(EvmBlock, a_block(chainId=str(number))).chain_id == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1.0", "1e3", " 1", "1_000", "0x1", "007", "+1", "null", "NULL", "true"]
+)
+@pytest.mark.parametrize("name", ["gasUsed", "chainId"])
+def test_nothing_else_is_a_whole_number(name: str, text: str) -> None:
+    """A text that is no whole number is refused with its path, in fields that may be missing too."""
+    with pytest.raises(DecodeError) as caught:
+        decoded(EvmBlock, a_block(**{name: text}))
+    assert (caught.value.path, caught.value.reason) == (f"$.{name}", "Expected `int`, got `str`")
+
+
+@pytest.mark.parametrize("value", ["42.42", 42.42, "0.1000000000000000055511151231257827", 7])
+def test_money_is_exact(value: Any) -> None:
+    """A price is an exact decimal, whether it comes as a number or as a text."""
+    made = decoded(Money, {"currencyCode": "usd", "value": value})
+    assert made.value == Decimal(str(value))
+    assert made.currency_code == "usd"
+
+
+def test_required_fields_and_others() -> None:
+    """A field that real answers lack is None, one that they have is missed with its path."""
+    assert decoded(EvmBlock, a_block(chainId=..., blockMinDelayExcess=None)).chain_id is None
+    with pytest.raises(DecodeError) as caught:
+        decoded(EvmBlock, a_block(blockHash=...))
+    assert (caught.value.path, caught.value.reason) == ("$.blockHash", "missing")
+
+
+def test_unknown_values_and_fields_do_no_harm() -> None:
+    """A value that no list names is kept, and a field that no record names is passed over."""
+    made = decoded(Money, {"currencyCode": "xau", "value": 1, "unit": "oz"})
+    assert made.currency_code == "xau"
+
+
+@pytest.mark.parametrize("stamp", [10**12, -(10**12), 10**15])
+def test_times_that_no_calendar_has(stamp: int) -> None:
+    """A timestamp outside of the calendar is kept as a number; only its datetime cannot be had."""
+    made = decoded(EvmBlock, a_block(blockTimestamp=stamp))
+    assert made.block_timestamp == stamp
+    with pytest.raises(ValueError, match="outside the years 1 to 9999"):
+        _ = made.block_time
+
+
+def test_moments_of_a_class() -> None:
+    """Read from its class, the property of a time is itself."""
+    assert isinstance(EvmBlock.block_time, Moment)
+    assert isinstance(models.Operation.created_at_time, Moment)
+    assert isinstance(models.PChainTransaction.start_time, MaybeMoment)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_every_route_takes_values_that_are_not_listed(name: str) -> None:
+    """A field with known values keeps any other text, nested and in unions too."""
+    declared = ROUTES[name]
+    for seed in range(4):
+        maker = Maker(seed, whole=True, novel=True)
+        if declared.single:
+            hint = declared.rows
+            made, sent = [decode_resource(json.dumps(value := maker.value(hint)).encode(), hint)], [value]
+        else:
+            body = maker.page(declared, 3)
+            sent = body[declared.route.items or "chains"]
+            decoder = PageDecoder(declared.route.model, declared.route.items, declared.route.others)
+            made = decoder.decode(json.dumps(body).encode()).rows
+        assert not any(isinstance(row, Unknown) for row in made)
+        assert [*novel_texts(made)] == re.findall(r"novel\d+", json.dumps(sent))
+
+
+def novel_texts(value: Any) -> Iterator[str]:
+    """Yield the unlisted values in rows, in the order of their fields."""
+    if isinstance(value, str) and value.startswith("novel"):
+        yield value
+    elif attrs.has(type(value)):
+        yield from novel_texts([getattr(value, field.name) for field in attrs.fields(type(value))])
+    elif isinstance(value, list | dict):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from novel_texts(entry)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in UNIONS if all(tag.value for tag in tags_of(getattr(models, name)))]
+)
+def test_an_unknown_tag_gives_an_unknown_row(name: str) -> None:
+    """A union keeps a row whose tag has an unknown value as it is."""
+    union = getattr(models, name)
+    tag = tags_of(union)[0]
+    row = {**Maker(seed=1, whole=True).of_kind(tag), tag.path[0]: "brand new"}
+    assert decoded(union, row) == Unknown(row)
+    assert PageDecoder(union, "rows").decode(json.dumps({"rows": [row]}).encode()).rows == [Unknown(row)]
+
+
+@pytest.mark.parametrize("nested", ["networkToken", "utilityAddresses"])
+def test_a_chain_has_no_required_field(nested: str) -> None:
+    """No field of a chain, or of a record in it, is required."""
+    made = decoded(models.ChainInfo, {nested: {}})
+    assert all(value is None for value in attrs.astuple(getattr(made, snake(nested))))
+
+
+def test_a_secret_is_not_shown() -> None:
+    """The secret of webhooks is in no repr."""
+    made = decoded(SharedSecret, {"secret": "hush"})
+    assert made.secret == "hush"
+    assert "hush" not in repr(made)
+
+
+# Kinds
+
+
+def test_rows_of_unknown_kinds() -> None:
+    """A row of an unknown kind gives its fields by both names, says what it lacks, and can be pickled."""
+    row = decoded(models.Validator, {"validationStatus": "resting", "nodeId": "n", "from": "x"})
+    assert (row.validation_status, row.node_id, row.from_) == ("resting", "n", "x")
+    assert row.raw["nodeId"] == "n"
+    with pytest.raises(AttributeError, match="'Unknown' has no attribute 'tx_hash'"):
+        _ = row.tx_hash
+    assert pickle.loads(pickle.dumps(row)) == row == copy.copy(row)
+
+
+def test_faults_in_rows_of_several_kinds() -> None:
+    """What is wrong with a row of a known kind is told with its path, in a list and by itself."""
+    row = Maker(seed=1, whole=True).record(models.Erc20Transfer)
+    wrong = {**row, "logIndex": "first"}
+    decoder = PageDecoder(models.Transfer, "transfers")
+    assert len(decoder.decode(json.dumps({"transfers": [row, row]}).encode()).rows) == 2
+    for change, path in (
+        ({"logIndex": "first"}, "$.transfers[1].logIndex"),
+        ({"from": 5}, "$.transfers[1].from"),
+        ({"from": {}}, "$.transfers[1].from.address"),
+    ):
+        with pytest.raises(DecodeError) as caught:
+            decoder.decode(json.dumps({"transfers": [row, {**row, **change}]}).encode())
+        assert caught.value.path == path
+    with pytest.raises(DecodeError) as caught:
+        decoded(models.Transfer, wrong)
+    assert caught.value.path == "$.logIndex"
+
+
+@pytest.mark.parametrize("body", [b"5", b"[]", b"null", b'"text"'])
+def test_a_row_of_several_kinds_is_an_object(body: bytes) -> None:
+    """What is no object is no row of any kind."""
+    with pytest.raises(DecodeError):
+        decode_resource(body, models.Transfer)
+
+
+def test_a_tag_in_depth_and_one_that_is_null() -> None:
+    """A tag may lie within an object; a field that is null is as if it were not there."""
+    union = models.PrimaryNetworkBalances
+    assert isinstance(decoded(union, {"balances": {"unlockedUnstaked": None}}), Unknown)
+    assert isinstance(decoded(union, {"balances": "none"}), Unknown)
+    row = Maker(seed=1, whole=True).record(models.PChainBalances)
+    assert isinstance(decoded(union, row), models.PChainBalances)
+    assert isinstance(decoded(models.Transfer, {"erc20Token": None}), Unknown)
+
+
+# The quick way and the thorough one
+
+
+@frozen
+class Inner:
+    """A record within a record."""
+
+    number: int
+    name: str | None = None
+
+
+@frozen
+class Everything:
+    """A record with fields of all types that the quick way knows."""
+
+    whole: int
+    text: str
+    truth: bool
+    real: float
+    exact: Decimal
+    inner: Inner
+    many: list[Inner]
+    may_whole: int | None = None
+    may_text: str | None = None
+    may_truth: bool | None = None
+    may_real: float | None = None
+    may_exact: Decimal | None = None
+    may_inner: Inner | None = None
+    may_many: list[int] | None = None
+    named: dict[str, int] | None = None
+    any_named: dict[str, Any] | None = None
+
+
+def lax(wire: Any) -> msgspec.json.Decoder[list[Any]]:
+    """Return the decoder of the quick way."""
+    return msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
+
+
+odd = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        1,
+        -1,
+        1.0,
+        0.5,
+        10**30,
+        "",
+        "1",
+        "-0",
+        "1.0",
+        "1e3",
+        "007",
+        "null",
+        "Null",
+        "true",
+        "nan",
+        "x",
+    ]
+)
+inner = st.fixed_dictionaries({"number": st.integers() | odd}, optional={"name": odd})
+
+
+def test_a_decimal_keeps_its_sign() -> None:
+    """A negative zero stays one, and digits stay as many as were sent."""
+    rows = decode_resource(b'{"currencyCode": "usd", "value": "-0"}', Money)
+    page = PageDecoder(Money, "prices").decode(
+        b'{"prices": [{"currencyCode": "usd", "value": "-0"}, {"currencyCode": "usd", "value": "1.50"}]}'
+    )
+    assert [str(row.value) for row in (rows, *page.rows)] == ["-0", "-0", "1.50"]
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "whole": st.integers() | odd,
+            "text": st.text() | odd,
+            "truth": st.booleans() | odd,
+            "real": st.floats(allow_nan=False, allow_infinity=False) | odd,
+            "exact": st.decimals(allow_nan=False, allow_infinity=False).map(str) | odd,
+            "inner": inner | odd,
+            "many": st.lists(inner | odd, max_size=2) | odd,
+        },
+        optional={
+            "mayWhole": odd,
+            "mayText": odd,
+            "mayTruth": odd,
+            "mayReal": odd,
+            "mayExact": odd,
+            "mayInner": inner | odd,
+            "mayMany": st.lists(odd, max_size=2) | odd,
+            "named": st.dictionaries(st.text() | st.just("1"), odd, max_size=2) | odd,
+            "anyNamed": st.dictionaries(st.text(), odd, max_size=2) | odd,
+        },
+    )
+)
+def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any]) -> None:
+    """Whatever the quick way makes of a row, the thorough one makes of it too."""
+    kind = row_type(Everything)
+    assert kind.quick is not None
+    wire, finish = kind.quick
+    body = json.dumps([row]).encode()
+    try:
+        quick = finish(lax(wire).decode(body))
+    except msgspec.MsgspecError:
+        return
+    assert kind.finish is not None
+    thorough = kind.finish(msgspec.json.Decoder(list[kind.wire]).decode(body))  # type: ignore[name-defined]
+    assert quick == thorough
+    assert repr(quick) == repr(thorough)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [one for one in RECORDS if one not in (Unknown, models.MetricPoint)],
+    ids=lambda one: one.__name__,
+)
+def test_our_records_go_the_quick_way(record: Any) -> None:
+    """Nearly all records of ours are decoded the quick way; those with texts that may be numbers are not."""
+    slow = {"UsageValue", "RpcUsageValue", "UsageMetric", "RpcUsageMetric", "UsageMetrics"}
+    slow |= {"SubnetRpcUsage", "PrimaryNetworkRpcUsage"}
+    quick = row_type(record).quick
+    if quick is None:
+        assert record.__name__ in slow
+        return
+    wire, finish = quick
+    body = json.dumps([Maker(seed=2, whole=True).record(record)]).encode()
+    (made,) = finish(lax(wire).decode(body))
+    assert type(made) is record
+
+
+def test_names_on_the_wire() -> None:
+    """Each field of each record has a name on the wire that leads back to it."""
+    assert wire_name("l1_validator_details") == "l1ValidatorDetails"
+    assert wire_name("from_") == "from"
+    for record in RECORDS:
+        wires = [wire_name(field.name) for field in attrs.fields(record)]
+        assert len(set(wires)) == len(wires)

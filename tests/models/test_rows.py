@@ -1,0 +1,903 @@
+"""Rows of services that are not as they were said to be: none is lost, and what cannot be told is said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from attrs import Factory, define, frozen
+
+from chainapi import Checkpoint, Session
+from chainapi.api.catalogue import ROUTES
+from chainapi.client.pages import Pages
+from chainapi.core.events import (
+    Event,
+    KeyNotUnique,
+    LoopFound,
+    OrderBroken,
+    Restarted,
+    TokenRenewed,
+)
+from chainapi.core.http import Request, Response
+from chainapi.errors import (
+    APIStatusError,
+    ConfigurationError,
+    DecodeError,
+    IncompleteExportError,
+    NotFoundError,
+    PageRefusedError,
+    PageTokenExpiredError,
+    PaginationLoopError,
+)
+from chainapi.export import export
+from chainapi.models import InternalTransaction, NativeTransaction
+from tests.documents import Maker
+
+Json = dict[str, Any]
+ROWS = "/v1/rows"
+
+
+@define
+class Service:
+    """A service with one list; its tokens die, and its rows change, when told.
+
+    Attributes:
+        rows: the list as it is now.
+        size: rows a page.
+        items: name of the list field.
+        by: how a token names a page: by the row before it, or by its position.
+        refusals: what is said of the page behind so many rows, where that is refused.
+        expect: called before each request with how many came before it.
+
+    """
+
+    rows: list[Json]
+    size: int = 10
+    items: str = "rows"
+    by: Literal["row", "position"] = "row"
+    refusals: dict[int, Json] = Factory(dict[int, Json])
+    expect: Callable[[int], None] = lambda _: None
+    life: int = 0
+    requests: int = 0
+    tokens: dict[str, int] = Factory(dict[str, int])
+
+    def forget(self) -> None:
+        """Let all tokens die."""
+        self.tokens.clear()
+
+    def grow(self, rows: Sequence[Json]) -> None:
+        """Put rows at the head."""
+        self.rows[:0] = rows
+        if self.by == "row":
+            for token in self.tokens:
+                self.tokens[token] += len(rows)
+
+    async def send(self, request: Request) -> Response:
+        """Answer a request."""
+        self.expect(self.requests)
+        self.requests += 1
+        token = parse_qs(urlsplit(request.url).query).get("pageToken", [""])[0]
+        if token and token not in self.tokens:
+            return reply({"message": "the page token has expired", "statusCode": 400}, 400)
+        begin = self.tokens.get(token, 0)
+        if begin in self.refusals:
+            said = self.refusals[begin]
+            return reply(said, said["statusCode"])
+        return reply(self.page(begin))
+
+    def page(self, begin: int) -> Json:
+        """Return the page behind so many rows."""
+        behind = begin + self.size
+        body: Json = {self.items: deepcopy(self.rows[begin:behind])}
+        if behind < len(self.rows):
+            token = f"{self.requests}-{behind}"
+            self.tokens[token] = behind
+            body["nextPageToken"] = token
+        return body
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def reply(body: Json, status: int = 200) -> Response:
+    """Return an answer."""
+    return Response(status, {}, json.dumps(body).encode())
+
+
+def session_of(service: Any, heard: list[Event] | None = None, **options: Any) -> Session:
+    """Return a session that reaches a service in memory, and says what happens to `heard`."""
+    listener = None if heard is None else heard.append
+    return Session(
+        data_base_url="https://data.test",
+        metrics_base_url="https://metrics.test",
+        api_key="k",
+        transport=service,
+        on_event=listener,
+        **options,
+    )
+
+
+def kinds(heard: Iterable[Event]) -> list[str]:
+    """Return what was said of the list, in order."""
+    told = KeyNotUnique | OrderBroken | Restarted | TokenRenewed | LoopFound
+    return [type(event).__name__ for event in heard if isinstance(event, told)]
+
+
+def counted(rows: Iterable[Json]) -> Counter[str]:
+    """Count rows by all that they hold."""
+    return Counter(json.dumps(row, sort_keys=True) for row in rows)
+
+
+async def through_a_restart(service: Service, pages: Pages[Any], limit: int) -> list[Any]:
+    """Read some rows, let the tokens die, and read the rest."""
+    rows = await pages.collect(limit=limit)
+    service.forget()
+    return rows + await pages.collect()
+
+
+async def through_resumes(walk: Callable[..., Pages[Any]], limits: Sequence[int]) -> list[Any]:
+    """Read some rows, go on from the text of the checkpoint, and so on; then read the rest."""
+    rows: list[Any] = []
+    resume: Checkpoint | None = None
+    for limit in limits:
+        pages = walk(resume=resume)
+        rows += await pages.collect(limit=limit)
+        resume = Checkpoint.loads(pages.checkpoint.dumps())
+    return rows + await walk(resume=resume).collect()
+
+
+# 1. Equal rows are rows.
+
+
+def internal_transactions(serial: int = 0) -> list[Json]:
+    """Return 1,000 internal transactions as the service sends them: ten equal ones in each transaction."""
+    model: Any = ROUTES["data.evm.internal_transactions"].route.model
+    made = Maker(seed=7, whole=True).value(model)
+    return [{**made, "txHash": f"0x{serial + index // 10:x}", "blockNumber": "5"} for index in range(1_000)]
+
+
+def internal(session: Session, **options: Any) -> Pages[InternalTransaction]:
+    """Walk the internal transactions of an address."""
+    return session.data.evm.internal_transactions(43114, "0xabc", page_size=None, **options)
+
+
+def hashes(rows: Iterable[InternalTransaction]) -> Counter[str]:
+    """Count rows by their transaction."""
+    return Counter(row.tx_hash for row in rows)
+
+
+TEN_EACH = Counter({f"0x{index:x}": 10 for index in range(100)})
+
+
+@pytest.mark.parametrize("size", [7, 10, 100, 1_000])
+async def test_equal_internal_transactions_are_all_given(size: int) -> None:
+    """1,000 internal transactions, ten equal ones in each transaction, are 1,000 rows and 1,000 in a list."""
+    service = Service(internal_transactions(), size, "transactions")
+    async with session_of(service) as session:
+        assert hashes([row async for row in internal(session).items()]) == TEN_EACH
+        assert hashes(await internal(session).collect()) == TEN_EACH
+        given = [row async for page in internal(session) for row in page]
+        assert hashes(given) == TEN_EACH
+
+
+@pytest.mark.parametrize("dies", [None, 3])
+async def test_equal_internal_transactions_are_all_exported(tmp_path: Path, dies: int | None) -> None:
+    """An export has the 1,000 rows as well, also when the tokens die on the way."""
+    service = Service(internal_transactions(), 100, "transactions")
+    service.expect = lambda number: service.forget() if number == dies else None
+    out = tmp_path / "rows.jsonl"
+    async with session_of(service) as session:
+        walk = session.data.evm.internal_transactions
+        result = await export(walk, [(43114, "0xabc")], out, page_size=None)
+    assert result.rows == 1_000
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert Counter(line["tx_hash"] for line in lines) == TEN_EACH
+    assert service.requests == (10 if dies is None else 15)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 104, 250, 999])
+async def test_equal_internal_transactions_after_a_restart_and_a_resume(limit: int) -> None:
+    """After a restart, and after a resume, as many equal rows are left out as were given."""
+    service = Service(internal_transactions(), 100, "transactions")
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        if limit < 900:
+            assert hashes(await through_a_restart(service, internal(session), limit)) == TEN_EACH
+            assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+        rows = await through_resumes(lambda **resume: internal(session, **resume), [limit])
+        assert hashes(rows) == TEN_EACH
+
+
+async def test_equal_rows_that_came_meanwhile_are_given() -> None:
+    """After a restart of a list that grew by rows equal to some given before, those are given as well."""
+    service = Service(internal_transactions(), 100, "transactions")
+    async with session_of(service) as session:
+        pages = internal(session)
+        rows = await pages.collect(limit=450)
+        service.grow(internal_transactions()[:10])
+        service.forget()
+        rows += await pages.collect()
+    assert hashes(rows) == TEN_EACH + Counter({"0x0": 10})
+
+
+@frozen
+class Narrow:
+    """Two of the fields of a row."""
+
+    block_number: int
+    value: str
+
+
+@pytest.mark.parametrize("how", ["once", "restart", "resume"])
+async def test_a_model_of_two_fields_keeps_all_rows(how: str) -> None:
+    """Rows that a model of the caller's makes alike are told apart by all that the service sent of them."""
+    draw = Random(4)
+    rows: list[Json] = [
+        {"blockNumber": draw.randrange(20), "value": str(draw.randrange(9)), "txHash": f"0x{index}"}
+        for index in range(250)
+    ]
+    service = Service(rows, 25)
+
+    def walk(**resume: Any) -> Pages[Narrow]:
+        return session.data.list(ROWS, model=Narrow, **resume)
+
+    async with session_of(service) as session:
+        match how:
+            case "once":
+                got = await walk().collect()
+            case "restart":
+                got = await through_a_restart(service, walk(), 130)
+            case _:
+                got = await through_resumes(walk, [60, 77])
+    assert Counter(got) == Counter(Narrow(row["blockNumber"], row["value"]) for row in rows)
+    assert len(set(got)) < 180
+
+
+async def test_within_a_page_nothing_is_dropped() -> None:
+    """Rows of one page are all given though they share the key that was named; an event says so once."""
+    rows = [{"id": index // 2, "part": index % 2} for index in range(100)]
+    heard: list[Event] = []
+    async with session_of(Service(rows), heard) as session:
+        assert await session.data.list(ROWS, key="id").collect() == rows
+    assert [event for event in heard if isinstance(event, KeyNotUnique)] == [
+        KeyNotUnique("data", f"GET {ROWS}", 1)
+    ]
+
+
+@pytest.mark.parametrize(("by", "given"), [(1, 300), (9, 300), (128, 300), (129, 301), (149, 321)])
+async def test_rows_that_a_shifted_list_repeats(by: int, given: int) -> None:
+    """Where a list shifts, rows whose key was among the last 128 are left out; others come again."""
+    service = Service([{"id": index} for index in range(300)], 10 if by < 10 else 150, by="position")
+    news = [{"id": -index} for index in range(1, by + 1)]
+    service.expect = lambda number: service.grow(news) if number == 1 else None
+    async with session_of(service) as session:
+        rows = [row["id"] for row in await session.data.list(ROWS, key="id").collect()]
+    assert len(rows) == given
+    assert set(rows) == set(range(300))
+
+
+# 2. Keys
+
+
+async def test_one_hash_on_three_chains() -> None:
+    """A deployment that has one hash on three chains is three rows in the lists over all chains."""
+    model: Any = ROUTES["data.evm.transactions_of_all_chains"].route.model
+    made = Maker(seed=5, whole=True).value(model)
+    rows = [{**made, "txHash": "0xsame", "chainId": str(chain)} for chain in (1, 43114, 43113)]
+    async with session_of(Service(rows, 1, "transactions")) as session:
+        got: list[NativeTransaction] = await session.data.evm.transactions_of_all_chains().collect()
+    assert [row.chain_id for row in got] == [1, 43114, 43113]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+async def test_one_hash_on_three_chains_under_a_key_of_the_caller(size: int) -> None:
+    """Where the caller names the hash alone, rows of other times are other rows, and none is lost."""
+    given = ((1, 30), (2, 30), (3, 30), (1, 20), (5, 20), (1, 15), (4, 9))
+    rows = [{"hash": f"0x{number}", "time": time} for number, time in given]
+    heard: list[Event] = []
+    async with session_of(Service(rows, size), heard) as session:
+        assert await session.data.list(ROWS, key="hash", descending_key="time").collect() == rows
+    assert kinds(heard) == (["KeyNotUnique"] if size > 1 else [])
+
+
+def transfers() -> list[Json]:
+    """Return 500 transfers whose token has a price, which changes."""
+    return [{"id": f"0x{index}", "token": {"symbol": "A", "price": 1.0}} for index in range(500)]
+
+
+def change(service: Service) -> None:
+    """Let the price of every token be another one."""
+    for row in service.rows:
+        if "token" in row:
+            row["token"]["price"] += 0.25
+        else:
+            row["price"] += 0.25
+
+
+@pytest.mark.parametrize("key", ["id", ["id"], ("id", "token.symbol")])
+async def test_transfers_whose_price_changes(key: str | Sequence[str]) -> None:
+    """500 transfers whose token dies half-way, while their price changes, come out as 500 where keyed."""
+    service = Service(transfers(), 25)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        pages = session.data.list(ROWS, key=key)
+        rows = await pages.collect(limit=300)
+        change(service)
+        service.forget()
+        rows += await pages.collect()
+    assert [row["id"] for row in rows] == [f"0x{index}" for index in range(500)]
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+
+
+async def test_transfers_whose_price_changes_without_a_key() -> None:
+    """Without a key a row that has changed comes as it was and as it is; none is lost."""
+    service = Service(transfers(), 25)
+    async with session_of(service) as session:
+        pages = session.data.list(ROWS)
+        rows = await pages.collect(limit=300)
+        change(service)
+        service.forget()
+        rows += await pages.collect()
+    assert {row["id"] for row in rows} == {f"0x{index}" for index in range(500)}
+    assert len(rows) == 800
+
+
+async def test_declared_transfers_whose_price_changes() -> None:
+    """The transfers of an address are known by their transaction and log, whatever their token costs."""
+    model: Any = ROUTES["data.evm.erc20_transactions"].route.model
+    made = Maker(seed=5, whole=True).value(model)
+    service = Service([{**made, "logIndex": index} for index in range(500)], 25, "transactions")
+    async with session_of(service) as session:
+        pages = session.data.evm.erc20_transactions(43114, "0xabc", page_size=None)
+        rows = await pages.collect(limit=300)
+        for row in service.rows:
+            row["erc20Token"] = {**row["erc20Token"], "price": {"value": 1.5, "currencyCode": "usd"}}
+        service.forget()
+        rows += await pages.collect()
+    assert [row.log_index for row in rows] == list(range(500))
+
+
+async def test_rows_that_changed_between_a_checkpoint_and_its_resume() -> None:
+    """After a resume inside a page a row is known by its key, also where it has changed."""
+    service = Service(transfers(), 25)
+
+    def walk(**resume: Any) -> Pages[Json]:
+        change(service)
+        return session.data.list(ROWS, key="id", **resume)
+
+    async with session_of(service) as session:
+        rows = await through_resumes(walk, [60, 13, 140])
+    assert [row["id"] for row in rows] == [f"0x{index}" for index in range(500)]
+
+
+NESTED = [{"a": {"b": index // 10, "c": {"d": index % 10}}, "e": [index // 50]} for index in range(100)]
+
+
+@pytest.mark.parametrize(
+    "key", [["a.b", "a.c.d"], ("a.c", "a.b"), ["a"], "a", ["e", "a.b", "a.c.d"], ["a.c.d", "a.b"]]
+)
+async def test_keys_of_the_caller(key: str | Sequence[str]) -> None:
+    """`key=` takes a name, several names, and dots that lead into objects; a part may be an object."""
+    service = Service(deepcopy(NESTED), 10, by="position")
+    service.expect = lambda number: (
+        service.grow([{"a": {"b": -1, "c": {"d": -number}}, "e": [0]}]) if 0 < number < 6 else None
+    )
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        assert counted(await session.data.list(ROWS, key=key).collect()) == counted(NESTED)
+    assert kinds(heard) == []
+
+
+@frozen
+class Listed:
+    """A record with a list in it, which cannot be hashed."""
+
+    parts: list[int]
+
+
+@frozen
+class Holder:
+    """A row whose key is a record."""
+
+    id: Listed
+    n: int
+
+
+async def test_a_key_that_cannot_be_hashed() -> None:
+    """A key may be a record that holds a list: its text identifies the row."""
+    rows = [{"id": {"parts": [index]}, "n": index} for index in range(30)]
+    service = Service(rows, 10, by="position")
+    service.expect = lambda number: service.grow([{"id": {"parts": [-1]}, "n": -1}]) if number == 1 else None
+    async with session_of(service) as session:
+        got = await session.data.list(ROWS, model=Holder, key="id").collect()
+    assert [row.n for row in got] == list(range(30))
+
+
+@pytest.mark.parametrize("key", ["", [], (), [""], 5, ["a", 5], {"a"}, {"a": 1}, b"a", ["a", None]])
+async def test_nonsense_is_no_key(key: Any) -> None:
+    """What is no name, or no sequence of names, is refused before anything is sent."""
+    service = Service([])
+    async with session_of(service) as session:
+        with pytest.raises(ConfigurationError, match=r"key=.* must be the name of a row field"):
+            session.data.list(ROWS, key=key)
+    assert service.requests == 0
+
+
+@pytest.mark.parametrize("key", ["idd", "id.x", ["id", "nme"], "a.b.c"])
+async def test_a_misspelt_key_names_the_field(key: str | Sequence[str]) -> None:
+    """A key that the rows do not have is an error that names it; no row was given before it."""
+    async with session_of(Service([{"id": 1, "name": "x", "a": {"b": 5}}])) as session:
+        pages = session.data.list(ROWS, key=key)
+        with pytest.raises(DecodeError) as caught:
+            await pages.collect()
+        named = key if isinstance(key, str) else ", ".join(key)
+        assert f"no field {named}, which key= names" in str(caught.value)
+        assert caught.value.partial == []
+        assert pages.checkpoint.rows == 0
+
+
+async def test_a_misspelt_key_of_a_model_names_the_attribute() -> None:
+    """The attributes of a model are named in Python; a name of the wire is refused with the error above."""
+    rows = [{"blockNumber": 5, "value": "x"}]
+    async with session_of(Service(rows)) as session:
+        assert await session.data.list(ROWS, model=Narrow, key="block_number").collect() == [Narrow(5, "x")]
+        with pytest.raises(DecodeError, match="no field blockNumber, which key= names"):
+            await session.data.list(ROWS, model=Narrow, key="blockNumber").collect()
+
+
+async def test_a_row_with_null_in_its_key_has_none() -> None:
+    """Rows that lack a value of the key are rows without one: they are never dropped in a pass."""
+    rows = [{"id": None, "n": index // 10} for index in range(40)]
+    async with session_of(Service(rows)) as session:
+        assert await session.data.list(ROWS, key="id").collect() == rows
+
+
+async def test_a_key_that_turns_out_not_to_be_one_after_a_restart() -> None:
+    """Rows given under a key that is refuted later come again after a restart, and the event says so."""
+    rows = [{"id": index, "n": index} for index in range(60)]
+    rows[35]["id"] = rows[36]["id"]
+    service = Service(rows)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        pages = session.data.list(ROWS, key="id")
+        got = await through_a_restart_of(service, pages, 20, 19)
+        service.grow([{"id": 5, "n": -1}])  # another row under the key of one that was given
+        service.forget()
+        got += await pages.collect()
+    assert {row["n"] for row in got} == {-1, *range(60)}
+    assert kinds(heard) == ["Restarted", "KeyNotUnique", "Restarted"]
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [True, False]
+
+
+async def through_a_restart_of(service: Service, pages: Pages[Any], before: int, behind: int) -> list[Any]:
+    """Read so many rows before, and so many behind a restart."""
+    rows = await pages.collect(limit=before)
+    service.forget()
+    return rows + await pages.collect(limit=behind)
+
+
+# 3. Order
+
+
+def numbered(numbers: Iterable[int], values: int = 1) -> list[Json]:
+    """Return rows with these numbers, and so many values on each of them."""
+    return [{"n": number, "value": value} for number in numbers for value in range(values)]
+
+
+def points(session: Session, key: str | None = None, **options: Any) -> Pages[Json]:
+    """Walk rows that are said to descend by `n`."""
+    return session.data.list(ROWS, descending_key="n", key=key, **options)
+
+
+def swapped() -> list[Json]:
+    """Return 100 rows in descending order, two neighbours of which are swapped over a border of pages."""
+    rows = numbered(range(100, 0, -1))
+    rows[49], rows[50] = rows[50], rows[49]
+    return rows
+
+
+def shuffled() -> list[Json]:
+    """Return 1,000 rows in no order."""
+    rows = numbered(range(1_000))
+    Random(9).shuffle(rows)
+    return rows
+
+
+DISORDERED: dict[str, Callable[[], list[Json]]] = {
+    "swapped": swapped,
+    "shuffled": shuffled,
+    "ascending": lambda: numbered(range(100)),
+    "one late row": lambda: numbered([*range(100, 60, -1), 300, *range(60, 0, -1)]),
+    "zigzag": lambda: numbered(number ^ 1 for number in range(99, -1, -1)),
+}
+
+
+@pytest.mark.parametrize("key", [None, "n"])
+@pytest.mark.parametrize("name", DISORDERED)
+@pytest.mark.parametrize("how", ["once", "restart", "restarts", "resume"])
+async def test_an_order_that_is_none(name: str, key: str | None, how: str) -> None:
+    """A list that is not in the order that was named gives every row, once, and one event says so."""
+    service = Service(DISORDERED[name](), size=50)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        match how:
+            case "once":
+                rows = await points(session, key).collect()
+            case "restart":
+                rows = await through_a_restart(service, points(session, key), 75)
+            case "restarts":
+                pages = points(session, key)
+                rows = []
+                for limit in (30, 25, 20):
+                    rows += await pages.collect(limit=limit)
+                    service.forget()
+                rows += await pages.collect()
+            case _:
+                rows = await through_resumes(lambda **resume: points(session, key, **resume), [20, 11, 42])
+    assert counted(rows) == counted(service.rows)
+    broken = [event for event in heard if isinstance(event, OrderBroken)]
+    assert len(broken) == 1
+    assert broken[0].reason == "a row rises above the one before it"
+    assert all(event.exact for event in heard if isinstance(event, Restarted))
+
+
+@pytest.mark.parametrize("how", ["once", "restart", "resume"])
+@pytest.mark.parametrize("size", [7, 10, 100])
+async def test_two_values_on_one_number(size: int, how: str) -> None:
+    """1,000 rows, two on each number, are 1,000 rows: ties keep the order, and no event says otherwise."""
+    service = Service(numbered(range(500, 0, -1), values=2), size)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        match how:
+            case "once":
+                rows = await points(session).collect()
+            case "restart":
+                rows = await through_a_restart(service, points(session), 501)
+            case _:
+                rows = await through_resumes(lambda **resume: points(session, **resume), [201, 333, 2])
+    assert rows == service.rows
+    assert "OrderBroken" not in kinds(heard)
+
+
+@pytest.mark.parametrize("size", [7, 10, 100])
+async def test_two_values_on_a_number_that_was_said_to_be_the_key(size: int) -> None:
+    """Where the number was named as the key as well, the two rows refute it, and both are given."""
+    service = Service(numbered(range(500, 0, -1), values=2), size)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        assert await points(session, "n").collect() == service.rows
+    assert kinds(heard) == ["KeyNotUnique"]
+
+
+@pytest.mark.parametrize("page", range(1, 8))
+async def test_a_second_value_on_a_neighbouring_page(page: int) -> None:
+    """A row with the number of one some pages before, and another content, is given; the key is refuted."""
+    rows = numbered(range(20, 0, -1))
+    rows.insert(2 * page + 3, {"n": 18, "value": 99})
+    heard: list[Event] = []
+    async with session_of(Service(rows, 2), heard) as session:
+        assert await points(session, "n").collect() == rows
+    assert kinds(heard)[0] == "KeyNotUnique"
+
+
+async def test_the_memory_of_a_tied_number_is_bounded() -> None:
+    """Beyond 1,000 rows on one number the rows are counted; the event says why, and a restart is exact."""
+    service = Service(numbered([9, 8], values=1_500) + numbered([7]), 100)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        rows = await through_a_restart(service, points(session), 2_950)
+    assert rows == service.rows
+    assert [event.reason for event in heard if isinstance(event, OrderBroken)] == [
+        "too many rows share one number"
+    ]
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+
+
+async def test_new_rows_on_the_newest_number() -> None:
+    """After a restart, rows that came on the number that was the newest are given, and none is lost."""
+    for broken in (False, True):
+        service = Service(numbered(range(100, 0, -1)))
+        if broken:
+            service.rows[55:57] = reversed(service.rows[55:57])
+        async with session_of(service) as session:
+            pages = points(session)
+            rows = await pages.collect(limit=80)
+            service.grow([{"n": number, "value": value} for number in (101, 100) for value in (5, 6, 7)])
+            service.forget()
+            rows += await pages.collect()
+        assert counted(rows) == counted(service.rows)
+
+
+async def test_a_walk_that_breaks_its_order_in_its_second_pass() -> None:
+    """Rows that changed places between two passes are known as well, the ones given in order among them."""
+    service = Service(numbered(range(100, 0, -1)))
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        pages = points(session)
+        rows = await pages.collect(limit=60)
+        for at in (0, 19, 33):
+            service.rows[at : at + 2] = reversed(service.rows[at : at + 2])
+        service.forget()
+        rows += await pages.collect()
+    assert counted(rows) == counted(service.rows)
+    assert kinds(heard) == ["Restarted", "OrderBroken"]
+
+
+async def test_an_order_of_no_pattern_says_that_a_restart_is_inexact() -> None:
+    """Where numbers follow no pattern, the rows before a late break come again; the event says so."""
+    draw = Random(3)
+    numbers = sorted(draw.sample(range(10**9), 5_000), reverse=True)
+    service = Service(numbered([*numbers, 10**9, *range(500, 0, -1)]), 100)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        rows = await through_a_restart(service, points(session), 5_200)
+    assert set(counted(rows)) == set(counted(service.rows))
+    again = counted(rows) - counted(service.rows)
+    assert again == counted(service.rows[1:4_999]), "the ends of what was given in order are known"
+    assert kinds(heard) == ["OrderBroken", "Restarted"]
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
+
+
+async def test_rows_that_lack_the_number() -> None:
+    """A row of an unknown kind, which has no number, breaks the order, and no row is lost by it."""
+    maker = Maker(seed=2, whole=True)
+    model: Any = ROUTES["data.primary_network.blockchains"].route.model
+    made = maker.value(model)
+    rows = [
+        {**made, "blockchainId": str(number), "createBlockTimestamp": 1_000_000 - number}
+        for number in range(40)
+    ]
+    service = Service(rows, 10, "blockchains")
+    async with session_of(service) as session:
+        pages = session.data.primary_network.blockchains("mainnet", sort_order="desc", page_size=None)
+        got = await through_a_restart(service, pages, 25)
+    assert [row.blockchain_id for row in got] == [str(number) for number in range(40)]
+
+
+async def test_a_deep_walk_that_was_resumed_in_its_second_pass() -> None:
+    """Pages of rows given before are progress while their numbers fall: 1,500 of them are no loop."""
+    service = Service(numbered(range(3_200, 0, -1)), 2)
+    async with session_of(service) as session:
+        pages = points(session, "n")
+        rows = await pages.collect(limit=3_000)
+        service.forget()
+        await anext(pages)
+        resume = Checkpoint.loads(pages.checkpoint.dumps())
+        rows += await points(session, "n", resume=resume).collect()
+    assert rows == service.rows
+
+
+# 4. Loops
+
+
+@define
+class Repeating:
+    """A service that gives some pages over and over, each time under a fresh token."""
+
+    pages: list[list[Json]]
+    back_to: int
+    requests: int = 0
+
+    async def send(self, request: Request) -> Response:
+        """Give the next page; behind the last one the page `back_to` follows."""
+        number = self.requests
+        self.requests += 1
+        last = len(self.pages)
+        if number >= last:
+            number = self.back_to + (number - last) % (last - self.back_to)
+        return reply({"rows": self.pages[number], "nextPageToken": f"fresh-{self.requests}"})
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def repeating(back_to: int) -> Repeating:
+    """Return a service with 18 rows on six pages, which then begins again at one of them."""
+    rows = [{"id": f"r{number}", "n": 100 - number} for number in range(18)]
+    return Repeating([rows[at : at + 3] for at in range(0, 18, 3)], back_to)
+
+
+IDENTIFIED: dict[str, Json] = {
+    "plain": {},
+    "keyed": {"key": "id"},
+    "ordered": {"descending_key": "n"},
+    "both": {"key": "id", "descending_key": "n"},
+    "unique": {"key": "n", "descending_key": "n"},
+}
+
+
+async def read(reader: str, pages: Pages[Json], session: Session, out: Path, options: Json) -> None:
+    """Read a list to its end in one of three ways; an error of an export is that of its source."""
+    match reader:
+        case "items":
+            await pages.collect()
+        case "pages":
+            async for _ in pages:
+                pass
+        case _:
+            try:
+                await export(session.data.list, [ROWS], out, **options)
+            except IncompleteExportError as error:
+                raise error.failures[ROWS] from None
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("identified", IDENTIFIED)
+@pytest.mark.parametrize("back_to", [5, 0])
+@pytest.mark.parametrize("reader", ["items", "pages", "export"])
+async def test_a_service_that_repeats_itself(
+    identified: str, back_to: int, reader: str, tmp_path: Path
+) -> None:
+    """A walk whose service repeats its last page, or pages 1 to 6, ends within 1,100 requests."""
+    service = repeating(back_to)
+    heard: list[Event] = []
+    options = IDENTIFIED[identified]
+    async with session_of(service, heard) as session:
+        pages = session.data.list(ROWS, **options)
+        with pytest.raises(PaginationLoopError, match="the service repeats itself") as caught:
+            await read(reader, pages, session, tmp_path / "rows.jsonl", options)
+        if reader == "items":
+            assert {row["id"] for row in caught.value.partial or ()} == {f"r{number}" for number in range(18)}
+    assert 1_000 < service.requests <= 1_100
+    assert kinds(heard)[-1] == "LoopFound"
+    assert caught.value.checkpoint is not None
+
+
+@pytest.mark.parametrize("reader", ["items", "pages"])
+async def test_one_token_with_one_page_is_a_loop_at_once(reader: str) -> None:
+    """The same token with the same rows again ends the walk at its second request."""
+
+    class Stuck(Repeating):
+        async def send(self, request: Request) -> Response:
+            self.requests += 1
+            return reply({"rows": self.pages[0], "nextPageToken": "t"})
+
+    service = Stuck([[{"id": 1}]], 0)
+    async with session_of(service) as session:
+        pages = session.data.list(ROWS)
+        with pytest.raises(PaginationLoopError, match="page 2 "):
+            await pages.collect() if reader == "items" else [page async for page in pages]
+    assert service.requests == 2
+
+
+@pytest.mark.parametrize("identified", IDENTIFIED)
+async def test_pages_of_rows_given_before_a_restart_are_no_loop(identified: str) -> None:
+    """A walk that has to pass 1,200 pages again after a restart passes them."""
+    rows = [{"id": f"r{number}", "n": 2_500 - number} for number in range(2_500)]
+    service = Service(rows, 2)
+    async with session_of(service) as session:
+        pages = session.data.list(ROWS, **IDENTIFIED[identified])
+        assert await through_a_restart(service, pages, 2_400) == rows
+    assert service.requests == 1_200 + 2 + 1_250
+
+
+# 7. A refused token keeps the service's words.
+
+MAINTENANCE: Json = {"message": "under maintenance until 17:00", "error": "Not Found", "statusCode": 404}
+
+
+async def take(reader: str, pages: Pages[Json], got: list[Json]) -> None:
+    """Put the rows of a list into `got`, as rows or as pages."""
+    if reader == "items":
+        async for row in pages.items():
+            got.append(row)  # noqa: PERF401 - an error leaves those that came
+    else:
+        async for page in pages:
+            got += page
+
+
+@pytest.mark.parametrize(
+    ("status", "identified", "reader"),
+    [(422, identified, reader) for identified in IDENTIFIED for reader in ("items", "pages")]
+    + [(status, "keyed", "items") for status in (400, 404, 410)],
+)
+async def test_a_page_under_maintenance(status: int, identified: str, reader: str) -> None:
+    """A walk whose page 301 is refused ends with the service's words, and with fewer than 310 requests."""
+    rows = [{"id": f"r{number}", "n": 900 - number, "price": 1.0} for number in range(800)]
+    service = Service(rows, 2, refusals={600: {**MAINTENANCE, "statusCode": status}})
+    heard: list[Event] = []
+    got: list[Json] = []
+    async with session_of(service, heard) as session:
+        pages = session.data.list(ROWS, **IDENTIFIED[identified])
+        with pytest.raises(PageRefusedError) as caught:
+            await take(reader, pages, got)
+        assert service.requests < 310
+        assert got == rows[:600]
+        error = caught.value
+        assert (error.status, error.messages) == (status, ("under maintenance until 17:00",))
+        assert "under maintenance until 17:00" in str(error)
+        assert isinstance(error.__cause__, APIStatusError)
+        assert error.__cause__.messages == error.messages
+        assert error.checkpoint is not None
+        assert error.checkpoint == pages.checkpoint
+        assert kinds(heard) == ["TokenRenewed"]
+        service.refusals.clear()
+        rest = session.data.list(
+            ROWS, **IDENTIFIED[identified], resume=Checkpoint.loads(error.checkpoint.dumps())
+        )
+        assert await rest.collect() == rows[600:]
+        assert await pages.collect() == rows[600:]
+
+
+@pytest.mark.parametrize("identified", ["keyed", "both"])
+async def test_a_page_under_maintenance_of_rows_that_change(identified: str) -> None:
+    """The same, where the rows of the page before have changed meanwhile: their keys are what counts."""
+    rows = [{"id": f"r{number}", "n": 900 - number, "price": 1.0} for number in range(800)]
+    service = Service(rows, 2, refusals={600: MAINTENANCE})
+    service.expect = lambda _: change(service)
+    async with session_of(service) as session:
+        with pytest.raises(PageRefusedError, match="under maintenance until 17:00"):
+            await session.data.list(ROWS, **IDENTIFIED[identified]).collect()
+    assert service.requests < 310
+
+
+async def test_a_page_under_maintenance_where_nothing_tells_rows() -> None:
+    """Without a key, a page before that has changed is no proof: one restart, then the service's words."""
+    rows = [{"id": f"r{number}", "price": 1.0} for number in range(100)]
+    service = Service(rows, 2, refusals={60: MAINTENANCE})
+    service.expect = lambda _: change(service)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        with pytest.raises(PageTokenExpiredError, match="under maintenance until 17:00") as caught:
+            await session.data.list(ROWS).collect()
+        assert isinstance(caught.value.__cause__, NotFoundError)
+    assert kinds(heard) == ["Restarted"]
+    assert service.requests == 2 * (30 + 2)
+
+
+async def test_a_whole_service_under_maintenance() -> None:
+    """Where every page is refused from some time on, the restart meets the refusal itself, with its words."""
+    rows = [{"id": f"r{number}"} for number in range(100)]
+    service = Service(rows, 2)
+
+    def close(number: int) -> None:
+        if number == 30:
+            service.refusals = dict.fromkeys(range(0, 100, 2), MAINTENANCE)
+
+    service.expect = close
+    async with session_of(service) as session:
+        pages = session.data.list(ROWS)
+        with pytest.raises(NotFoundError, match="under maintenance until 17:00") as caught:
+            await pages.collect()
+        assert len(caught.value.partial or ()) == 60
+        service.refusals.clear()
+        service.expect = lambda _: None
+        assert await pages.collect() == rows[60:]
+    assert service.requests == 30 + 3 + 50
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+async def test_a_token_that_died_early_is_renewed(prefetch: int) -> None:
+    """Where one token alone is refused, the page before has a new one: no restart, and no row twice."""
+    rows = [{"id": f"r{number}"} for number in range(100)]
+    service = Service(rows, 10)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        pages = session.data.list(ROWS, prefetch=prefetch)
+        got = await pages.collect(limit=45)
+        await asyncio.sleep(1)
+        if not prefetch:
+            service.tokens = {token: at for token, at in service.tokens.items() if at != 50}
+        got += await pages.collect()
+    assert got == rows
+    assert kinds(heard) == ([] if prefetch else ["TokenRenewed"])
+    assert service.requests == (10 if prefetch else 12)
+
+
+async def test_a_token_that_died_is_a_restart() -> None:
+    """Where the token before is refused as well, the walk begins again, at the cost of two requests."""
+    rows = [{"id": f"r{number}"} for number in range(100)]
+    service = Service(rows, 10)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        assert await through_a_restart(service, session.data.list(ROWS), 45) == rows
+    assert kinds(heard) == ["Restarted"]
+    assert service.requests == 5 + 2 + 10

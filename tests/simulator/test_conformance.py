@@ -1,0 +1,225 @@
+"""The simulator's answers fit the documents of both services, and the check notices where they do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainapi.api.catalogue import ROUTES
+from tests.simulator.test_routes import Asker, fields_of
+from tests.tooling import conform
+from tests.tooling.document import Document, beside
+
+DOCUMENTS = beside()
+CHECKERS = conform.checkers(DOCUMENTS)
+AGAINST = "documents" if DOCUMENTS else "models"  # what the tests hold the answers to, part of their names
+
+Json = dict[str, Any]
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", [pytest.param(name, id=f"{name}-{AGAINST}") for name in sorted(ROUTES)])
+def test_answers_fit(name: str) -> None:
+    """Every answer of a route fits its model, and its JSON Schema where the documents are at hand."""
+    assert conform.misfits(name, CHECKERS[name], seeds=[0], rows=12) == []
+
+
+# What the documents say and the models do not: held without the documents, too
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "fields"),
+    [
+        ("data.evm.blocks_of_all_chains", "blocks", {"chainId"}),
+        ("data.evm.transactions_of_all_chains", "transactions", {"chainId"}),
+        ("data.evm.all_latest_blocks", "blocks", {"chainId"}),
+        ("data.evm.all_latest_transactions", "transactions", {"chainId"}),
+        ("data.evm.erc20_balances", "erc20TokenBalances", {"tokenReputation"}),
+        (
+            "data.evm.chains_of_address",
+            "indexedChains",
+            {
+                "chainId",
+                "status",
+                "chainName",
+                "description",
+                "vmName",
+                "rpcUrl",
+                "isTestnet",
+                "networkToken",
+            },
+        ),
+    ],
+)
+def test_what_the_services_always_send_is_never_left_out(name: str, where: str, fields: set[str]) -> None:
+    """Fields that the documents require are in every row, although the models let them be missing."""
+    rows = [row for seed in range(5) for row in Asker(seed=seed).route(name)[where]]
+    assert all(fields <= set(row) and None not in row.values() for row in rows)
+
+
+def test_network_tokens_are_whole() -> None:
+    """The token of a chain has a name, a symbol and decimals wherever it is shown."""
+    chains = Asker().route("data.evm.chains_of_address")["indexedChains"]
+    tokens = [chain["networkToken"] for chain in chains]
+    tokens += [
+        Asker(seed=seed).route("data.evm.deployment")["networkTokenDetails"]["networkToken"]
+        for seed in range(9)
+    ]
+    assert all({"name", "symbol", "decimals"} <= set(token) for token in tokens)
+
+
+def test_active_validators_have_a_place() -> None:
+    """An active validator always has a geolocation."""
+    rows = Asker().route("data.primary_network.validators", pageSize=50)["validators"]
+    active = [row for row in rows if row["validationStatus"] == "active"]
+    assert active
+    assert all(isinstance(row["geolocation"], dict) for row in active)
+
+
+def test_numbers_are_texts_where_the_services_send_texts() -> None:
+    """An output's index is a text on the X-Chain and a number on the P-Chain; a page's height is a text."""
+    asker = Asker()
+    kinds = {
+        chain: {type(value) for name, value in fields_of(asker.body(path)) if name == "outputIndex"}
+        for chain in ("p-chain", "x-chain")
+        for path in [f"/data/v1/networks/mainnet/blockchains/{chain}/transactions"]
+    }
+    assert kinds == {"p-chain": {int}, "x-chain": {str}}
+    assert isinstance(asker.route("data.primary_network.l1_validators")["blockHeight"], str)
+
+
+ACTIVITY = "/data/v1/networks/{}/blockchains/p-chain/lastActivityTimestampByAddresses"
+
+
+@pytest.mark.parametrize(
+    ("path", "network", "told"),
+    [
+        ("/data/v1/primaryNetworkRpcUsageMetrics", "fuji", "testnet"),
+        ("/data/v1/primaryNetworkRpcUsageMetrics", "testnet", "testnet"),
+        (ACTIVITY.format("testnet"), "testnet", "fuji"),
+        (ACTIVITY.format("mainnet"), "mainnet", "mainnet"),
+    ],
+)
+def test_networks_have_the_name_that_an_answer_lists(path: str, network: str, told: str) -> None:
+    """An answer that knows a network by one name gives this name, whatever the request calls it."""
+    assert Asker().body(path, network=network, addresses="a")["network"] == told
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("data.teleporter.messages", "icmContractAddress"),
+        ("data.teleporter.address_messages", "icmContractAddress"),
+        ("data.teleporter.message", "teleporterContractAddress"),
+    ],
+)
+def test_messages_of_unknown_origin_name_the_contract_as_their_route_does(name: str, field: str) -> None:
+    """Messages whose source is not indexed call their contract otherwise in a list than by themselves."""
+    bodies = [Asker(seed=seed).route(name) for seed in range(30)]
+    rows = [row for body in bodies for row in body.get("messages", [body])]
+    unknown = [row for row in rows if row["status"] == "delivered_source_not_indexed"]
+    assert unknown
+    assert all(("icmContractAddress" in row, field in row) == (field[0] == "i", True) for row in unknown)
+
+
+# The check itself
+
+
+def a_document(schema: Json) -> Document:
+    """Return a document with one route, whose answer has a schema."""
+    answer = {"content": {"application/json": {"schema": schema}}}
+    content = {
+        "servers": [{"url": "https://data.example.com"}],
+        "paths": {"/v1/chains/{chainId}/blocks": {"get": {"responses": {"200": answer}}}},
+        "components": {"schemas": {"Row": {"required": ["blockHash"]}}},
+    }
+    return Document(content, "data")
+
+
+ROW = {"$ref": "#/components/schemas/Row"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({}, []),
+        ({"required": ["blocks"]}, []),
+        ({"required": ["rows", "blocks"]}, ["document: $: required ['rows']"]),
+        ({"properties": {"blocks": {"items": ROW}}}, []),
+        (
+            {"properties": {"blocks": {"items": {"properties": {"txCount": {"type": "string"}}}}}},
+            ["document: blocks.*.txCount: type string, not int"],
+        ),
+        (
+            {"properties": {"blocks": {"items": {"properties": {"chainId": {"enum": ["1"]}}}}}},
+            ["document: blocks.*.chainId: enum ['1'], not 7"],
+        ),
+        ({"properties": {"blocks": {"maxItems": 1}}}, ["document: blocks: maxItems 1"]),
+        (
+            {"properties": {"blocks": {"items": {"oneOf": [{"oneOf": [{"type": "null"}]}, ROW, ROW]}}}},
+            [],
+        ),
+        (
+            {
+                "properties": {
+                    "blocks": {
+                        "items": {
+                            "anyOf": [
+                                {"type": "null", "maxProperties": 1},
+                                {"minimum": 0, "maxProperties": 2},
+                            ]
+                        }
+                    }
+                }
+            },
+            ["document: blocks.*: maxProperties 2"],
+        ),
+    ],
+)
+def test_misfits_are_reported(schema: Json, said: list[str]) -> None:
+    """Each kind of misfit is a line with its place, once; a union wants one variant that fits."""
+    check = conform.checkers([a_document(schema)])["data.evm.blocks"]
+    assert conform.misfits("data.evm.blocks", check, seeds=[0], rows=3) == said
+
+
+def test_answers_are_held_to_their_models() -> None:
+    """A body that the model cannot be made of is a misfit, with documents or without."""
+    check = conform.checkers([])
+    for name, body in [("data.evm.blocks", b'{"blocks":[{}]}'), ("data.avax_supply", b"{}")]:
+        (line,) = check[name].misfits(body)
+        assert line.startswith("model: ")
+
+
+def test_refusals_are_misfits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that the simulator refuses is reported with its words."""
+    monkeypatch.setattr(conform, "CHAINS", (1,))
+    (line,) = conform.misfits("data.evm.blocks", CHECKERS["data.evm.blocks"], seeds=[0])
+    assert line.startswith("/data/v1/chains/7/blocks?pageSize=100&chainId=7: {")
+    assert "chain 7 does not exist" in line
+
+
+def test_command_counts_the_routes_that_do_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command reports every misfit, names what it read, and returns how many routes do not fit."""
+    monkeypatch.setattr(conform, "ROUTES", {"data.evm.blocks": ROUTES["data.evm.blocks"]})
+    place = tmp_path / "data-api.json"
+    place.write_text(json.dumps(a_document({"required": ["rows"]}).content), "utf-8")
+    assert conform.main([str(place)]) == 1
+    assert capsys.readouterr().out == (
+        "data.evm.blocks: document: $: required ['rows']\n1 routes, 1 of them do not fit (documents: data)\n"
+    )
+    monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path / "nowhere"))
+    assert conform.main([]) == 0
+    assert "(documents: none, the models alone)" in capsys.readouterr().out
+
+
+def test_documents_beside_the_project_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHAINAPI_OPENAPI names the folder of the documents."""
+    (tmp_path / "data-api.json").write_text(json.dumps(a_document({}).content), "utf-8")
+    (tmp_path / "notes.json").write_text("[]", "utf-8")
+    monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))
+    assert [document.name for document in beside()] == ["data"]

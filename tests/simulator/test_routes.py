@@ -1,0 +1,700 @@
+"""The simulator serves every route: rows of its model, page by page, as its record says."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from chainapi import Session
+from chainapi.api.binding import Declared
+from chainapi.api.catalogue import ROUTES
+from chainapi.core.http import Request, Response
+from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.simulator import Settings, Simulator, World
+from tests.api.test_routes import kinds_of, method_of
+from tests.documents import Maker, values
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
+
+NAMES = sorted(ROUTES)
+LISTS = [name for name in NAMES if not ROUTES[name].single]
+SINGLES = [name for name in NAMES if ROUTES[name].single]
+ROWS, POINTS = 23, 19
+# Chain 7 is the one that `values` draws. Lists whose number of rows is not the setting's:
+CHAINS = (43114, 7, 43113)
+OTHERWISE = {"data.chains": len(CHAINS), "metrics.chains.list": len(CHAINS)}
+BLOCK_ROWS = "data.evm.block_transactions"
+SIZES = {name: POINTS if ROUTES[name].route.items == "results" else ROWS for name in LISTS} | OTHERWISE
+GROWING = [name for name in LISTS if name not in (*OTHERWISE, BLOCK_ROWS)]
+EPOCH = Settings().epoch
+
+Json = dict[str, Any]
+
+
+def simulator(**settings: Any) -> Simulator:
+    """Make a simulator of small lists in which nothing is forbidden."""
+    return Simulator(**{"rows": ROWS, "points": POINTS, "chains": CHAINS, "forbidden": (), **settings})
+
+
+def session_with(sim: Simulator) -> Session:
+    """Make a session that reaches a simulator in memory."""
+    return Session(
+        metrics_base_url=sim.metrics_base_url,
+        data_base_url=sim.data_base_url,
+        api_key=sim.api_key,
+        transport=sim.transport(),
+    )
+
+
+def arguments(declared: Declared, *, optional: bool = False) -> Json:
+    """Return arguments that the route takes, by their names in Python."""
+    return values(declared, Maker(seed=1), optional=optional)
+
+
+def path_of(name: str) -> str:
+    """Return a path of a route, with its service before it."""
+    declared = ROUTES[name]
+    path = declared.route.path
+    for parameter in declared.parameters:
+        if parameter.in_path:
+            path = path.replace(f"{{{parameter.wire}}}", str(arguments(declared)[parameter.name]))
+    return f"/{name.partition('.')[0]}{path}"
+
+
+def needed_by(name: str) -> Json:
+    """Return the values that a query of a route must have, by their names on the wire."""
+    declared = ROUTES[name]
+    given = {one.wire: arguments(declared)[one.name] for one in declared.parameters if one.required}
+    wanted = [one.wire for one in declared.parameters if one.required and not one.in_path]
+    texts = {wire: ",".join(value) if isinstance(value, list) else value for wire, value in given.items()}
+    return {wire: texts[wire] for wire in wanted}
+
+
+class Asker:
+    """Asks a world, all at one moment."""
+
+    def __init__(self, **settings: Any) -> None:
+        known = {"rows": ROWS, "points": POINTS, "chains": CHAINS, "forbidden": ()}
+        self.world = World(Settings(**{**known, **settings}))
+        self.now = 0.0
+
+    def response(self, path: str, **query: object) -> Response:
+        """Return the answer to a request."""
+        question = f"?{urlencode(query)}" if query else ""
+        headers = {"x-data-api-key": "simulated-key"}
+        request = Request("GET", f"https://simulator.invalid{path}{question}", headers)
+        return self.world.answer(request, self.now).response
+
+    def body(self, path: str, **query: object) -> Json:
+        """Return the body of a successful answer."""
+        response = self.response(path, **query)
+        assert response.status == 200, response.body
+        decoded: Json = json.loads(response.body)
+        return decoded
+
+    def route(self, name: str, **query: object) -> Json:
+        """Return the body of a page of a route, or of a resource, with what its query needs."""
+        return self.body(path_of(name), **{**needed_by(name), **query})
+
+    def walk(self, name: str, **query: object) -> list[Any]:
+        """Return the rows of all pages of a route."""
+        rows: list[Any] = []
+        while True:
+            page = self.route(name, **query)
+            rows += page[ROUTES[name].route.items or "chains"]
+            if "nextPageToken" not in page:
+                return rows
+            query["pageToken"] = page["nextPageToken"]
+
+
+def fields_of(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each field of a JSON value at any depth, with its name."""
+    if isinstance(value, dict):
+        record: Json = value
+        for inner, entry in record.items():
+            if inner != "genesisData":  # which is of another make
+                yield from fields_of(entry, inner)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from fields_of(entry, name)
+    else:
+        yield name, value
+
+
+def refused(response: Response) -> tuple[int, str]:
+    """Return the status and the message of an error."""
+    error = json.loads(response.body)
+    return response.status, error["message"][0]
+
+
+# Every route, through a session
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_every_list_is_walked_to_its_end(name: str) -> None:
+    """A list gives as many rows as there are, of its model, each once, on pages of the size asked for."""
+    declared = ROUTES[name]
+    sim = simulator(metrics_page_size=7)
+    given = arguments(declared)
+    async with session_with(sim) as session:
+        if declared.page_size is not None:
+            given["page_size"] = 7
+        pages = [page async for page in method_of(session, name)(**given)]
+        rows = [row async for row in method_of(session, name)(**given).items()]
+    whole = [row for page in pages for row in page]
+    assert rows == whole
+    assert {type(row) for row in rows} <= set(kinds_of(declared.route.model))
+    if name == BLOCK_ROWS:
+        assert len(rows) <= 4
+        return
+    assert len(rows) == SIZES[name]
+    if declared.page_size is not None:
+        assert [len(page) for page in pages] == ([7, 7, 7, 2] if len(rows) == ROWS else [7, 7, 5])
+    if declared.route.descending_key:
+        order = operator.attrgetter(declared.route.descending_key)
+        assert all(order(a) >= order(b) for a, b in pairwise(rows))
+    assert set(pages[0].others) == {other for other, _ in declared.route.others}
+
+
+@pytest.mark.parametrize("name", SINGLES)
+async def test_every_resource_is_there(name: str) -> None:
+    """A single resource is one of its model."""
+    declared = ROUTES[name]
+    async with session_with(simulator()) as session:
+        made = await method_of(session, name)(**arguments(declared))
+    assert type(made) in kinds_of(declared.route.model)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_every_parameter_is_taken(name: str) -> None:
+    """No route refuses a parameter of its record."""
+    declared = ROUTES[name]
+    async with session_with(simulator()) as session:
+        made = method_of(session, name)(**arguments(declared, optional=True))
+        await (made if declared.single else made.collect())
+
+
+def test_each_kind_of_a_union_is_made() -> None:
+    """The rows of a union are of all its kinds."""
+    rows = Asker(rows=100).walk("data.primary_network.validators")
+    assert {row["validationStatus"] for row in rows} == {"active", "completed", "pending", "removed"}
+
+
+# The same seed, the same bytes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_follow_from_the_seed(name: str) -> None:
+    """The same seed gives the same rows in any order of asking, another seed others."""
+    warm = Asker(seed=1)
+    for other in NAMES[::7]:
+        warm.route(other)
+    pages = [warm.route(name), Asker(seed=1).route(name), Asker(seed=2).route(name)]
+    for page in pages:
+        page.pop("nextPageToken", None)
+    assert pages[0] == pages[1] != pages[2]
+
+
+@given(name=st.sampled_from(GROWING), size=st.integers(1, 100), added=st.integers(0, 5))
+def test_a_row_stays_the_same_row(name: str, size: int, added: int) -> None:
+    """Neither the size of the pages nor rows that are added at the head change a row."""
+    before = Asker().walk(name)
+    asker = Asker()
+    asker.world.insert(path_of(name).removeprefix("/data").removeprefix("/metrics"), added)
+    query = {} if ROUTES[name].page_size is None else {"pageSize": size}
+    rows = asker.walk(name, **query)
+    assert len(rows) == SIZES[name] + added
+    assert rows[added:] == before
+
+
+def test_lists_grow_with_time() -> None:
+    """With grow_every, a list made from its record has more rows later."""
+    asker = Asker(grow_every=10.0)
+    before = asker.walk("data.icm.messages")
+    asker.now = 30.0
+    rows = asker.walk("data.icm.messages")
+    assert (len(rows), rows[3:]) == (ROWS + 3, before)
+
+
+@pytest.mark.parametrize("path", ["/v2/chains", "/v2/health-check", "/v1/chains/7/blocks/1/transactions"])
+def test_what_cannot_grow_is_not_inserted_into(path: str) -> None:
+    """Resources, the chains, and the transactions of a block take no new rows."""
+    with pytest.raises(ValueError, match=path):
+        Asker().world.insert(path, 1)
+
+
+# What rows look like
+
+HEX = r"0x[0-9a-f]+"
+LOOKS: list[tuple[str, str]] = [
+    (".*NodeId|nodeId|nodeIds", r"NodeID-[1-9A-HJ-NP-Za-km-z]{33}|node_id-\d+"),
+    ("(block|tx|parent)Hash", r"0x[0-9a-f]{64}|[1-9A-HJ-NP-Za-km-z]{50}|tx_hash-\d+"),
+    ("validationIdHex|messageId", r"0x[0-9a-f]{64}|message_id-\d+"),
+    ("(contract|deployer|relayerReward|owner)Address", r"0x[0-9a-f]{40}"),
+    ("subnetId|vmId|utxoId", r"[1-9A-HJ-NP-Za-km-z]{50}|subnet_id-\d+"),
+    ("ownerAddresses", r"(avax|fuji)1[02-9ac-hj-np-z]{38}"),
+    ("blockNumber|gas(Used|Price)|amount.*|balance|tokenId|nonce", r"\d+"),
+    ("methodHash|input|publicKey|signature", HEX + "|"),
+    (".*(Uri|Url)|url|officialSite", r"(https|wss)://.+"),
+    ("lastUpdated|nextDate", r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.000Z"),
+    ("orgId|logId|apiKeyId", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    ("(circulating|total)Supply|stakingRatio", r"\d+\.\d+"),
+    ("chainId|(source|destination)EvmChainId", "|".join(map(str, CHAINS))),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_look_like_what_their_fields_are_named(name: str) -> None:
+    """Hashes, addresses, identifiers, amounts and times of all rows have the form that users know."""
+    page = Asker().route(name)
+    page.pop("nextPageToken", None)
+    for field, value in fields_of(page):
+        for pattern, look in LOOKS:
+            if re.fullmatch(pattern, field):
+                assert isinstance(value, str), (field, value)
+                assert re.fullmatch(look, value), (field, value)
+        if field.lower().endswith("timestamp"):
+            assert type(value) is int, (field, value)
+            assert abs(value - EPOCH) < 400 * 86_400, (field, value)
+        if field.endswith("Milliseconds"):
+            assert abs(int(value) / 1_000 - EPOCH) < 86_400
+        if field == "evmChainId":
+            assert value in CHAINS
+
+
+def test_amounts_are_longer_than_64_bits_at_times() -> None:
+    """Balances come as texts, of which some do not fit into 64 bits."""
+    balances = [int(row["balance"]) for row in Asker(rows=100).walk("data.evm.erc20_balances")]
+    assert min(balances) < 2**63 < max(balances)
+
+
+def test_fields_that_may_be_missing_are_missing_at_times() -> None:
+    """What a record does not require is there in some rows only; what it requires is in all."""
+    rows = Asker(rows=100).walk("data.evm.erc20_balances")
+    assert 50 < len([row for row in rows if "logoUri" in row]) < 100
+    assert all("name" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("data.evm.erc20_transactions", ("blockNumber", "blockTimestamp")),
+        ("data.primary_network.blocks", ("blockNumber", "blockTimestamp")),
+        ("data.primary_network.vertices", ("vertexHeight", "vertexTimestamp")),
+        ("data.usage.logs", ("eventTimestamp",)),
+        ("metrics.chains.token_holders", ("sortKey",)),
+        ("data.nfts.tokens", ("tokenId",)),
+    ],
+)
+def test_numbers_fall_towards_older_rows(name: str, fields: tuple[str, ...]) -> None:
+    """Heights, times and ranks fall from row to row."""
+    for field in fields:
+        numbers = [float(row[field]) for row in Asker().walk(name)]
+        assert all(newer > older for newer, older in pairwise(numbers))
+
+
+def test_series_inside_of_a_resource_have_a_point_a_day() -> None:
+    """The points of usage metrics have times of their own, newest first."""
+    usage = [Asker(seed=seed).body("/data/v1/apiUsageMetrics")["metrics"] for seed in range(5)]
+    steps = [a["timestamp"] - b["timestamp"] for metrics in usage for a, b in pairwise(metrics)]
+    assert set(steps) == {86_400}
+
+
+def test_what_the_request_names_is_in_the_answer() -> None:
+    """Rows and resources repeat what the path and the query name, where they have such a field."""
+    asker = Asker()
+    token = asker.body("/data/v1/chains/7/nfts/collections/0xabc/tokens/12")
+    assert (token["address"], token["tokenId"]) == ("0xabc", "12")
+    rows = asker.body("/data/v1/chains/7/nfts/collections/0xabc/tokens")["tokens"]
+    assert {row["address"] for row in rows} == {"0xabc"}
+    balance = asker.body("/data/v1/chains/7/addresses/0xabc/balances:getNative", currency="eur")
+    assert balance["nativeTokenBalance"]["chainId"] == "7"
+    validators = asker.body("/data/v1/networks/fuji/validators/NodeID-7", validationStatus="removed")
+    seen = {(row["nodeId"], row["validationStatus"]) for row in validators["validators"]}
+    assert seen == {("NodeID-7", "removed")}
+    blocks = asker.body("/data/v1/networks/fuji/blockchains/c-chain/blocks")
+    assert blocks["chainInfo"] == {"chainName": "c-chain", "network": "fuji"}
+    block = asker.body("/data/v1/networks/fuji/blockchains/c-chain/blocks/77")
+    assert (
+        block["blockNumber"],
+        asker.body("/data/v1/networks/fuji/blockchains/c-chain/blocks/2Abc")["blockHash"],
+    ) == ("77", "2Abc")
+    logs = asker.body("/data/v1/apiLogs", responseCode=418, chainId="x", requestType="rpc")["logs"]
+    assert {(row["responseCode"], row["requestType"]) for row in logs} == {(418, "rpc")}
+    assert {row.get("chainId", "x") for row in logs} == {"x"}
+
+
+def test_what_lies_deeper_repeats_what_holds_for_all() -> None:
+    """Records inside of a row repeat its chain, network and currency, and no identifier of the row."""
+    asker = Asker()
+    rows = asker.body("/data/v1/chains/7/addresses/0xabc/balances:listErc20", currency="eur", pageSize=23)
+    assert {value for name, value in fields_of(rows) if name == "currencyCode"} == {"eur"}
+    summary = asker.body("/metrics/v2/icm/summary", srcBlockchainId="2Abc")
+    assert summary["result"]["srcBlockchainId"] == "2Abc"
+    transactions = [
+        asker.body(f"/data/v1/networks/fuji/blockchains/p-chain/transactions/{name}") for name in "abcdef"
+    ]
+    assert [row["txHash"] for row in transactions] == [*"abcdef"]
+    outputs = [output for row in transactions for output in row["consumedUtxos"]]
+    assert not {output["txHash"] for output in outputs} & {*"abcdef"}
+    assert {output["addresses"][0][:5] for output in outputs} == {"fuji1"}
+
+
+def test_whose_list_it_is_is_no_row_of_it() -> None:
+    """The address that a list belongs to is not taken for that of its tokens or holders."""
+    for path in (
+        "/data/v1/chains/7/addresses/0xabc/balances:listErc20",
+        "/metrics/v2/chains/7/contracts/0xabc/nfts:listHolders",
+    ):
+        assert '"address":"0xabc"' not in Asker().response(path).body.decode()
+
+
+@pytest.mark.parametrize(("chain", "kind"), [("p-chain", "unlockedUnstaked"), ("x-chain", "unlocked")])
+def test_rows_are_of_the_chain_that_is_asked_for(chain: str, kind: str) -> None:
+    """Each of the three chains of a network has its own kind of balances and transactions."""
+    asker = Asker()
+    path = f"/data/v1/networks/mainnet/blockchains/{chain}"
+    assert kind in asker.body(f"{path}/balances")["balances"]
+    rows = asker.body(f"{path}/transactions")["transactions"]
+    assert {"amountStaked" in row for row in rows} == {chain == "p-chain"}
+
+
+@pytest.mark.parametrize(
+    ("given", "chain"),
+    [
+        ("testnet/blockchains/yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp", "c-chain"),
+        ("testnet/blockchains/11111111111111111111111111111111LpoYY", "p-chain"),
+    ],
+)
+def test_chains_of_a_network_have_several_names(given: str, chain: str) -> None:
+    """Outputs are found by the identifier of their chain, and by the other name of their network."""
+    asker = Asker()
+    named = asker.body(f"/data/v1/networks/{given}/utxos")
+    assert named["utxos"] == asker.body(f"/data/v1/networks/fuji/blockchains/{chain}/utxos")["utxos"]
+    assert named["chainInfo"] == {"chainName": chain, "network": "testnet"}
+
+
+# Resources that are in a list, too
+
+
+def test_a_block_is_the_one_of_the_list() -> None:
+    """A block is found by its number and by its hash, however old, and not before it is there."""
+    asker = Asker()
+    rows = asker.body("/data/v1/chains/7/blocks", pageSize=100)["blocks"]
+    for row in (rows[0], rows[5], rows[-1]):
+        assert asker.body(f"/data/v1/chains/7/blocks/{row['blockNumber']}") == row
+        assert asker.body(f"/data/v1/chains/7/blocks/{row['blockHash']}") == row
+    older = asker.body(f"/data/v1/chains/7/blocks/{rows[-1]['parentHash']}")
+    assert older["blockHash"] == rows[-1]["parentHash"]
+    assert int(older["blockNumber"]) < int(rows[-1]["blockNumber"])
+    assert asker.body("/data/v1/chains/7/blocks/0")["blockNumber"] == "0"
+    following = f"/data/v1/chains/7/blocks/{int(rows[0]['blockNumber']) + 1}"
+    assert refused(asker.response(following))[0] == 404
+    asker.world.insert("/v1/chains/7/blocks", 1)
+    assert asker.body(following)["parentHash"] == rows[0]["blockHash"]
+
+
+def test_a_block_has_the_transactions_that_it_counts() -> None:
+    """The transactions of a block are those of the chain's list that lie in it."""
+    asker = Asker()
+    listed = asker.body("/data/v1/chains/7/transactions", pageSize=100)["transactions"]
+    for block in asker.body("/data/v1/chains/7/blocks", pageSize=5)["blocks"]:
+        path = f"/data/v1/chains/7/blocks/{block['blockHash']}/transactions"
+        rows = asker.body(path, pageSize=0)["transactions"]
+        assert len(rows) == block["txCount"]
+        assert rows == [row for row in listed if row["blockHash"] == block["blockHash"]]
+
+
+def test_chains_have_one_record_in_both_services() -> None:
+    """A chain has the same name and identifiers in both services, in its list and by itself."""
+    asker = Asker()
+    rows = asker.body("/metrics/v2/chains")["chains"]
+    assert [row["evmChainId"] for row in rows] == list(CHAINS)
+    assert [row["network"] for row in rows] == ["mainnet", "mainnet", "testnet"]
+    assert asker.body("/metrics/v2/chains/7") == rows[1]
+    other = asker.body("/data/v1/chains/7")
+    assert (rows[1]["subnetId"], rows[1]["chainName"]) == (other["subnetId"], other["chainName"])
+
+
+# What a query asks for
+
+METRIC = "/metrics/v2/chains/7/metrics/activeAddresses"
+
+
+@pytest.mark.parametrize(("interval", "step"), [("hour", 3_600), ("day", 86_400), ("week", 604_800)])
+def test_points_lie_as_far_apart_as_asked_for(interval: str, step: int) -> None:
+    """A series has a point for each interval, the newest one at the epoch or shortly before it."""
+    rows = Asker().body(METRIC, timeInterval=interval)["results"]
+    assert 0 <= EPOCH - rows[0]["timestamp"] < step
+    assert {a["timestamp"] - b["timestamp"] for a, b in pairwise(rows)} == {step}
+
+
+@given(
+    start=st.none() | st.integers(0, 40),
+    stop=st.none() | st.integers(-9, 40),
+    size=st.integers(1, 10),
+    name=st.sampled_from(["metrics.chains.metric", "metrics.icm.timeseries"]),
+)
+def test_time_bounds_take_in_what_lies_within(
+    start: int | None, stop: int | None, size: int, name: str
+) -> None:
+    """A walk with time bounds has the rows of the whole walk that lie within, both bounds included."""
+    half_day = 43_200
+    bounds: Json = {"pageSize": size}
+    if start is not None:
+        bounds["startTimestamp"] = EPOCH - start * half_day
+    if stop is not None:
+        bounds["endTimestamp"] = EPOCH - stop * half_day
+    least, most = bounds.get("startTimestamp", 0), bounds.get("endTimestamp", EPOCH)
+    asker = Asker()
+    wanted = [row for row in asker.walk(name) if least <= row["timestamp"] <= most]
+    assert asker.walk(name, **bounds) == wanted
+
+
+def test_block_bounds_take_in_what_lies_within() -> None:
+    """The transfers of some blocks are those of the whole walk in these blocks, the bounds included."""
+    asker = Asker()
+    rows = asker.walk("data.evm.erc20_transactions")
+    first, last = rows[9]["blockNumber"], rows[4]["blockNumber"]
+    assert asker.walk("data.evm.erc20_transactions", startBlock=first, endBlock=last) == rows[4:10]
+
+
+def test_walks_go_up_when_asked_to() -> None:
+    """With sortOrder=asc the oldest row comes first, and rows that are added meanwhile come last."""
+    asker = Asker()
+    down = asker.walk("data.primary_network.blockchains")
+    first = asker.route("data.primary_network.blockchains", sortOrder="asc")
+    asker.world.insert("/v1/networks/mainnet/blockchains", 2)
+    query = {"sortOrder": "asc", "pageToken": first["nextPageToken"]}
+    rows = first["blockchains"] + asker.walk("data.primary_network.blockchains", **query)
+    assert (rows[:ROWS], len(rows)) == (down[::-1], ROWS + 2)
+
+
+@pytest.mark.parametrize(("metric", "kind", "least"), [("avgTps", float, 0), ("txCount", int, 1_000)])
+def test_values_are_as_large_as_their_metric(metric: str, kind: type, least: int) -> None:
+    """Counts are large whole numbers, rates a second have decimals."""
+    rows = Asker().body(f"/metrics/v2/chains/7/metrics/{metric}")["results"]
+    assert {type(row["value"]) for row in rows} == {kind}
+    assert min(row["value"] for row in rows) > least
+
+
+def test_sums_never_fall() -> None:
+    """A cumulative series rises with time, and its values are whole numbers."""
+    rows = Asker().body("/metrics/v2/chains/7/metrics/cumulativeTxCount")["results"]
+    numbers = [row["value"] for row in rows]
+    assert numbers == sorted(numbers, reverse=True)
+    assert {type(number) for number in numbers} == {int}
+
+
+def test_tokens_are_bound_to_their_query() -> None:
+    """A token of a walk with other parameters is refused."""
+    asker = Asker()
+    token = asker.body(METRIC, pageSize=5)["nextPageToken"]
+    other = asker.response(METRIC, pageSize=5, timeInterval="hour", pageToken=token)
+    assert refused(other) == (400, "pageToken does not belong to this request")
+
+
+def test_pages_have_10_rows_unless_told() -> None:
+    """A page of the Data API has 10 rows, or all where no size can be given; one of a metric its own size."""
+    asker = Asker(metrics_page_size=12)
+    sizes = {name: len(asker.route(name)[ROUTES[name].route.items or "chains"]) for name in GROWING}
+    assert {size for name, size in sizes.items() if name.startswith("metrics.")} == {12}
+    assert sizes.pop("data.primary_network.chain_ids") == ROWS
+    assert {size for name, size in sizes.items() if name.startswith("data.")} == {10}
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status", "message"),
+    [
+        (METRIC, {"pageSize": 2161}, 400, "pageSize must not be greater than 2160"),
+        (METRIC, {"pageSize": 0}, 400, "pageSize must not be less than 1"),
+        (METRIC, {"pageSize": "many"}, 400, "pageSize must be an integer number"),
+        (METRIC, {"startTimestamp": -1}, 400, "startTimestamp must not be less than 0"),
+        (METRIC, {"endTimestamp": "now"}, 400, "endTimestamp must be an integer number"),
+        (
+            METRIC,
+            {"timeInterval": "year"},
+            400,
+            "timeInterval must be one of the following values: hour, day, week, month",
+        ),
+        (
+            "/metrics/v2/networks/moon/metrics/validatorCount",
+            {},
+            400,
+            "network must be one of the following values: mainnet, fuji, testnet",
+        ),
+        ("/metrics/v2/chains/8/metrics/txCount", {}, 404, "chain 8 does not exist"),
+        ("/metrics/v2/chains/8", {}, 404, "chain 8 does not exist"),
+        ("/metrics/v2/chains/seven", {}, 400, "chainId must be a number string"),
+        ("/data/v1/chains/8/addresses/0x/transactions", {}, 404, "chain 8 does not exist"),
+        ("/data/v1/chains/8/blocks/1", {}, 404, "chain 8 does not exist"),
+        (
+            "/data/v1/chains/7/addresses//transactions",
+            {},
+            404,
+            "Cannot GET /v1/chains/7/addresses//transactions",
+        ),
+        ("/data/v1/nothing", {}, 404, "Cannot GET /v1/nothing"),
+        (
+            "/metrics/v2/chains/7/contracts/0x/balances",
+            {},
+            400,
+            "threshold should not be empty",
+        ),
+        ("/data/v1/primaryNetworkRpcUsageMetrics", {}, 400, "network should not be empty"),
+        (
+            "/data/v1/chains/7/tokens/0x/transfers",
+            {"endBlock": "x"},
+            400,
+            "endBlock must be an integer number",
+        ),
+        (
+            "/data/v1/networks/fuji/subnets",
+            {"pageSize": 10_001},
+            400,
+            "pageSize must not be greater than 10000",
+        ),
+        (
+            "/data/v1/chains/7/blocks/1/transactions",
+            {"pageSize": -1},
+            400,
+            "pageSize must not be less than 0",
+        ),
+        (
+            "/data/v1/networks/fuji/blockchains/p-chain/transactions:listStaking",
+            {"txTypes": "BaseTx,Nonsense"},
+            400,
+            "txTypes must be one of the following values: AddValidatorTx",
+        ),
+    ],
+)
+def test_what_a_route_does_not_take_is_refused(path: str, query: Json, status: int, message: str) -> None:
+    """Values out of bounds, unknown values, missing ones and unknown chains are refused in words."""
+    got, said = refused(Asker().response(path, **query))
+    assert got == status
+    assert said.startswith(message)
+
+
+QUERIES = st.dictionaries(
+    st.sampled_from(sorted({one.wire for declared in ROUTES.values() for one in declared.parameters})),
+    st.one_of(st.text(max_size=8), st.integers().map(str), st.sampled_from(["asc", "week", "hourly", ""])),
+    max_size=4,
+)
+
+
+def test_what_a_route_does_not_know_is_ignored() -> None:
+    """Parameters that are not in the record change nothing, whatever they say."""
+    asker = Asker()
+    messages = asker.body("/data/v1/icm/messages", startTimestamp="then", id="7", sortOrder="asc")["messages"]
+    assert messages == asker.body("/data/v1/icm/messages")["messages"]
+    series = "/metrics/v2/networks/fuji/metrics/validatorCount"
+    assert asker.body(series, timeInterval="year")["results"] == asker.body(series)["results"]
+
+
+@example(name="data.nfts.token", segment="00", query={})
+@given(name=st.sampled_from(NAMES), segment=st.text(max_size=8), query=QUERIES)
+def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, str]) -> None:
+    """Whatever the path and the query hold, a route gives rows of its model, or says what is wrong."""
+    declared = ROUTES[name]
+    path = declared.route.path.replace("{chainId}", "7")
+    path = re.sub(r"\{\w+\}", quote(segment, safe=""), path)
+    response = Asker().response(f"/{name.partition('.')[0]}{path}", **query)
+    assert response.status in (200, 400, 404)
+    model, kinds = declared.route.model, set(kinds_of(declared.route.model))
+    if response.status == 200 and declared.single:
+        assert type(decode_resource(response.body, model)) in kinds
+    elif response.status == 200:
+        decoder = PageDecoder(model, declared.route.items, declared.route.others)
+        assert {type(row) for row in decoder.decode(response.body).rows} <= kinds
+
+
+# Limits that count units
+
+
+def test_units_are_counted_by_the_weight_of_the_route() -> None:
+    """With `weighted`, a request takes what its route is said to cost, one unit where nobody says."""
+    asker = Asker(limit=200, weighted=True)
+    names = ("data.evm.blocks", "data.chains", "data.primary_network.details", "data.avax_supply")
+    paths = [*map(path_of, names), "/data/v1/health-check", "/data/v1/nothing"]
+    left = [asker.response(path).headers["ratelimit-remaining"] for path in paths]
+    assert left == ["190", "189", "89", "88", "87", "86"]
+
+
+def test_what_does_not_fit_into_the_limit_is_refused() -> None:
+    """A request that costs more than is left gets 429, and cheaper ones still go through."""
+    asker = Asker(limit=25, weighted=True)
+    path = path_of("data.evm.transactions")
+    assert [asker.response(path).status for _ in range(2)] == [200, 429]
+    assert asker.response(path).headers["retry-after"] == "60"
+    assert asker.response(path_of("data.chains")).headers["ratelimit-remaining"] == "4"
+    asker.now = 60.0
+    assert asker.response(path).headers["ratelimit-remaining"] == "5"
+
+
+def test_metrics_are_not_weighted() -> None:
+    """The limit of the Metrics API, which says nothing of it, counts requests."""
+    asker = Asker(metrics_limit=2, weighted=True)
+    assert [asker.response(METRIC).status for _ in range(3)] == [200, 200, 429]
+
+
+async def test_a_session_stays_below_a_weighted_limit() -> None:
+    """A walk through a weighted limit gets all its rows, and is not refused once it knows the cost."""
+    sim = simulator(limit=100, weighted=True, rows=50)
+    async with session_with(sim) as session:
+        rows = await session.data.evm.transactions(7, page_size=2).collect()
+    assert len(rows) == 50
+    assert sim.stats.sent_while_stopped == 0
+    assert sim.stats.requests >= 25
+
+
+# What is kept
+
+
+def test_pages_that_are_kept_take_bounded_memory() -> None:
+    """Large pages are forgotten before they fill the memory; small ones are encoded once."""
+    asker = Asker(rows=200_000)
+    kept = asker.world._pages._rows
+    for _ in range(2):
+        for name in ("data.evm.blocks", "data.icm.messages"):
+            asker.route(name)
+    assert len(kept._kept) == 2
+    for number in range(20):
+        asker.route("data.primary_network.subnets", pageSize=1_000 + number)
+    assert 15 * 2**20 < kept._size == sum(map(len, kept._kept.values())) <= 16 * 2**20
+
+
+# How it is loaded
+
+
+def test_records_are_loaded_when_a_route_needs_them() -> None:
+    """Importing the simulator, and serving the specification's routes, loads no record of a route."""
+    script = (
+        "import sys\n"
+        "from chainapi.core.http import Request\n"
+        "from chainapi.simulator import Settings, World\n"
+        "world = World(Settings())\n"
+        "for path in ('/metrics/v1/avg_tps/43114', '/data/v1/chains/43114/blocks',\n"
+        "             '/data/v1/networks/fuji/blockchains/p-chain/utxos', '/data/v1/chains'):\n"
+        "    answer = world.answer(\n"
+        "        Request('GET', 'https://x' + path, {'x-data-api-key': 'simulated-key'}), 0.0)\n"
+        "    assert answer.response.status == 200\n"
+        "world.insert('/v1/avg_tps/43114', 1)\n"
+        "world.insert('/v1/chains/43114/blocks', 1)\n"
+        "print('chainapi.api.catalogue' in sys.modules, 'chainapi.simulator.table' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"

@@ -1,0 +1,1073 @@
+"""The simulator: what it answers, when it refuses, what it forgets, how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from chainapi.core.http import Request, Response
+from chainapi.errors import APIConnectionError, SessionClosedError
+from chainapi.simulator import Fault, Settings, Simulator, World
+
+BLOCKS = "/v1/chains/43114/blocks"
+TRANSACTIONS = "/v1/chains/43114/transactions"
+UTXOS = "/v1/networks/mainnet/blockchains/p-chain/utxos"
+TPS = "/v1/avg_tps/43114"
+DAY = 86_400.0
+
+Json = dict[str, Any]
+
+
+def request(path: str, *, key: str | None = "simulated-key", method: str = "GET", **query: object) -> Request:
+    """Build a request to the service that has the path."""
+    service = "metrics" if path.startswith("/v1/avg_tps/") else "data"
+    question = "?" + urlencode(query) if query else ""
+    headers = {} if key is None else {"x-data-api-key": key}
+    return Request(method, f"https://simulator.invalid/{service}{path}{question}", headers)
+
+
+class Asker:
+    """Asks a world at a time that the test sets."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.world = World(Settings(**settings))
+        self.now = 1_000.0
+
+    def response(self, path: str, **rest: Any) -> Response:
+        """Return the answer to a request that is sent, answered and delivered in one moment."""
+        asked = request(path, **rest)
+        self.world.sent(asked, self.now)
+        answer = self.world.answer(asked, self.now)
+        self.world.delivered(asked, answer.response, self.now)
+        return answer.response
+
+    def page(self, path: str, **rest: Any) -> Json:
+        """Return the body of a successful answer."""
+        response = self.response(path, **rest)
+        assert response.status == 200, response.body
+        return body(response)
+
+    def walk(self, path: str, name: str, **query: Any) -> list[Json]:
+        """Return the rows of all pages."""
+        rows: list[Json] = []
+        while True:
+            page = self.page(path, **query)
+            rows += page[name]
+            if "nextPageToken" not in page:
+                return rows
+            query["pageToken"] = page["nextPageToken"]
+
+
+def body(response: Response) -> Json:
+    """Decode a body."""
+    decoded: Json = json.loads(response.body)
+    return decoded
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until the condition holds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the simulator has no event for what a test may wait for
+            await asyncio.sleep(0)
+
+
+def refused(response: Response) -> tuple[int, str, list[str]]:
+    """Return what an error body says, its status checked against the response's."""
+    error = body(response)
+    assert set(error) == {"message", "error", "statusCode"}
+    assert error["statusCode"] == response.status
+    return response.status, error["error"], error["message"]
+
+
+# What the lists hold
+
+
+def test_series_is_daily_descending_key_and_its_pages_end_without_a_token() -> None:
+    """A series has a value with at most two decimals for each day, newest first."""
+    asker = Asker(points=250, metrics_page_size=100)
+    first = asker.page(TPS)
+    points = asker.walk(TPS, "results")
+    stamps = [point["timestamp"] for point in points]
+
+    assert list(first) == ["results", "status", "lastRun", "nextPageToken"]
+    assert (first["status"], first["lastRun"], len(first["results"])) == (200, 1_767_225_600, 100)
+    assert stamps == [1_767_225_600 - 86_400 * day for day in range(250)]
+    assert all(set(point) == {"timestamp", "value"} for point in points)
+    assert all(point["value"] > 0 and round(point["value"], 2) == point["value"] for point in points)
+    assert len({point["value"] for point in points}) > 50
+
+
+def test_series_ignores_what_it_does_not_know() -> None:
+    """The Metrics API has no pageSize: it is ignored like any unknown parameter."""
+    asker = Asker(points=30, metrics_page_size=20)
+    assert len(asker.page(TPS, pageSize="many", foo=1)["results"]) == 20
+
+
+def test_series_differ_by_chain_and_seed() -> None:
+    """Two chains, or two seeds, have different values."""
+    values = [
+        [point["value"] for point in Asker(seed=seed).page(f"/v1/avg_tps/{chain}")["results"]]
+        for seed, chain in [(0, 43114), (0, 43113), (1, 43114)]
+    ]
+    assert values[0] != values[1] != values[2] != values[0]
+
+
+def test_blocks_are_chained_and_add_up() -> None:
+    """Each block names the hash, number, time and running total that the next row bears out."""
+    blocks = Asker(rows=100).walk(BLOCKS, "blocks", pageSize=30)
+    assert len(blocks) == 100
+    for newer, older in pairwise(blocks):
+        assert newer["parentHash"] == older["blockHash"]
+        assert int(newer["blockNumber"]) == int(older["blockNumber"]) + 1
+        assert newer["blockTimestamp"] == older["blockTimestamp"] + 2
+        total = int(older["cumulativeTransactions"]) + newer["txCount"]
+        assert int(newer["cumulativeTransactions"]) == total
+        assert (newer["gasUsed"] == "0") == (newer["txCount"] == 0)
+    assert {block["txCount"] for block in blocks} == {0, 1, 2, 3, 4}
+
+
+def test_transactions_lie_in_the_blocks_that_count_them() -> None:
+    """For every block, the list holds as many transactions as the block says, at indexes from 0."""
+    asker = Asker(rows=60)
+    blocks = {block["blockHash"]: block for block in asker.walk(BLOCKS, "blocks")}
+    places: dict[str, list[int]] = {}
+    rows = asker.walk(TRANSACTIONS, "transactions")
+    for row in rows:
+        block = blocks[row["blockHash"]]
+        assert (row["blockNumber"], row["blockTimestamp"]) == (block["blockNumber"], block["blockTimestamp"])
+        places.setdefault(row["blockHash"], []).append(row["blockIndex"])
+    oldest = rows[-1]["blockHash"]
+    for name, indexes in places.items():
+        complete = list(reversed(range(blocks[name]["txCount"])))
+        assert indexes == (complete[: len(indexes)] if name == oldest else complete)
+    assert len({row["txHash"] for row in rows}) == 60
+
+
+@pytest.mark.parametrize("network", ["mainnet", "fuji"])
+@pytest.mark.parametrize("blockchain", ["p-chain", "x-chain", "c-chain"])
+def test_outputs_have_ids_of_their_own_and_name_their_chain(network: str, blockchain: str) -> None:
+    """UTXO pages hold rows with unique ids, and tell which chain they are of."""
+    path = f"/v1/networks/{network}/blockchains/{blockchain}/utxos"
+    asker = Asker(rows=25)
+    assert asker.page(path)["chainInfo"] == {"chainName": blockchain, "network": network}
+    assert len({row["utxoId"] for row in asker.walk(path, "utxos")}) == 25
+
+
+def test_chains_come_all_at_once_unless_a_page_size_is_given() -> None:
+    """The list of chains has the order it was given in; each chain has a record of its own."""
+    asker = Asker(chains=[43113, 7, 43114])
+    whole = asker.page("/v1/chains")
+    assert "nextPageToken" not in whole
+    assert [chain["chainId"] for chain in whole["chains"]] == ["43113", "7", "43114"]
+    assert [chain["isTestnet"] for chain in whole["chains"]] == [True, False, False]
+    assert asker.walk("/v1/chains", "chains", pageSize=2) == whole["chains"]
+    assert asker.page("/v1/chains/7") == whole["chains"][1]
+
+
+@given(rows=st.integers(0, 40), size=st.integers(1, 100), inserted=st.lists(st.integers(0, 3), max_size=40))
+def test_walk_gives_each_row_once_whatever_is_added_at_the_head(
+    rows: int, size: int, inserted: list[int]
+) -> None:
+    """Rows that are added during a walk do not move it; a new walk begins with them."""
+    asker = Asker(rows=rows)
+    before = asker.walk(BLOCKS, "blocks")
+    query: dict[str, object] = {"pageSize": size}
+    met: list[Json] = []
+    for count in (*inserted, *[0] * 50):
+        page = asker.page(BLOCKS, **query)
+        met += page["blocks"]
+        assert len(page["blocks"]) <= size
+        if "nextPageToken" not in page:
+            break
+        asker.world.insert(BLOCKS, count)
+        query["pageToken"] = page["nextPageToken"]
+    assert met == before
+    assert asker.walk(BLOCKS, "blocks")[-rows or None :][:rows] == before
+
+
+def test_a_million_rows_cost_nothing_until_asked_for() -> None:
+    """A page is the same work however long the list is."""
+    asker = Asker(rows=10**12)
+    assert len(asker.page(BLOCKS, pageSize=100)["blocks"]) == 100
+
+
+def test_lists_grow_with_time() -> None:
+    """With grow_every, each list but that of the chains has one more row after each interval."""
+    asker = Asker(rows=5, points=5, grow_every=60.0)
+    old = {path: asker.walk(path, name) for path, name in ((BLOCKS, "blocks"), (TPS, "results"))}
+    chains = asker.page("/v1/chains")
+    asker.now += 179.0
+    grown = asker.walk(BLOCKS, "blocks")
+    points = asker.page(TPS)
+    assert (len(grown), grown[2:]) == (7, old[BLOCKS])
+    assert points["results"][2:] == old[TPS]
+    assert points["lastRun"] == 1_767_225_600 + 2 * 86_400
+    assert asker.page("/v1/chains") == chains
+
+
+@pytest.mark.parametrize(
+    ("path", "count"), [("/v1/chains", 1), ("/v1/chains/43114", 1), ("/v1/nothing", 1), (BLOCKS, -1)]
+)
+def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> None:
+    """Inserting elsewhere than into a list that grows is a ValueError that names the path."""
+    with pytest.raises(ValueError, match=path):
+        Asker().world.insert(path, count)
+
+
+# Determinism
+
+
+def exchange(seed: int) -> list[Response]:
+    """Ask a world of the seed a number of things at fixed times."""
+    asker = Asker(seed=seed, limit=6, faults=[Fault(at=4, status=502)])
+    answers = []
+    token = ""
+    for second, path in enumerate(
+        [BLOCKS, TPS, "/v1/chains", UTXOS, TRANSACTIONS, BLOCKS, BLOCKS, BLOCKS, BLOCKS]
+    ):
+        asker.now = float(second)
+        answers.append(asker.response(path, **({"pageToken": token} if path == BLOCKS and token else {})))
+        token = body(answers[-1]).get("nextPageToken", token) if path == BLOCKS else token
+    return answers
+
+
+def test_same_seed_same_requests_same_times_same_bytes() -> None:
+    """Two worlds with one seed answer alike to the byte; another seed answers differently."""
+    assert exchange(3) == exchange(3)
+    assert exchange(3) != exchange(4)
+
+
+# The bytes that the settings as they are have always given, seed 3: users' tests may hold on to them.
+GIVEN = {
+    "/metrics/v1/avg_tps/43114": "59babec82281a400",
+    "/data/v1/chains": "379665238ce124a9",
+    "/data/v1/chains/43114": "2877652e5b9bb338",
+    "/data/v1/chains/43114/blocks?pageSize=7": "310a2bc3d4659086",
+    "/data/v1/chains/43113/transactions": "4e93d3b02e003e77",
+    "/data/v1/networks/mainnet/blockchains/p-chain/utxos": "4b46f367a0ff9516",
+    "/data/v1/networks/fuji/blockchains/x-chain/utxos?pageSize=100": "d62337127ff738b5",
+    "/data/v1/chains/43114/blocks/52000003": "c9241219d08004db",
+}
+
+
+@pytest.mark.parametrize(("path", "digest"), GIVEN.items())
+def test_the_lists_of_the_specification_keep_their_bytes(path: str, digest: str) -> None:
+    """Statuses, headers and bodies of a seed, its page tokens among them, are what they have always been."""
+    world = World(Settings(seed=3, limit=50, grow_every=60.0))
+    given = hashlib.sha256()
+    address = path
+    for second in range(4):
+        asked = Request("GET", f"https://simulator.invalid{address}", {"x-data-api-key": "simulated-key"})
+        response = world.answer(asked, 40.0 * second).response
+        given.update(repr((response.status, sorted(response.headers.items()), response.body)).encode())
+        token = body(response).get("nextPageToken")
+        address = path if token is None else f"{path}{'&' if '?' in path else '?'}pageToken={token}"
+    assert given.hexdigest()[:16] == digest
+
+
+def test_whether_pages_are_kept_changes_no_answer() -> None:
+    """The cache of encoded pages is not visible in the answers."""
+    assert Asker(cached_pages=0).walk(BLOCKS, "blocks") == Asker(cached_pages=1).walk(BLOCKS, "blocks")
+
+
+# What a request must bring
+
+
+@pytest.mark.parametrize("key", [None, "", "another", "simulated-key "])
+def test_data_needs_a_valid_key(key: str | None) -> None:
+    """Without a valid key the Data API answers 401, and says nothing about limits."""
+    response = Asker(limit=10).response(BLOCKS, key=key)
+    assert refused(response)[:2] == (401, "Unauthorized")
+    assert set(response.headers) == {"content-type"}
+
+
+def test_metrics_need_no_key_and_tell_no_limit() -> None:
+    """The Metrics API answers anybody, with no header about limits."""
+    response = Asker(limit=10, metrics_limit=10).response(TPS, key=None)
+    assert (response.status, set(response.headers)) == (200, {"content-type"})
+
+
+def test_key_may_travel_in_another_header() -> None:
+    """api_key_header names the header, in any case of letters."""
+    asker = Asker(api_key_header="X-Other-Key", api_key="k")
+    asked = Request("GET", "http://any/data/v1/chains", {"x-other-key": "k"})
+    assert asker.world.answer(asked, 0.0).response.status == 200
+    assert asker.response("/v1/chains", key="k").status == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "error"),
+    [
+        ("/v1/apiUsageMetrics", 403, "Forbidden"),
+        ("/v1/nothing", 404, "Not Found"),
+        ("/v1/chains/", 400, "Bad Request"),
+        ("/v1/chains/1", 404, "Not Found"),
+        ("/v1/chains/1/blocks", 404, "Not Found"),
+        ("/v1/chains/043114/blocks", 404, "Not Found"),
+        ("/v1/avg_tps/1", 404, "Not Found"),
+        ("/v1/avg_tps/43114/blocks", 404, "Not Found"),
+        ("/v1/networks/moon/blockchains/p-chain/utxos", 404, "Not Found"),
+        ("/v1/networks/mainnet/blockchains/z-chain/utxos", 404, "Not Found"),
+        ("/v1/avg_tps/mainnet", 400, "Bad Request"),
+        ("/v1/chains/43114%2Fblocks", 400, "Bad Request"),
+        ("/v1/chains/" + "9" * 5000, 400, "Bad Request"),
+    ],
+)
+def test_what_does_not_exist_is_refused_with_an_error_body(path: str, status: int, error: str) -> None:
+    """Unknown, forbidden and malformed paths get their status, and count against the limit."""
+    asker = Asker(limit=10)
+    response = asker.response(path)
+    assert refused(response)[:2] == (status, error)
+    assert ("ratelimit-remaining" in response.headers) == (not path.startswith("/v1/avg_tps/"))
+
+
+def test_forbidden_paths_are_of_the_data_api() -> None:
+    """forbidden= names paths of the Data API; the Metrics API, which knows no privileges, is not touched."""
+    asker = Asker(forbidden=[BLOCKS, TPS])
+    assert [asker.response(path).status for path in (BLOCKS, TPS, TRANSACTIONS)] == [403, 200, 200]
+
+
+def test_paths_outside_both_services_do_not_exist() -> None:
+    """A path with neither prefix is a 404 that counts for no service."""
+    world = World(Settings())
+    response = world.answer(Request("GET", "https://simulator.invalid/v1/chains"), 0.0).response
+    assert refused(response)[:2] == (404, "Not Found")
+    assert (world.stats.requests, world.stats.services["data"].requests) == (1, 0)
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "DELETE"])
+def test_only_get_is_allowed(method: str) -> None:
+    """Any other method is a 405."""
+    assert refused(Asker().response(BLOCKS, method=method))[:2] == (405, "Method Not Allowed")
+
+
+def test_escaped_path_is_the_same_list() -> None:
+    """A path is compared after decoding: a token goes with either way of writing it."""
+    asker = Asker()
+    token = asker.page(BLOCKS)["nextPageToken"]
+    assert asker.page("/v1/chains/%343114/blocks", pageToken=token)["blocks"]
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("0", "pageSize must not be less than 1"),
+        ("-1", "pageSize must not be less than 1"),
+        ("101", "pageSize must not be greater than 100"),
+        ("1.5", "pageSize must be an integer number"),
+        ("", "pageSize must be an integer number"),
+        ("9" * 5000, "pageSize must be an integer number"),
+    ],
+)
+def test_bad_page_sizes_are_refused(size: str, message: str) -> None:
+    """A page size that is no whole number from 1 to 100 is a 400 that says so."""
+    assert refused(Asker().response(BLOCKS, pageSize=size)) == (400, "Bad Request", [message])
+
+
+def test_page_size_is_10_unless_told() -> None:
+    """A page holds 10 rows, or pageSize."""
+    asker = Asker()
+    assert [len(asker.page(BLOCKS, **q)["blocks"]) for q in ({}, {"pageSize": 1}, {"pageSize": 100})] == [
+        10,
+        1,
+        100,
+    ]
+
+
+# Page tokens
+
+
+def test_token_lives_for_its_lifetime_and_may_be_used_again() -> None:
+    """A token gives the same rows until it is 24 hours old, and none from then on."""
+    asker = Asker()
+    token = asker.page(BLOCKS)["nextPageToken"]
+    first = asker.page(BLOCKS, pageToken=token)
+    asker.now += DAY - 1
+    assert asker.page(BLOCKS, pageToken=token)["blocks"] == first["blocks"]
+    asker.now += 1
+    assert refused(asker.response(BLOCKS, pageToken=token)) == (400, "Bad Request", ["pageToken has expired"])
+    assert asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["blocks"] == first["blocks"]
+    assert (asker.world.stats.tokens_expired, asker.world.stats.tokens_minted) == (1, 5)
+
+
+@pytest.mark.parametrize("status", [404, 410, 422, 499])
+def test_expired_token_may_get_another_status(status: int) -> None:
+    """expired_status and token_lifetime are what was asked for."""
+    asker = Asker(expired_status=status, token_lifetime=5.0)
+    token = asker.page(TPS)["nextPageToken"]
+    asker.now += 5
+    assert refused(asker.response(TPS, pageToken=token))[0] == status
+
+
+@pytest.mark.parametrize("token", ["", "5", "null", "x" * 100_000, "00000000-0000-4000-8000-000000000000"])
+def test_token_that_was_never_given_out_is_refused(token: str) -> None:
+    """An unknown or malformed token is a 400."""
+    assert refused(Asker().response(BLOCKS, pageToken=token))[:2] == (400, "Bad Request")
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        (BLOCKS, {"pageSize": 11}),
+        (BLOCKS, {}),
+        (BLOCKS, {"pageSize": 10, "status": "x"}),
+        (TRANSACTIONS, {"pageSize": 10}),
+        ("/v1/chains/43113/blocks", {"pageSize": 10}),
+        (TPS, {"pageSize": 10}),
+    ],
+)
+def test_token_is_bound_to_its_query(path: str, query: dict[str, object]) -> None:
+    """A token of another path or of other parameters is a 400."""
+    asker = Asker()
+    token = asker.page(BLOCKS, pageSize=10)["nextPageToken"]
+    assert refused(asker.response(path, pageToken=token, **query))[:2] == (400, "Bad Request")
+
+
+def test_tokens_are_unique() -> None:
+    """Every page has a token of its own, also when it is asked for twice."""
+    asker = Asker()
+    tokens = [asker.page(path)["nextPageToken"] for path in (BLOCKS, BLOCKS, TPS, TRANSACTIONS)]
+    assert len(set(tokens)) == 4
+
+
+# Limits
+
+
+def limits(response: Response) -> dict[str, str]:
+    """Return the headers about limits."""
+    return {name: value for name, value in response.headers.items() if name != "content-type"}
+
+
+def test_limit_headers_are_those_of_the_specification() -> None:
+    """Policy, limit and remaining on every keyed answer; reset and retry-after from the refusal on."""
+    asker = Asker(limit=2)
+    policy = {"ratelimit-policy": "2;w=60", "ratelimit-limit": "2"}
+    assert limits(asker.response(BLOCKS)) == {**policy, "ratelimit-remaining": "1"}
+    asker.now += 30.5
+    assert limits(asker.response(BLOCKS)) == {**policy, "ratelimit-remaining": "0"}
+    answer = asker.response(BLOCKS)
+    assert refused(answer)[:2] == (429, "Too Many Requests")
+    reset = {"ratelimit-reset": "30", "retry-after": "30"}
+    assert limits(answer) == {**policy, "ratelimit-remaining": "0", **reset}
+    asker.now += 29.5
+    assert limits(asker.response(BLOCKS)) == {**policy, "ratelimit-remaining": "1"}
+
+
+def test_window_begins_with_the_first_request_in_it() -> None:
+    """A window that ended is followed by one that opens when the next request comes."""
+    asker = Asker(limit=1, window=10.0)
+    assert asker.response(BLOCKS).status == 200
+    asker.now += 17
+    assert asker.response(BLOCKS).status == 200
+    asker.now += 9
+    assert asker.response(BLOCKS).headers["retry-after"] == "1"
+
+
+@given(start=st.floats(0, 1e9), window=st.floats(0.001, 1e6), passed=st.floats(0, 0.999))
+def test_waiting_as_told_is_always_enough(start: float, window: float, passed: float) -> None:
+    """Who waits exactly retry-after seconds, at least one, is served."""
+    asker = Asker(limit=1, window=window)
+    asker.now = start
+    asker.response(BLOCKS)
+    asker.now += window * passed
+    answer = asker.response(BLOCKS)
+    if answer.status == 429:
+        asker.now += int(answer.headers["retry-after"])
+        assert int(answer.headers["retry-after"]) >= 1
+        assert asker.response(BLOCKS).status == 200
+    assert asker.world.stats.sent_while_stopped == 0
+
+
+def test_float_error_adds_no_second_to_a_wait() -> None:
+    """A wait is rounded up to whole seconds, but not for what adding floats made of it."""
+    asker = Asker(limit=1)
+    asker.now = 4.4
+    asker.response(BLOCKS)
+    assert asker.now + 60.0 - asker.now > 60.0
+    assert asker.response(BLOCKS).headers["retry-after"] == "60"
+
+
+def test_keys_have_quotas_of_their_own() -> None:
+    """One key's refusal does not touch another's requests."""
+    asker = Asker(limit=1, other_keys=["second"])
+    statuses = [
+        asker.response(BLOCKS, key=key).status for key in ("simulated-key", "simulated-key", "second")
+    ]
+    assert statuses == [200, 429, 200]
+    assert [asker.world.stats.keys[key].refused for key in ("simulated-key", "second")] == [1, 0]
+
+
+def test_metrics_limit_is_hidden() -> None:
+    """The Metrics API refuses with 429 and no header that says for how long."""
+    asker = Asker(metrics_limit=1, metrics_window=10.0)
+    asker.response(TPS, key=None)
+    answer = asker.response(TPS, key=None)
+    assert (refused(answer)[0], limits(answer)) == (429, {})
+    assert asker.response(BLOCKS).status == 200
+    asker.now += 10
+    assert asker.response(TPS, key=None).status == 200
+    assert asker.world.stats.services["metrics"].refused == 1
+
+
+def test_limit_may_change_while_it_runs() -> None:
+    """The settings are read at each request: a limit that is lowered below what is used leaves 0."""
+    asker = Asker(limit=10)
+    asker.response(BLOCKS)
+    asker.response(BLOCKS)
+    asker.world.settings.limit = 1
+    assert limits(asker.response(BLOCKS))["ratelimit-remaining"] == "0"
+    asker.world.settings.limit = None
+    assert limits(asker.response(BLOCKS)) == {}
+
+
+def test_long_windows_are_written_out() -> None:
+    """A policy's window is written in digits, however long."""
+    assert limits(Asker(limit=1, window=2_592_000.0).response(BLOCKS))["ratelimit-policy"] == "1;w=2592000"
+
+
+# What is counted
+
+
+def test_counts_go_by_status_service_and_key() -> None:
+    """Requests and answers are counted in all, by service and by key."""
+    asker = Asker(limit=2)
+    for path, key in [(BLOCKS, "simulated-key"), (BLOCKS, None), (TPS, None), (TPS + "0", "simulated-key")]:
+        asker.response(path, key=key)
+    asker.response("/v1/chains")
+    asker.response("/v1/chains")
+    stats = asker.world.stats
+    assert (stats.requests, dict(stats.answered)) == (6, {200: 3, 401: 1, 404: 1, 429: 1})
+    assert dict(stats.services["metrics"].answered) == {200: 1, 404: 1}
+    assert dict(stats.services["data"].answered) == {200: 2, 401: 1, 429: 1}
+    assert (stats.keys["simulated-key"].requests, stats.refused) == (3, 1)
+
+
+def test_requests_sent_before_the_refusal_arrived_are_excused() -> None:
+    """Only what is sent after a 429 was delivered and before its wait is over counts as sent in a stop."""
+    world = World(Settings(limit=1, other_keys=("second",)))
+    asked, other = request(BLOCKS), request(BLOCKS, key="second")
+    world.answer(asked, 0.0)
+    world.sent(asked, 1.0)
+    answer = world.answer(asked, 2.0)
+    world.sent(asked, 2.9)
+    world.delivered(asked, answer.response, 3.0)
+    assert (answer.response.headers["retry-after"], world.stats.sent_while_stopped) == ("58", 0)
+    world.sent(asked, 3.0)
+    world.sent(other, 3.0)
+    world.sent(request(TPS), 3.0)
+    world.sent(asked, 60.9)
+    assert world.stats.sent_while_stopped == 2
+    world.sent(asked, 60.999_999_9)
+    assert (world.stats.sent_while_stopped, world.stats.keys["second"].sent_while_stopped) == (2, 0)
+
+
+def test_second_refusal_never_shortens_the_stop() -> None:
+    """The stop lasts until the latest of all ends, and grace counts from the first refusal only."""
+    world = World(Settings(faults=[Fault(every=1, status=429, headers={"Retry-After": "10"})]))
+    asked = request(BLOCKS)
+    world.delivered(asked, world.answer(asked, 0.0).response, 0.0, grace=1.0)
+    world.sent(asked, 0.5)
+    assert world.stats.sent_while_stopped == 0
+    world.settings.faults = (Fault(every=1, status=429, headers={"retry-after": "1"}),)
+    world.delivered(asked, world.answer(asked, 2.0).response, 2.0, grace=1.0)
+    world.sent(asked, 2.5)
+    world.sent(asked, 9.5)
+    world.sent(asked, 10.0)
+    assert world.stats.sent_while_stopped == 2
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("fault", "befallen"),
+    [
+        (Fault(at=3, status=500), [3]),
+        (Fault(every=3, status=500), [3, 6, 9]),
+        (Fault(at=2, every=4, status=500), [2, 6, 10]),
+        (Fault(at=5, every=1, times=2, status=500), [5, 6]),
+    ],
+)
+def test_faults_keep_their_schedule(fault: Fault, befallen: list[int]) -> None:
+    """A fault meets the requests that at, every and times say."""
+    asker = Asker(faults=[fault])
+    statuses = [asker.response(BLOCKS).status for _ in range(10)]
+    assert [ordinal for ordinal, status in enumerate(statuses, 1) if status == 500] == befallen
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": 500},
+        {"at": 1},
+        {"at": 0, "stall": True},
+        {"at": 1, "stall": True, "truncate": True},
+        {"after_page": 0, "stall": True},
+        {"at": 1, "slow": -1.0},
+        {"at": 1, "slow": float("inf")},
+        {"at": 1, "slow": float("nan")},
+        {"at": 1, "slow": 0.0},
+        {"at": 1, "status": 500, "stall_body": True},
+        {"at": 1, "stall": True, "messages": ["later"]},
+        {"at": 1, "slow": 1.0, "headers": {"retry-after": "1"}},
+        {"at": 1, "truncate": True, "body": b""},
+    ],
+)
+def test_fault_must_say_when_and_what(wrong: dict[str, Any]) -> None:
+    """A fault without a time or with other than one effect is a ValueError."""
+    with pytest.raises(ValueError, match=r"fault|must be"):
+        Fault(**wrong)
+
+
+def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
+    """A name that no route has is a ValueError; a path is taken as it is."""
+    with pytest.raises(ValueError, match=r"no route is named 'data\.evm\.bloks'"):
+        Fault(route="data.evm.bloks", status=500)
+    assert Fault(route="/v1/of/my/own", status=500).befalls(1)
+
+
+@pytest.mark.parametrize(
+    ("route", "met"),
+    [
+        (BLOCKS, [BLOCKS]),
+        ("/v1/chains/{chainId}/blocks", [BLOCKS]),
+        ("/v1/chains/*/*", [BLOCKS, TRANSACTIONS]),
+        ("data.evm.blocks", [BLOCKS]),
+        ("data.evm.*", [BLOCKS, TRANSACTIONS]),
+        ("data.*", [BLOCKS, TRANSACTIONS, UTXOS]),
+        ("metrics.*", [TPS]),
+        ("metrics.avg_tps", [TPS]),
+        ("/v1/chains/43113/blocks", []),
+        (None, [BLOCKS, TRANSACTIONS, UTXOS, TPS]),
+    ],
+)
+def test_faults_are_aimed_at_routes(route: str | None, met: list[str]) -> None:
+    """A fault meets the requests to its route: one, some of a name, or all of both services."""
+    asker = Asker(faults=[Fault(route=route, status=500, every=1)])
+    paths = [BLOCKS, TRANSACTIONS, UTXOS, TPS]
+    assert [path for path in paths if asker.response(path).status == 500] == met
+    outside = asker.world.answer(Request("GET", "https://simulator.invalid" + BLOCKS), 0.0).response
+    assert (outside.status == 500) == (route is None)
+
+
+def test_escaped_paths_meet_the_faults_of_their_route() -> None:
+    """However an address is escaped, it is of its route."""
+    asker = Asker(faults=[Fault(route=BLOCKS, status=500)])
+    assert asker.response("/v1/chains/%343114/blocks").status == 500
+
+
+def test_aimed_faults_count_the_requests_to_their_route() -> None:
+    """`at`, `every` and `times` of a fault that is aimed at a route count the requests to this route only."""
+    asker = Asker(
+        faults=[
+            Fault(route="data.evm.blocks", every=2, times=2, status=500),
+            Fault(route="data.evm.blocks", at=3, status=501),
+            Fault(route="data.evm.transactions", status=502),
+            Fault(at=9, status=503),
+        ]
+    )
+    paths = [TPS, BLOCKS, BLOCKS, TRANSACTIONS, BLOCKS, BLOCKS, TRANSACTIONS, BLOCKS, TPS, BLOCKS]
+    statuses = [asker.response(path).status for path in paths]
+    assert statuses == [200, 200, 500, 502, 501, 500, 502, 200, 503, 200]
+
+
+def test_pages_beyond_one_are_refused_in_the_words_of_the_service() -> None:
+    """`after_page` meets requests for later pages, whatever their token, until it has met enough of them."""
+    fault = Fault(
+        route="data.evm.blocks", after_page=2, times=3, status=422, messages=["under maintenance until 17:00"]
+    )
+    asker = Asker(faults=[fault])
+    token = asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["nextPageToken"]
+    again = asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["nextPageToken"]
+    for tried in (token, again, token):
+        answer = asker.response(BLOCKS, pageToken=tried)
+        assert refused(answer) == (422, "Unprocessable Entity", ["under maintenance until 17:00"])
+    assert refused(asker.response(BLOCKS, pageToken="5"))[2] == ["pageToken must be a UUID"]
+    assert len(asker.page(BLOCKS, pageToken=token)["blocks"]) == 10
+
+
+def test_dead_tokens_are_of_their_page() -> None:
+    """A request with a token that has died is one for a later page all the same."""
+    asker = Asker(token_lifetime=5.0, faults=[Fault(after_page=1, at=2, status=503)])
+    token = asker.page(BLOCKS)["nextPageToken"]
+    asker.now += 5
+    statuses = [asker.response(BLOCKS, pageToken=token).status for _ in range(3)]
+    assert statuses == [400, 503, 400]
+
+
+# Faults written as text
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("data.evm.blocks=status:503", Fault(route="data.evm.blocks", status=503, every=1)),
+        (
+            "/v1/chains/*/blocks=status:429,retry-after:30,every:3,times:2",
+            Fault(route="/v1/chains/*/blocks", status=429, headers={"retry-after": "30"}, every=3, times=2),
+        ),
+        (
+            "*=after-page:3, status:422, message:under maintenance: until 17:00",
+            Fault(after_page=3, status=422, messages=["under maintenance: until 17:00"], every=1),
+        ),
+        ("*=slow:1.5,at:4", Fault(slow=1.5, at=4)),
+        ("metrics.*=stall,at:2,every:5", Fault(route="metrics.*", stall=True, at=2, every=5)),
+        ("*=truncate", Fault(truncate=True, every=1)),
+        ("*=stall-body,slow:2", Fault(stall_body=True, slow=2.0, every=1)),
+        ("*=disconnect", Fault(disconnect=True, every=1)),
+        (
+            "/v1/chains/7/addresses/0x1/balances:getNative=status:500",
+            Fault(route="/v1/chains/7/addresses/0x1/balances:getNative", status=500, every=1),
+        ),
+    ],
+)
+def test_faults_can_be_written(text: str, fault: Fault) -> None:
+    """A fault written as ROUTE=KEY:VALUE,... is that fault."""
+    assert Fault.parse(text) == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("status:503", "cannot read the fault 'status:503': write ROUTE=KEY:VALUE,..."),
+        ("=status:503", "cannot read the fault"),
+        ("*=", "unknown part '' of a fault: use at:VALUE"),
+        ("*=status", "unknown part 'status' of a fault"),
+        ("*=stall:1", "unknown part 'stall' of a fault"),
+        ("*=stall_body", "unknown part 'stall_body' of a fault"),
+        ("*=messages:x", "unknown part 'messages' of a fault"),
+        ("*=status:x", "status:x has no number"),
+        ("*=slow:", "slow: has no number"),
+        ("*=every:2", "a fault has one of status, disconnect"),
+        ("*=stall,status:500", "a fault has one of status, disconnect"),
+        ("data.nothing=stall", "no route is named 'data.nothing'"),
+    ],
+)
+def test_what_is_no_fault_is_refused(text: str, said: str) -> None:
+    """Any other text is a ValueError that says what is wrong with it."""
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Fault.parse(text)
+
+
+@given(st.text(alphabet="*=:,.adtlsnuory-/{}0123456789 ", max_size=40))
+def test_any_text_is_a_fault_or_refused(text: str) -> None:
+    """Reading a fault never fails in another way than with ValueError."""
+    try:
+        fault = Fault.parse(text)
+    except ValueError:
+        return
+    assert fault.befalls(fault.at or fault.every or 1)
+
+
+def test_scripted_status_never_meets_the_limit() -> None:
+    """A scripted answer spends nothing; its body is a proper error body unless one is given."""
+    asker = Asker(
+        limit=10,
+        faults=[
+            Fault(at=1, status=503, headers={"Retry-After": "2"}),
+            Fault(at=2, status=502, body=b"<html>"),
+            Fault(at=3, status=599),
+        ],
+    )
+    answers = [asker.response(BLOCKS) for _ in range(4)]
+    assert refused(answers[0])[:2] == (503, "Service Unavailable")
+    assert limits(answers[0]) == {"retry-after": "2"}
+    assert (answers[1].body, answers[1].headers["content-type"]) == (b"<html>", "text/html")
+    assert refused(answers[2])[:2] == (599, "Error")
+    assert answers[3].headers["ratelimit-remaining"] == "9"
+
+
+# In memory, in virtual time
+
+
+async def test_round_trip_takes_its_latency() -> None:
+    """The answer is decided half a round trip after sending and arrives a whole one after."""
+    loop = asyncio.get_running_loop()
+    sim = Simulator(latency=3.0, limit=1, window=2.0)
+    transport = sim.transport()
+    began = loop.time()
+    first = asyncio.create_task(transport.send(request(BLOCKS)))
+    await asyncio.sleep(1.9)
+    second = await transport.send(request(BLOCKS))
+    assert loop.time() - began == pytest.approx(4.9)
+    assert (await first).status == 200
+    assert (second.status, second.headers["retry-after"]) == (429, "1")
+    assert sim.stats.sent_while_stopped == 0
+    await transport.send(request(BLOCKS))
+    assert sim.stats.sent_while_stopped == 1
+
+
+async def test_latency_may_be_drawn() -> None:
+    """A latency function gets a generator that depends on the seed alone."""
+
+    async def spent(seed: int) -> float:
+        began = asyncio.get_running_loop().time()
+        await Simulator(seed, latency=lambda random: random.uniform(1, 9)).transport().send(request(BLOCKS))
+        return round(asyncio.get_running_loop().time() - began, 6)
+
+    assert await spent(1) == await spent(1) != await spent(2)
+
+
+async def test_clock_can_be_moved() -> None:
+    """Advancing the simulated clock ages tokens and ends windows while no time passes."""
+    sim = Simulator(limit=2)
+    transport = sim.transport()
+    token = body(await transport.send(request(BLOCKS)))["nextPageToken"]
+    sim.advance(DAY)
+    assert sim.time() == asyncio.get_running_loop().time() + DAY
+    assert (await transport.send(request(BLOCKS, pageToken=token))).status == 400
+    assert sim.stats.tokens_expired == 1
+    with pytest.raises(ValueError, match="backwards"):
+        sim.advance(-1)
+
+
+async def test_clock_can_be_given() -> None:
+    """With now=, the loop's clock does not matter."""
+    sim = Simulator(limit=1, now=lambda: 5.0)
+    await sim.transport().send(request(BLOCKS))
+    await asyncio.sleep(1_000)
+    assert (await sim.transport().send(request(BLOCKS))).status == 429
+
+
+async def test_rows_can_be_inserted() -> None:
+    """Inserted rows are the first of a new walk."""
+    sim = Simulator(rows=3)
+    sim.insert(BLOCKS, 2)
+    assert len(body(await sim.transport().send(request(BLOCKS)))["blocks"]) == 5
+
+
+@pytest.mark.parametrize("fault", [Fault(at=1, disconnect=True), Fault(at=1, truncate=True)])
+async def test_broken_connections_raise_in_memory(fault: Fault) -> None:
+    """A connection that breaks is an APIConnectionError; the service did the work all the same."""
+    sim = Simulator(limit=5, latency=1.0, faults=[fault])
+    with pytest.raises(APIConnectionError):
+        await sim.transport().send(request(BLOCKS))
+    assert (sim.stats.requests, sim.stats.broken, dict(sim.stats.answered)) == (1, 1, {})
+    assert (await sim.transport().send(request(BLOCKS))).headers["ratelimit-remaining"] == "3"
+
+
+@pytest.mark.parametrize("fault", [Fault(at=1, stall=True), Fault(at=1, stall_body=True)])
+async def test_stalled_request_waits_for_ever(fault: Fault) -> None:
+    """A stalled request ends only by being cancelled."""
+    sim = Simulator(faults=[fault])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1e6):
+            await sim.transport().send(request(BLOCKS))
+
+
+@pytest.mark.parametrize("effect", [{}, {"status": 503}, {"truncate": True}])
+async def test_slow_answers_are_late(effect: dict[str, Any]) -> None:
+    """A slow answer is late by its seconds and its latency; the service had the request before."""
+    sim = Simulator(latency=2.0, faults=[Fault(at=1, slow=30.0, **effect)])
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    task = asyncio.create_task(sim.transport().send(request(BLOCKS)))
+    await asyncio.sleep(1.5)
+    assert sim.stats.requests == 1
+    await asyncio.wait([task])
+    assert loop.time() - began == pytest.approx(32.0)
+    assert (task.exception() is not None) == ("truncate" in effect)
+    await sim.transport().send(request(BLOCKS))
+    assert loop.time() - began == pytest.approx(34.0)
+
+
+async def test_closed_transport_sends_nothing() -> None:
+    """After aclose, twice or once, sending is a SessionClosedError, and others go on."""
+    sim = Simulator()
+    closed = sim.transport()
+    await closed.aclose()
+    await closed.aclose()
+    with pytest.raises(SessionClosedError):
+        await closed.send(request(BLOCKS))
+    assert (await sim.transport().send(request(BLOCKS))).status == 200
+
+
+# The simulator as a whole
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"latency": -1.0},
+        {"latency": float("nan")},
+        {"limit": -1},
+        {"window": 0.0},
+        {"rows": -1},
+        {"chains": []},
+        {"chains": [1, 1]},
+        {"metrics_page_size": 0},
+        {"grow_every": 0.0},
+        {"token_lifetime": 0.0},
+    ],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+    """A setting that cannot be is a ValueError that names it."""
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Simulator(**wrong)
+
+
+def test_key_is_in_no_repr() -> None:
+    """Neither the simulator nor its parts show a key."""
+    sim = Simulator(api_key="s3cret-1", other_keys=["s3cret-2"])
+    shown = repr((sim, sim.stats, sim.transport(), sim._world, sim._world.settings))
+    assert "s3cret" not in shown
+
+
+def test_without_a_server_the_addresses_lead_nowhere() -> None:
+    """The base URLs of a simulator that has no server are of a name that cannot be resolved."""
+    assert Simulator(api_key="k").environment() == {
+        "CHAINAPI_METRICS_BASE_URL": "https://simulator.invalid/metrics",
+        "CHAINAPI_DATA_BASE_URL": "https://simulator.invalid/data",
+        "CHAINAPI_API_KEY": "k",
+    }
+
+
+def test_nothing_of_a_server_is_loaded_before_one_is_started() -> None:
+    """Importing and using the simulator in memory loads no web server."""
+    script = (
+        "import sys; from chainapi.simulator import Simulator;"
+        "Simulator().transport(); print('aiohttp.web' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+# On a port
+
+
+@pytest.mark.real_time
+async def test_server_gives_what_memory_gives() -> None:
+    """A request over the socket gets the status, the headers and the bytes that it gets in memory."""
+    settings: dict[str, Any] = {"seed": 5, "limit": 3, "now": lambda: 7.0}
+    memory = Simulator(**settings).transport()
+    async with Simulator(**settings) as sim, aiohttp.ClientSession() as client:
+        assert sim.data_base_url.startswith("http://127.0.0.1:")
+        for path in (BLOCKS, "/v1/chains/43114%2Fblocks?pageSize=5&x=%26", TPS, TRANSACTIONS, BLOCKS):
+            base = sim.metrics_base_url if path == TPS else sim.data_base_url
+            wanted = await memory.send(request(path))
+            url = URL(base + path, encoded=True)
+            async with client.get(url, headers={"X-Data-API-Key": sim.api_key}) as answer:
+                assert (answer.status, await answer.read()) == (wanted.status, wanted.body)
+                got = {name.lower(): value for name, value in answer.headers.items()}
+                assert {name: got[name] for name in wanted.headers} == wanted.headers
+        assert dict(sim.stats.answered) == {200: 3, 400: 1, 429: 1}
+
+
+@pytest.mark.real_time
+async def test_server_breaks_connections_for_real() -> None:
+    """Over the socket, connections close unanswered or within the body, or stall until the client leaves."""
+    faults = [Fault(at=1, disconnect=True), Fault(at=2, truncate=True), Fault(at=3, stall=True)]
+    async with Simulator(faults=faults) as sim, aiohttp.ClientSession() as client:
+        address = sim.metrics_base_url + TPS
+        tasks = len(asyncio.all_tasks())
+        # Not GET: aiohttp's client repeats a GET by itself when the connection breaks.
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await client.post(address)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            async with client.post(address) as answer:
+                await answer.read()
+        stalled = asyncio.create_task(client.post(address))
+        await until(lambda: sim.stats.requests == 3)
+        assert not stalled.done()
+        stalled.cancel()
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
+        async with client.get(address) as answer:
+            assert answer.status == 200
+        assert (sim.stats.broken, dict(sim.stats.answered)) == (3, {200: 1})
+
+
+@pytest.mark.real_time
+async def test_server_stalls_in_the_body_for_real() -> None:
+    """Over the socket, a stalled body begins, and neither continues nor ends until the client leaves."""
+    async with Simulator(faults=[Fault(at=1, stall_body=True)]) as sim, aiohttp.ClientSession() as client:
+        tasks = len(asyncio.all_tasks())
+        async with client.get(sim.metrics_base_url + TPS) as answer:
+            length = int(answer.headers["content-length"])
+            assert len(await answer.content.readexactly(length // 2)) > 1_000
+            async with client.get(sim.metrics_base_url + TPS) as other:
+                assert len(await other.read()) == length
+            assert (answer.content.read_nowait(), answer.content.at_eof()) == (b"", False)
+            answer.close()
+        await client.close()
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
+        assert sim.stats.broken == 1
+
+
+@pytest.mark.real_time
+async def test_server_delays_slow_answers() -> None:
+    """Over the socket, a slow answer is not there when another one is."""
+    faults = [Fault(route="metrics.*", at=1, slow=1_000.0)]
+    async with aiohttp.ClientSession() as client, Simulator(faults=faults) as sim:
+        slow = asyncio.create_task(client.get(sim.metrics_base_url + TPS))
+        await until(lambda: sim.stats.requests == 1)
+        async with client.get(sim.metrics_base_url + TPS) as answer:
+            assert answer.status == 200
+        assert not slow.done()
+        slow.cancel()
+
+
+@pytest.mark.real_time
+async def test_server_counts_what_is_sent_after_a_refusal() -> None:
+    """A client that goes on after the moment of grace is counted; the simulated clock makes that moment."""
+    async with Simulator(limit=1, now=lambda: 0.0) as sim, aiohttp.ClientSession() as client:
+        headers = {"x-data-api-key": sim.api_key}
+        for second, wanted in [(0, 0), (0, 0), (0, 0), (59, 1), (1, 1)]:
+            sim.advance(second)
+            async with client.get(sim.data_base_url + BLOCKS, headers=headers) as answer:
+                await answer.read()
+            assert sim.stats.sent_while_stopped == wanted
+        assert sim.stats.refused == 3
+
+
+@pytest.mark.real_time
+async def test_server_closes_at_once_and_frees_its_port() -> None:
+    """Open connections and stalled requests keep nobody waiting, and the port is free again."""
+    sim = Simulator(faults=[Fault(every=2, stall=True)])
+    async with aiohttp.ClientSession() as client:
+        async with sim:
+            sim_port = int(sim.data_base_url.rsplit(":", 1)[1].partition("/")[0])
+            await (await client.get(sim.metrics_base_url + TPS)).read()
+            stalled = asyncio.create_task(client.get(sim.metrics_base_url + TPS))
+            await until(lambda: sim.stats.requests == 2)
+            async with asyncio.timeout(10):
+                await sim.__aexit__(None, None, None)
+        with pytest.raises(aiohttp.ClientError):
+            await stalled
+    assert sim.data_base_url == "https://simulator.invalid/data"
+    async with Simulator(port=sim_port) as again:
+        assert again.data_base_url == f"http://127.0.0.1:{sim_port}/data"
+        with pytest.raises(OSError, match=str(sim_port)):
+            await Simulator(port=sim_port).__aenter__()
+        with pytest.raises(RuntimeError, match="already"):
+            await again.__aenter__()
+
+
+@pytest.mark.real_time
+async def test_server_waits_its_latency() -> None:
+    """Over the socket, too, the services have a request only after half its latency."""
+    drawn: list[float] = []
+
+    def latency(random: Random) -> float:
+        drawn.append(random.uniform(1_000, 2_000))
+        return drawn[-1]
+
+    async with aiohttp.ClientSession() as client, Simulator(latency=latency) as sim:
+        delayed = asyncio.create_task(client.get(sim.metrics_base_url + TPS))
+        await until(lambda: len(drawn) == 1)
+        assert sim.stats.requests == 0
+        delayed.cancel()
