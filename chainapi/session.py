@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Ask, Dispatcher, Sent, Service
+from chainapi.client.call import Call, Dispatcher, SentAt, Service
 from chainapi.client.config import (
-    Endpoint,
-    Missing,
     Provider,
     Secret,
+    ServiceConfig,
+    Unconfigured,
     deadline_of,
     refuse_unknown,
     resolve,
@@ -119,7 +119,7 @@ class Session:
     ) -> None:
         key = None if api_key is None else Secret(api_key)
         del api_key  # no traceback of an error from here on shows it among its variables
-        self._services: dict[str, Service | Missing] = {}
+        self._services: dict[str, Service | Unconfigured] = {}
         self._closed = False
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         self._lifetime = _lifetime(page_token_lifetime)
@@ -157,7 +157,7 @@ class Session:
         for name, endpoint in zip(("metrics", "data"), endpoints, strict=True):
             self._services[name] = (
                 endpoint
-                if isinstance(endpoint, Missing)
+                if isinstance(endpoint, Unconfigured)
                 else _service(
                     endpoint,
                     now=now,
@@ -243,7 +243,7 @@ class Session:
 
         """
         service = self._services[name]
-        if isinstance(service, Missing):
+        if isinstance(service, Unconfigured):
             raise ConfigurationError(service.reason)
         return service
 
@@ -261,7 +261,7 @@ class Session:
         """Return the time of the running loop in seconds."""
         return asyncio.get_running_loop().time()
 
-    async def call(self, ask: Ask, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
+    async def call(self, ask: Call, decode: Callable[[bytes], R]) -> tuple[R, SentAt]:
         """Send one request, with all its retries, and return its decoded answer and when it was sent.
 
         Raises:
@@ -317,7 +317,7 @@ _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not
 
 
 def _service(
-    endpoint: Endpoint,
+    endpoint: ServiceConfig,
     *,
     now: Callable[[], float],
     rate: Limit | AsyncLimiter | None,

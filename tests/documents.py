@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import attrs
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models import MetricPoint
 from chainapi.models.unions import Tag, tags_of, wire_name
@@ -29,7 +29,7 @@ class Maker:
         self.whole = whole  # whether nothing is missing
         self.novel = novel  # whether fields with known values have unknown ones
 
-    def page(self, declared: Declared, rows: int, token: str | None = None) -> dict[str, Any]:
+    def page(self, declared: Endpoint, rows: int, token: str | None = None) -> dict[str, Any]:
         """Return the body of a page of a route."""
         route = declared.route
         hint = str if route.model is None else route.model
@@ -99,7 +99,7 @@ class Maker:
         return f"{name}-{self.draw.randrange(10**9)}"
 
 
-def values(declared: Declared, maker: Maker, *, optional: bool = True) -> dict[str, Any]:
+def values(declared: Endpoint, maker: Maker, *, optional: bool = True) -> dict[str, Any]:
     """Return a value for each parameter of a route, by their names in Python."""
     found: dict[str, Any] = {}
     for parameter in declared.parameters:
@@ -121,6 +121,6 @@ def value_of(parameter: Parameter, maker: Maker) -> Any:
     return f"{parameter.name}-{maker.draw.randrange(100)}"
 
 
-def path_pattern(declared: Declared) -> re.Pattern[str]:
+def path_pattern(declared: Endpoint) -> re.Pattern[str]:
     """Return what the paths of a route look like."""
     return re.compile(re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(declared.route.path)))

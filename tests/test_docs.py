@@ -151,7 +151,9 @@ def test_layout_page_names_each_module() -> None:
     package = ROOT / "chainapi"
     declared = ("groups", "formats", "simulator", "cli")  # named as folders
     modules = {path.name for path in package.rglob("*.py") if path.parent.name not in declared}
-    records = {path.name for path in (package / "models").glob("*.py") if "(Record)" in path.read_text("utf-8")}
+    records = {
+        path.name for path in (package / "models").glob("*.py") if "(Record)" in path.read_text("utf-8")
+    }
     missing = {name for name in modules - records if not name.startswith("_") and name not in text}
     assert missing == set()
 

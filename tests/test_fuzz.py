@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import deduplicator
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -24,7 +24,7 @@ ROUNDS = 30  # mutated answers of each route
 DEEP = 975  # levels: a decoder that gets there by several calls runs out of stack, the first one does not
 
 
-def answer(declared: Declared, seed: int) -> bytes:
+def answer(declared: Endpoint, seed: int) -> bytes:
     """Return a good answer of a route."""
     maker = Maker(seed)
     if declared.single:
@@ -98,7 +98,7 @@ def test_mutated_answers_are_decoded_or_refused(name: str) -> None:
     assert 0 < refused < ROUNDS
 
 
-def resource_of(declared: Declared) -> Callable[[bytes], Any]:
+def resource_of(declared: Endpoint) -> Callable[[bytes], Any]:
     """Return what decodes a resource in all ways."""
 
     def decode(body: bytes) -> None:
@@ -108,7 +108,7 @@ def resource_of(declared: Declared) -> Callable[[bytes], Any]:
     return decode
 
 
-def page_of(declared: Declared) -> Callable[[bytes], Any]:
+def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
     """Return what decodes a page in both modes, and reads all of it."""
     route = declared.route
     tolerant = PageDecoder(route.model, route.items, route.others, shown=lambda fault: fault)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from chainapi.api.parameters import Parameter
     from chainapi.api.service import ServiceAPI
 
-__all__ = ["Declared", "Group", "declared_in", "gets", "group", "groups_of", "lists"]
+__all__ = ["Endpoint", "Group", "declared_in", "gets", "group", "groups_of", "lists"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -133,7 +133,7 @@ class _Signature:
         return typing.get_type_hints(named, *known, include_extras=True)
 
 
-class Declared:
+class Endpoint:
     """A route as it is declared: its record, and what its signature says."""
 
     def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
@@ -202,7 +202,7 @@ class Declared:
         """Return the stream that the signature names."""
         return self._signature.stream(source)
 
-    def for_call(self, given: Mapping[str, Any]) -> Declared:
+    def for_call(self, given: Mapping[str, Any]) -> Endpoint:
         """Return the declaration with its record as it holds for these values of the parameters.
 
         So an order that the caller turned round is never taken for the order of the list.
@@ -257,7 +257,7 @@ def lists(route: Route) -> Callable[[F], F]:
     """Declare a method that walks a list; its signature ends with `NOT_SENT`."""
 
     def declare(function: F) -> F:
-        declared = Declared(route, function, single=False)
+        declared = Endpoint(route, function, single=False)
 
         @wraps(function)
         def walk(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -277,7 +277,7 @@ def gets(route: Route) -> Callable[[F], F]:
     """
 
     def declare(function: F) -> F:
-        declared = Declared(route, function, single=True)
+        declared = Endpoint(route, function, single=True)
 
         @wraps(function)
         async def get(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -290,7 +290,7 @@ def gets(route: Route) -> Callable[[F], F]:
     return declare
 
 
-def declared_in(kind: type) -> dict[str, Declared]:
+def declared_in(kind: type) -> dict[str, Endpoint]:
     """Return the routes that a class declares, by the names of their methods."""
     return {name: value.declared for name, value in vars(kind).items() if hasattr(value, "declared")}
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from chainapi.api.binding import Declared, declared_in, groups_of
+from chainapi.api.binding import Endpoint, declared_in, groups_of
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
 
 __all__ = ["ROUTES"]
 
 
-def _found() -> Iterator[tuple[str, Declared]]:
+def _found() -> Iterator[tuple[str, Endpoint]]:
     for service, kind in (("data", DataAPI), ("metrics", MetricsAPI)):
         for name, declared in declared_in(kind).items():
             yield f"{service}.{name}", declared
@@ -21,4 +21,4 @@ def _found() -> Iterator[tuple[str, Declared]]:
                 yield f"{service}.{group}.{name}", declared
 
 
-ROUTES: Mapping[str, Declared] = MappingProxyType(dict(_found()))
+ROUTES: Mapping[str, Endpoint] = MappingProxyType(dict(_found()))

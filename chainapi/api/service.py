@@ -11,7 +11,7 @@ from attrs import frozen
 from chainapi.api.binding import NOT_SENT
 from chainapi.api.identity import deduplicator, key_names
 from chainapi.api.routes import Route, route_name
-from chainapi.client.call import Ask, Sent, Service, always
+from chainapi.client.call import Call, SentAt, Service, always
 from chainapi.client.config import deadline_of, refuse_unknown
 from chainapi.client.pages import OnInvalid, Pages, Source
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
@@ -20,7 +20,7 @@ from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.codec import DecodedPage, PageDecoder, ResourceDecoder
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Declared
+    from chainapi.api.binding import Endpoint
     from chainapi.core.limits.quota import QuotaSnapshot
     from chainapi.session import Session
 
@@ -188,7 +188,7 @@ class ServiceAPI:
         _refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        ask = Ask(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
+        ask = Call(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
         resource, _ = await self._session.call(ask, ResourceDecoder(model))
         return resource
 
@@ -197,7 +197,7 @@ class ServiceAPI:
         """The service itself, as groups of its routes name it."""
         return self
 
-    def walk_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
+    def walk_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:
         """Walk a declared list with the values `given` for its parameters.
 
         Raises:
@@ -211,7 +211,7 @@ class ServiceAPI:
         options = Options(*(given[name] for name in NOT_SENT))
         return declared.stream(self._source(route, path, params, options, declared))
 
-    async def get_route(self, declared: Declared, given: Mapping[str, Any]) -> Any:
+    async def get_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:
         """Return a declared resource, with the values `given` for its parameters.
 
         Raises:
@@ -223,7 +223,7 @@ class ServiceAPI:
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
         priority, deadline = _priority(given["priority"]), deadline_of(given["deadline"])
-        ask = Ask(self._service(), query, priority=priority, deadline=deadline)
+        ask = Call(self._service(), query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
         resource, _ = await self._session.call(ask, declared.decoder())
@@ -248,7 +248,7 @@ class ServiceAPI:
         path: str,
         params: tuple[tuple[str, str], ...],
         options: Options,
-        declared: Declared | None = None,
+        declared: Endpoint | None = None,
     ) -> Source:
         session, service = self._session, self._service()
         query = self._query(path, params, route.units)
@@ -265,9 +265,9 @@ class ServiceAPI:
             bound: int | None,
             not_after: float,
             wanted: Callable[[], bool] = always,
-        ) -> Awaitable[tuple[DecodedPage, Sent]]:
+        ) -> Awaitable[tuple[DecodedPage, SentAt]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            ask = Ask(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
+            ask = Call(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
             decoder = rows.decoder
             return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
 
@@ -296,7 +296,7 @@ class _Rows:
     """The decoder of a stream, made at once or when the records are loaded."""
 
     def __init__(
-        self, route: Route, declared: Declared | None, shown: Callable[[DecodeError], DecodeError] | None
+        self, route: Route, declared: Endpoint | None, shown: Callable[[DecodeError], DecodeError] | None
     ) -> None:
         self._route = route
         self._declared = declared
@@ -309,7 +309,7 @@ class _Rows:
         """Return the class of the rows."""
         return self._route.model if self._declared is None else self._declared.rows
 
-    async def load_and_call(self, session: Session, ask: Ask) -> tuple[DecodedPage, Sent]:
+    async def load_and_call(self, session: Session, ask: Call) -> tuple[DecodedPage, SentAt]:
         """Load the records of the route, off the event loop, then send a request."""
         if self._declared is not None:
             await self._declared.load()

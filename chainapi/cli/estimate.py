@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.table import Table
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.cli.common import Flag, Hidden, Many, Rows
 from chainapi.cli.names import RouteName, Value, read_values, resolve
 from chainapi.core.limits import estimate as arithmetic
@@ -75,7 +75,7 @@ def estimate(
     terminal.console.print(table)
 
 
-def _page_size(name: str, declared: Declared, given: int | None) -> int:
+def _page_size(name: str, declared: Endpoint, given: int | None) -> int:
     """Return how many rows a request gives."""
     if declared.single:
         if given is not None:

@@ -51,7 +51,7 @@ from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportE
 from chainapi.export import export as run
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Declared
+    from chainapi.api.binding import Endpoint
     from chainapi.core.limits.quota import QuotaSnapshot
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
@@ -254,7 +254,7 @@ def _of_route(
     return [{name: read_value(varied, word)} for word in words], shared
 
 
-def _left_out(declared: Declared, route: str, shared: Mapping[str, Any]) -> str | None:
+def _left_out(declared: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
     """Return the one parameter in the path that is not given; None where all are."""
     left = [one.name for one in declared.parameters if one.in_path and one.name not in shared]
     if len(left) > 1:

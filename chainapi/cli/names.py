@@ -21,7 +21,7 @@ from chainapi.models import Invalid, Unknown
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
-    from chainapi.api.binding import Declared
+    from chainapi.api.binding import Endpoint
     from chainapi.api.parameters import Parameter
     from chainapi.cli.display import Terminal
     from chainapi.session import Session
@@ -49,7 +49,7 @@ def is_path(route: str) -> bool:
     return route.startswith("/")
 
 
-def resolve(name: str) -> Declared:
+def resolve(name: str) -> Endpoint:
     """Return the route of a dotted name, such as ``data.evm.blocks``.
 
     Raises:
@@ -67,7 +67,7 @@ def resolve(name: str) -> Declared:
     raise ConfigurationError(f"no route is named {name[:80]!r}: {hint}")
 
 
-def gives(declared: Declared) -> str:
+def gives(declared: Endpoint) -> str:
     """Return what a route gives, as its signature says it: a model, or pages of one."""
     return str(declared.function.__annotations__["return"])
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter as Option
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
@@ -59,7 +59,7 @@ def routes(
     return 0
 
 
-def _table(found: Mapping[str, Declared]) -> Table:
+def _table(found: Mapping[str, Endpoint]) -> Table:
     table = _columns("route", "parameters", "gives", "units")
     for name, declared in found.items():
         label = Text(name)
@@ -72,11 +72,11 @@ def _table(found: Mapping[str, Declared]) -> Table:
     return table
 
 
-def _units(declared: Declared) -> str:
+def _units(declared: Endpoint) -> str:
     return "" if declared.route.units is None else str(declared.route.units)
 
 
-def _show(terminal: Terminal, name: str, declared: Declared, *, table: bool) -> None:
+def _show(terminal: Terminal, name: str, declared: Endpoint, *, table: bool) -> None:
     fields = {kind.__name__: _fields(kind) for kind in _kinds(declared.route.model)}
     if not table:
         terminal.line({**_record(name, declared), "fields": fields})
@@ -120,7 +120,7 @@ def _default(one: Parameter) -> str:
     return "" if one.default is None else str(one.default)
 
 
-def _record(name: str, declared: Declared) -> dict[str, Any]:
+def _record(name: str, declared: Endpoint) -> dict[str, Any]:
     route = declared.route
     return {
         "name": name,

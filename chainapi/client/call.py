@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from attrs import define, field, frozen
 
 from chainapi._version import __version__
-from chainapi.client.config import Endpoint
+from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import Listener
 from chainapi.client.limiter import Permit
 from chainapi.client.share import Share
@@ -21,7 +21,7 @@ from chainapi.client.transport import Transport
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.headers import LimitNews, hold, read_limits
 from chainapi.core.limits.scope import Verdict
-from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, Tries
+from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.url import Query
 from chainapi.errors import (
     APIConnectionError,
@@ -44,7 +44,7 @@ from chainapi.models.codec import LARGE, Stepwise, decode_error, excerpt
 if TYPE_CHECKING:
     from chainapi.core.events import WaitBegan
 
-__all__ = ["Ask", "Dispatcher", "GivenUp", "Sent", "Service", "always"]
+__all__ = ["Call", "Dispatcher", "GivenUp", "SentAt", "Service", "always"]
 
 R = TypeVar("R")
 
@@ -65,7 +65,7 @@ _STATUS_ERRORS: dict[int, type[APIStatusError]] = {
 
 
 @frozen
-class Sent:
+class SentAt:
     """When the request that was answered left: on the loop's clock, and in Unix time; both in seconds."""
 
     at: float
@@ -76,7 +76,7 @@ class Sent:
 class Service:
     """One service as a session reaches it: its endpoint, and the session's share of the gate."""
 
-    endpoint: Endpoint
+    endpoint: ServiceConfig
     share: Share
     _wait: WaitBegan | None = field(default=None, init=False)  # told, and not over yet
     _wait_until: float = field(default=0.0, init=False)
@@ -142,7 +142,7 @@ def always() -> bool:
 
 
 @frozen(eq=False, repr=False)
-class Ask:
+class Call:
     """What a call asks for; from `not_after` on, a time of the loop, its token is dead and not sent.
 
     `wanted` is asked before each attempt is sent: whether somebody still waits for the answer. `deadline` is
@@ -173,7 +173,7 @@ class Dispatcher:
     emit: Listener
     jitter: Callable[[], float] = field(default=random.random)
 
-    def call(self, ask: Ask, decode: Callable[[bytes], R]) -> Awaitable[tuple[R, Sent]]:
+    def call(self, ask: Call, decode: Callable[[bytes], R]) -> Awaitable[tuple[R, SentAt]]:
         """Send a request until it is answered well or no attempt is left; to be awaited at once.
 
         Raises:
@@ -192,7 +192,7 @@ _QUEUE, _ATTEMPT, _PAUSE = range(3)  # what the time of a call is spent in
 class _Call:
     """The state of one call."""
 
-    def __init__(self, dispatcher: Dispatcher, ask: Ask) -> None:
+    def __init__(self, dispatcher: Dispatcher, ask: Call) -> None:
         self._to = dispatcher
         self._ask = ask
         self._service = ask.service
@@ -203,12 +203,12 @@ class _Call:
         self._deadline = inf if deadline is None else deadline
         self._spent = [0.0, 0.0, 0.0]  # seconds in each phase
         self._phase, self._since = _QUEUE, self._began
-        self._tries = Tries()
+        self._tries = RetryState()
         self._attempts = 0  # requests sent
         self._tokens = 0.0  # of the retry budget
         self._last: APIStatusError | APIConnectionError | DecodeError | None = None
 
-    async def run(self, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
+    async def run(self, decode: Callable[[bytes], R]) -> tuple[R, SentAt]:
         """Make attempts until one succeeds, or the deadline passes."""
         if self._deadline == inf:
             return await self._run(decode)
@@ -221,7 +221,7 @@ class _Call:
         # Outside of the handler: the cancelled frames hold the headers of the request.
         raise self._exceeded() from self._last
 
-    async def _run(self, decode: Callable[[bytes], R]) -> tuple[R, Sent]:
+    async def _run(self, decode: Callable[[bytes], R]) -> tuple[R, SentAt]:
         """Make attempts until one succeeds."""
         while True:
             sent, outcome, news, verdict = await self._attempt()
@@ -271,12 +271,12 @@ class _Call:
         self._turn(_ATTEMPT)
         return permit
 
-    async def _attempt(self) -> tuple[Sent, Response | APIConnectionError, LimitNews, Verdict]:
+    async def _attempt(self) -> tuple[SentAt, Response | APIConnectionError, LimitNews, Verdict]:
         """Wait for the turn, send once, and tell the gate what came of it."""
         to = self._to
         permit = await self._permit()
         try:
-            sent = Sent(self._clock(), to.now())
+            sent = SentAt(self._clock(), to.now())
             if sent.at >= self._ask.not_after:
                 permit.unsent()
                 raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
@@ -404,7 +404,7 @@ class _Call:
         service.wait_ended(emit)
         emit(RequestSent(service.name, self._query.where, self._attempts))
 
-    def _tell_received(self, sent: Sent, response: Response | None, fault: str = "") -> None:
+    def _tell_received(self, sent: SentAt, response: Response | None, fault: str = "") -> None:
         from chainapi.core.events import ResponseReceived
 
         emit, service = self._to.emit, self._service

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Endpoint", "Provider", "Secret", "deadline_of", "resolve", "seconds_of"]
+__all__ = ["Provider", "Secret", "ServiceConfig", "deadline_of", "resolve", "seconds_of"]
 
 _LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
 
@@ -64,7 +64,7 @@ class Secret:
 
 
 @frozen
-class Endpoint:
+class ServiceConfig:
     """How one service is reached: base address without a trailing slash, and the key if it takes one."""
 
     name: str
@@ -80,7 +80,7 @@ class Endpoint:
 
 
 @frozen(eq=False, repr=False)
-class Missing:
+class Unconfigured:
     """A service that cannot be reached until `reason` is mended."""
 
     reason: str
@@ -93,10 +93,10 @@ def resolve(
     data_base_url: str | None,
     api_key: str | None,
     environment: Mapping[str, str] = os.environ,
-) -> tuple[Endpoint | Missing, Endpoint | Missing]:
+) -> tuple[ServiceConfig | Unconfigured, ServiceConfig | Unconfigured]:
     """Return how the Metrics API and the Data API are reached.
 
-    A service whose address or key is nowhere given is `Missing`: a session may well use only the other.
+    A service whose address or key is nowhere given is `Unconfigured`: a session may well use only the other.
 
     Raises:
         ConfigurationError: an address or the key is given but cannot be used; the key is not shown.
@@ -110,15 +110,15 @@ def resolve(
     data_url = _base_url("data_base_url", data_base_url, provider.data_base_url, environment)
     key = _api_key(api_key, environment)
     header = _header_name(provider.api_key_header)
-    metrics: Endpoint | Missing = Missing(_missing("metrics_base_url"))
-    data: Endpoint | Missing = Missing(_missing("data_base_url"))
+    metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url"))
+    data: ServiceConfig | Unconfigured = Unconfigured(_missing("data_base_url"))
     if metrics_url is not None:
-        metrics = Endpoint("metrics", metrics_url)
+        metrics = ServiceConfig("metrics", metrics_url)
     if data_url is not None and key is None:
-        data = Missing(_missing("api_key"))
+        data = Unconfigured(_missing("api_key"))
     elif data_url is not None and key is not None:
         _refuse_plain_http(data_url)
-        data = Endpoint("data", data_url, header, key)
+        data = ServiceConfig("data", data_url, header, key)
     return metrics, data
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from attrs import define, field
 
-from chainapi.client.config import Endpoint, Secret
+from chainapi.client.config import Secret, ServiceConfig
 from chainapi.client.limiter import Gate
 
 __all__ = ["gate_of", "used"]
@@ -78,7 +78,7 @@ _LOOPS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Gates] = weakref.W
 _LOCK = threading.Lock()  # loops run in threads of their own
 
 
-def gate_of(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, transport: object) -> Gate:
+def gate_of(loop: asyncio.AbstractEventLoop, endpoint: ServiceConfig, transport: object) -> Gate:
     """Return the gate of a service in a loop.
 
     `transport` is what its user gave to send the requests, and None where they go to the network: what two
@@ -94,7 +94,7 @@ def gate_of(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, transport: obje
         return gates.get(_place(endpoint, transport))
 
 
-def used(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, transport: object, gate: Gate) -> None:
+def used(loop: asyncio.AbstractEventLoop, endpoint: ServiceConfig, transport: object, gate: Gate) -> None:
     """Remember a gate that a session has used until now."""
     place = _place(endpoint, transport)
     with _LOCK:
@@ -103,7 +103,7 @@ def used(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, transport: object,
             gates.keep(place, gate)
 
 
-def _place(endpoint: Endpoint, transport: object) -> Place:
+def _place(endpoint: ServiceConfig, transport: object) -> Place:
     parts = urlsplit(endpoint.base_url)
     port = parts.port or _PORTS.get(parts.scheme)
     reached = None if transport is None else _Identity(transport)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVa
 
 from attrs import define, evolve, field, frozen
 
-from chainapi.client.call import Sent, always
+from chainapi.client.call import SentAt, always
 from chainapi.client.emitter import Listener
-from chainapi.client.prefetch import Ahead, Fetched
+from chainapi.client.prefetch import Fetched, Prefetcher
 from chainapi.client.threads import in_thread
 from chainapi.core.limits.quota import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -107,7 +107,7 @@ class Fetch(Protocol):
         bound: int | None,
         not_after: float,
         wanted: Callable[[], bool] = always,
-    ) -> Awaitable[tuple[DecodedPage, Sent]]:
+    ) -> Awaitable[tuple[DecodedPage, SentAt]]:
         """Return the decoded page, and when its request was sent: before `not_after`, a time of the loop.
 
         `bound` replaces the upper end of the query's range; `wanted` is asked before anything is sent.
@@ -158,7 +158,7 @@ class Pages(Generic[T]):
         self._fetching = False
         self._failure: PagingError | None = None
         self._closed = False
-        self._ahead: Ahead | None = None
+        self._ahead: Prefetcher | None = None
         self._target = inf  # of rows in all, after which the reader will stop
         source.seen.expect(source.start.head)
 
@@ -460,7 +460,7 @@ class Pages(Generic[T]):
         """Let the next pages be fetched while the reader works on this one, if it will come to them."""
         if self._ahead is None:
             source, walk, bound = self._source, self._walk, self._start.bound
-            self._ahead = Ahead(
+            self._ahead = Prefetcher(
                 self,
                 source.prefetch,
                 fetch=lambda token, wanted: source.fetch(token.value, bound, walk.dies_at(token), wanted),

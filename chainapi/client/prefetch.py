@@ -10,12 +10,12 @@ from typing import Any
 
 from attrs import frozen
 
-from chainapi.client.call import GivenUp, Sent
+from chainapi.client.call import GivenUp, SentAt
 from chainapi.core.paging.walk import PageToken
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import DecodedPage
 
-__all__ = ["Ahead", "Fetched"]
+__all__ = ["Fetched", "Prefetcher"]
 
 
 @frozen(eq=False, repr=False)
@@ -23,7 +23,7 @@ class Fetched:
     """A page, and when its request was sent."""
 
     page: DecodedPage
-    sent: Sent
+    sent: SentAt
 
     @property
     def token(self) -> PageToken | None:
@@ -36,7 +36,7 @@ def _token_after(outcome: Fetched | ChainAPIError | None) -> PageToken | None:
     return outcome.token if isinstance(outcome, Fetched) else None
 
 
-class Ahead:
+class Prefetcher:
     """Keeps up to `depth` pages ready, or on their way, for the stream `owner`.
 
     Each page is a task that ends by itself; all of them are cancelled when the owner is dropped. Once the
@@ -48,7 +48,7 @@ class Ahead:
         self,
         owner: object,
         depth: int,
-        fetch: Callable[[PageToken, Callable[[], bool]], Awaitable[tuple[DecodedPage, Sent]]],
+        fetch: Callable[[PageToken, Callable[[], bool]], Awaitable[tuple[DecodedPage, SentAt]]],
         alive: Callable[[PageToken], bool],
     ) -> None:
         self._depth = depth

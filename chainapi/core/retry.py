@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-__all__ = ["RETRIED_STATUSES", "RetryBudget", "RetryPolicy", "Tries"]
+__all__ = ["RETRIED_STATUSES", "RetryBudget", "RetryPolicy", "RetryState"]
 
 # 429 is retried as well, but it is the rate-limit gate that waits for it.
 RETRIED_STATUSES = frozenset({500, 502, 503, 504})
@@ -31,14 +31,14 @@ class RetryPolicy:
         """How many 429s one call takes before it gives up."""
         return (self.max_attempts - 1) * REFUSALS_PER_ATTEMPT
 
-    def backoff(self, tries: Tries, jitter: float, asked: float | None = None) -> float:
+    def backoff(self, tries: RetryState, jitter: float, asked: float | None = None) -> float:
         """Return seconds to wait after a fault; `jitter` is in [0, 1), `asked` what a Retry-After said."""
         drawn = jitter * min(self.cap, self.base * 2.0 ** min(tries.faults, 64))
         return drawn if asked is None else max(drawn, asked)
 
 
 @define(eq=False, repr=False)
-class Tries:
+class RetryState:
     """What one call has been through so far."""
 
     faults: int = 0

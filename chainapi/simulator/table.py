@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from attrs import evolve, frozen
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.parameters import Parameter
 from chainapi.models.metrics import MetricPoint
@@ -70,7 +70,7 @@ class Match:
 
     """
 
-    declared: Declared
+    declared: Endpoint
     place: Place
     path: Mapping[str, str]
 
@@ -199,9 +199,9 @@ def _span(source: Points | Made, asked: Mapping[str, str]) -> tuple[int, int | N
 
 
 @cache
-def _routes() -> Mapping[tuple[str, int], list[tuple[Place, Declared]]]:
+def _routes() -> Mapping[tuple[str, int], list[tuple[Place, Endpoint]]]:
     """Return the routes by service and number of segments; of two that fit, the plainer one comes first."""
-    found: dict[tuple[str, int], list[tuple[Place, Declared]]] = {}
+    found: dict[tuple[str, int], list[tuple[Place, Endpoint]]] = {}
     for name, declared in sorted(ROUTES.items(), key=lambda entry: entry[1].route.path.count("{")):
         place = (name.partition(".")[0], *declared.route.path.split("/")[1:])
         found.setdefault((place[0], len(place)), []).append((place, declared))

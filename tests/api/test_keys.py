@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.routes import Route
 from chainapi.core.http import Request, Response
@@ -209,7 +209,7 @@ def test_an_order_holds_only_for_calls_that_ask_for_it(
     subnets = session.data.primary_network.subnets
     pages = subnets("mainnet", sort_order=sort_order)
     assert pages.ordered == (order is not None)
-    declared: Declared = ROUTES["data.primary_network.subnets"]
+    declared: Endpoint = ROUTES["data.primary_network.subnets"]
     called = declared.for_call({"sort_order": sort_order})
     assert called.route.descending_key == order
     assert called.route.key == ("subnet_id",)

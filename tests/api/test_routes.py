@@ -22,7 +22,7 @@ import pytest
 
 import chainapi
 from chainapi import Limit, Provider, Session
-from chainapi.api.binding import NOT_SENT, Declared
+from chainapi.api.binding import NOT_SENT, Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.routes import UNITS
 from chainapi.client.pages import MetricPages, Pages
@@ -49,7 +49,7 @@ def method_of(session: Session, name: str) -> Any:
 
 
 @contextlib.contextmanager
-def deprecation(declared: Declared) -> Iterator[None]:
+def deprecation(declared: Endpoint) -> Iterator[None]:
     """Expect a warning of the routes that the service wants to take away, and of no others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -319,7 +319,7 @@ def test_records_are_sound() -> None:
 def test_wrong_names_in_a_record_are_errors() -> None:
     """A type that a record names and that does not exist is noticed at its first use."""
     with pytest.raises(NameError):
-        Declared._resolve("NoSuchModel")
+        Endpoint._resolve("NoSuchModel")
 
 
 def test_streams_and_groups_show_what_they_are() -> None:
@@ -572,7 +572,7 @@ def test_records_are_loaded_off_the_loop() -> None:
 def test_a_route_keeps_no_event_loop() -> None:
     """What loads the records of a route lets go of the loop that waited for it."""
     known = ROUTES["data.evm.blocks"]
-    declared = Declared(known.record, known.function, single=False)
+    declared = Endpoint(known.record, known.function, single=False)
 
     def run() -> weakref.ref[asyncio.AbstractEventLoop]:
         async def load() -> None:

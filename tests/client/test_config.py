@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from chainapi.client.config import (
     MAX_KEY_LENGTH,
-    Endpoint,
-    Missing,
     Provider,
     Secret,
+    ServiceConfig,
+    Unconfigured,
     refuse_unknown,
     resolve,
 )
@@ -39,7 +39,7 @@ def resolved(
     data_base_url: str | None = None,
     api_key: str | None = None,
     environment: Mapping[str, str] | None = None,
-) -> tuple[Endpoint | Missing, Endpoint | Missing]:
+) -> tuple[ServiceConfig | Unconfigured, ServiceConfig | Unconfigured]:
     """Resolve in an empty environment, unless one is given."""
     return resolve(
         provider,
@@ -50,18 +50,18 @@ def resolved(
     )
 
 
-def data_endpoint(**arguments: Any) -> Endpoint:
+def data_endpoint(**arguments: Any) -> ServiceConfig:
     """Return the endpoint of the Data API, which has to be configured."""
     defaults: dict[str, Any] = {"data_base_url": "https://data.example", "api_key": KEY}
     endpoint = resolved(**(defaults | arguments))[1]
-    assert isinstance(endpoint, Endpoint)
+    assert isinstance(endpoint, ServiceConfig)
     return endpoint
 
 
 def base_url(url: str) -> str:
     """Return an address as it is used."""
     endpoint = resolved(metrics_base_url=url)[0]
-    assert isinstance(endpoint, Endpoint)
+    assert isinstance(endpoint, ServiceConfig)
     return endpoint.base_url
 
 
@@ -83,8 +83,8 @@ def test_arguments_win_over_the_provider_and_the_environment() -> None:
     ]
     for given_provider, given_arguments, source in cases:
         metrics, data = resolved(given_provider, environment=ENVIRONMENT, **given_arguments)
-        assert isinstance(metrics, Endpoint)
-        assert isinstance(data, Endpoint)
+        assert isinstance(metrics, ServiceConfig)
+        assert isinstance(data, ServiceConfig)
         assert metrics.base_url == f"https://metrics.{source}"
         assert data.base_url == f"https://data.{source}"
         assert data.key_header == ("x-data-api-key" if given_provider is None else "x-key")
@@ -103,15 +103,15 @@ def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     metrics, data = resolve(None, metrics_base_url=None, data_base_url=None, api_key=None)
-    assert isinstance(metrics, Endpoint)
-    assert isinstance(data, Endpoint)
+    assert isinstance(metrics, ServiceConfig)
+    assert isinstance(data, ServiceConfig)
     assert metrics.base_url == "https://metrics.environment"
 
 
 def test_metrics_endpoints_have_no_key() -> None:
     """The Metrics API takes no key, so its endpoint has none to send."""
     metrics = resolved(metrics_base_url="https://h", api_key=KEY)[0]
-    assert metrics == Endpoint("metrics", "https://h", None, None)
+    assert metrics == ServiceConfig("metrics", "https://h", None, None)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_metrics_endpoints_have_no_key() -> None:
 def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data: str) -> None:
     """A service that is not configured says which argument and which variable it lacks."""
     for service, variable in zip(resolved(**arguments), (metrics, data), strict=True):
-        assert isinstance(service, Missing)
+        assert isinstance(service, Unconfigured)
         argument = variable.removeprefix("CHAINAPI_").lower()
         assert service.reason == (
             f"{argument} is not set: pass {argument}= to Session or set the variable {variable}"

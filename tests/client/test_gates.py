@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from chainapi import Limit, Session
 from chainapi.client import gates
-from chainapi.client.config import Endpoint
+from chainapi.client.config import ServiceConfig
 from chainapi.client.limiter import Gate, Permit
 from chainapi.client.share import Share
 from chainapi.client.transport import Transport
@@ -240,7 +240,7 @@ def test_loop_without_weak_references_has_gates_of_its_own() -> None:
         __slots__ = ()
 
     loop = cast("Any", Strong())
-    endpoint = Endpoint("data", HOST)
+    endpoint = ServiceConfig("data", HOST)
     one, two = (gates.gate_of(loop, endpoint, None) for _ in range(2))
     gates.used(loop, endpoint, None, one)
     assert len({one, two, gates.gate_of(loop, endpoint, None)}) == 3

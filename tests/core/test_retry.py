@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, Tries
+from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 
 SECONDS = st.floats(0, 1e6)
 
 
 def waits(policy: RetryPolicy, count: int, jitter: float, asked: float | None = None) -> list[float]:
     """Return the waits after the first `count` faults of a call."""
-    tries, drawn = Tries(), []
+    tries, drawn = RetryState(), []
     for _ in range(count):
         tries.fault(policy)
         drawn.append(policy.backoff(tries, jitter, asked))
@@ -37,7 +37,7 @@ def test_the_exact_series() -> None:
 def test_a_wait_lies_between_nothing_and_the_cap(faults: int, jitter: float, base: float, cap: float) -> None:
     """However often a call has failed, the wait is from 0 to `cap` seconds."""
     policy = RetryPolicy(base=base, cap=cap)
-    wait = policy.backoff(Tries(faults=faults), jitter)
+    wait = policy.backoff(RetryState(faults=faults), jitter)
     assert 0.0 <= wait <= cap
     assert wait <= base * 2.0 ** min(faults, 900)
 
@@ -46,14 +46,14 @@ def test_a_wait_lies_between_nothing_and_the_cap(faults: int, jitter: float, bas
 def test_a_wait_that_was_asked_for_is_kept(jitter: float, asked: float, faults: int) -> None:
     """A Retry-After is never undercut, past the cap too, and never shortens the own backoff."""
     policy = RetryPolicy()
-    tries = Tries(faults=faults)
+    tries = RetryState(faults=faults)
     assert policy.backoff(tries, jitter, asked) == max(asked, policy.backoff(tries, jitter))
 
 
 @pytest.mark.parametrize("max_attempts", [1, 2, 5, 9])
 def test_faults_are_counted_against_the_attempts(max_attempts: int) -> None:
     """After `max_attempts` requests that failed no attempt is left."""
-    policy, tries = RetryPolicy(max_attempts), Tries()
+    policy, tries = RetryPolicy(max_attempts), RetryState()
     left = [tries.fault(policy) for _ in range(max_attempts + 1)]
     assert left == [True] * (max_attempts - 1) + [False, False]
     assert tries.attempts == max_attempts + 1
@@ -62,7 +62,7 @@ def test_faults_are_counted_against_the_attempts(max_attempts: int) -> None:
 @pytest.mark.parametrize(("max_attempts", "refusals"), [(1, 0), (2, 5), (5, 20)])
 def test_refusals_weigh_less(max_attempts: int, refusals: int) -> None:
     """A call takes five 429s for each attempt past the first, and none when nothing is retried."""
-    policy, tries = RetryPolicy(max_attempts), Tries()
+    policy, tries = RetryPolicy(max_attempts), RetryState()
     assert policy.max_refusals == refusals
     left = [tries.refused(policy) for _ in range(refusals + 1)]
     assert left == [True] * refusals + [False]
@@ -71,7 +71,7 @@ def test_refusals_weigh_less(max_attempts: int, refusals: int) -> None:
 
 def test_faults_and_refusals_are_counted_apart() -> None:
     """429s use up none of the attempts that are kept for faults."""
-    policy, tries = RetryPolicy(2), Tries()
+    policy, tries = RetryPolicy(2), RetryState()
     assert [tries.refused(policy) for _ in range(5)] == [True] * 5
     assert tries.fault(policy)
     assert not tries.refused(policy)

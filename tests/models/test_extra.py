@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from attrs import frozen
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.export.columns import Codec
@@ -58,7 +58,7 @@ def records_in(value: Any) -> Iterator[Any]:
         yield from records_in([getattr(value, field.name) for field in attrs.fields(kind)])
 
 
-def decoded(declared: Declared, value: Any) -> Any:
+def decoded(declared: Endpoint, value: Any) -> Any:
     """Return what becomes of the JSON of a page or a resource: what can be compared."""
     if declared.single:
         return decode_resource(body_of(value), declared.rows)
@@ -93,7 +93,7 @@ def test_every_route_keeps_fields_without_a_name(name: str, whole: bool) -> None
         assert not hasattr(record, "_extra")
 
 
-def sent(declared: Declared, maker: Maker) -> Any:
+def sent(declared: Endpoint, maker: Maker) -> Any:
     """Return the JSON of a page or a resource."""
     return maker.value(declared.rows) if declared.single else maker.page(declared, 3)
 

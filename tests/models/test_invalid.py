@@ -14,7 +14,7 @@ from attrs import frozen
 
 import chainapi
 from chainapi import Checkpoint, Invalid, MetricPoint, Session, models
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -286,12 +286,12 @@ async def test_every_list_gives_odd_rows(name: str) -> None:
     assert rows[2] == Invalid(5, rows[2].error)
 
 
-def kinds_of(declared: Declared, rows: Sequence[Any]) -> list[type]:
+def kinds_of(declared: Endpoint, rows: Sequence[Any]) -> list[type]:
     """Return what becomes of each row by itself."""
     return [type(row) for one in rows for row in alone(declared, one)]
 
 
-def alone(declared: Declared, row: Any) -> list[Any]:
+def alone(declared: Endpoint, row: Any) -> list[Any]:
     """Decode one row."""
     try:
         return PageDecoder(declared.route.model, "x").decode(json.dumps({"x": [row]}).encode()).rows

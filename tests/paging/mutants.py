@@ -17,7 +17,7 @@ from unittest.mock import patch
 from attrs import evolve, frozen
 
 from chainapi.client.pages import Page, Pages
-from chainapi.client.prefetch import Ahead, Fetched
+from chainapi.client.prefetch import Fetched, Prefetcher
 from chainapi.core.paging import dedupe, order
 from chainapi.core.paging import walk as paging
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -185,9 +185,9 @@ def idle_pages_unbounded() -> AbstractContextManager[object]:
 @mutant(99, 175)
 def prefetch_ignores_age() -> AbstractContextManager[object]:
     """Fetch pages ahead with tokens that are dead."""
-    real = Ahead.__init__
+    real = Prefetcher.__init__
 
-    def init(self: Ahead, owner: Any, depth: int, fetch: Any, alive: Any) -> None:
+    def init(self: Prefetcher, owner: Any, depth: int, fetch: Any, alive: Any) -> None:
         source, bound = owner._source, owner._start.bound
         real(
             self,
@@ -197,15 +197,15 @@ def prefetch_ignores_age() -> AbstractContextManager[object]:
             alive=lambda token: True,
         )
 
-    return patch.object(Ahead, "__init__", init)
+    return patch.object(Prefetcher, "__init__", init)
 
 
 @mutant(2, 9)
 def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     """Leave the page that was taken where it was, once."""
-    real = Ahead.take
+    real = Prefetcher.take
 
-    async def take(self: Ahead) -> Fetched | ChainAPIError | None:
+    async def take(self: Prefetcher) -> Fetched | ChainAPIError | None:
         task = self._tasks[0]
         outcome = await real(self)
         if self._tasks and outcome is not None and not getattr(task, "taken", False):
@@ -213,25 +213,25 @@ def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
             self._tasks.appendleft(task)
         return outcome
 
-    return patch.object(Ahead, "take", take)
+    return patch.object(Prefetcher, "take", take)
 
 
 @mutant(150, 166)
 def prefetch_outlives_the_stream() -> AbstractContextManager[object]:
     """Cancel nothing that is on its way."""
-    return patch.object(Ahead, "cancel", lambda self: self._tasks.clear())
+    return patch.object(Prefetcher, "cancel", lambda self: self._tasks.clear())
 
 
 @mutant(150, 166)
 def prefetch_survives_a_restart() -> AbstractContextManager[object]:
     """Give the pages fetched with the old token after a restart, as if they came after its first page."""
 
-    def holds(self: Ahead, token: PageToken | None) -> bool:
+    def holds(self: Prefetcher, token: PageToken | None) -> bool:
         return token is not None and bool(self._tasks)
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(Ahead, "holds", holds), patch.object(Pages, "_drop_ahead", lambda self: None):
+        with patch.object(Prefetcher, "holds", holds), patch.object(Pages, "_drop_ahead", lambda self: None):
             yield
 
     return both()
@@ -605,14 +605,14 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
 @mutant(232, 388)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
-    from chainapi.client.call import Ask
+    from chainapi.client.call import Call
 
-    real = Ask.__init__
+    real = Call.__init__
 
-    def init(self: Ask, service: Any, query: Any, page_token: str | None = None, *_: object) -> None:
+    def init(self: Call, service: Any, query: Any, page_token: str | None = None, *_: object) -> None:
         real(self, service, query, page_token)
 
-    return patch.object(Ask, "__init__", init)
+    return patch.object(Call, "__init__", init)
 
 
 @mutant(3, 11)

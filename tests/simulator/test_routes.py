@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi import Session
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.core.http import Request, Response
 from chainapi.models.codec import PageDecoder, decode_resource
@@ -57,7 +57,7 @@ def session_with(sim: Simulator) -> Session:
     )
 
 
-def arguments(declared: Declared, *, optional: bool = False) -> Json:
+def arguments(declared: Endpoint, *, optional: bool = False) -> Json:
     """Return arguments that the route takes, by their names in Python."""
     return values(declared, Maker(seed=1), optional=optional)
 

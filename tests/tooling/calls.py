@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from chainapi import models
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from tests.documents import Maker, value_of
 
 PLACE = Path(__file__).parents[1] / "typing" / "every_route.py"
 
 
-def call(name: str, declared: Declared) -> str:
+def call(name: str, declared: Endpoint) -> str:
     """Return the call of a route with all its parameters, and the type that it has."""
     maker = Maker(seed=0)
     given = [

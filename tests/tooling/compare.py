@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 import attrs
 from attrs import frozen
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
@@ -107,7 +107,7 @@ def compare(documents: list[Document]) -> Iterator[Difference]:
 class _Route:
     """One route, ours beside the document's."""
 
-    def __init__(self, document: Document, operation: Operation, name: str, declared: Declared) -> None:
+    def __init__(self, document: Document, operation: Operation, name: str, declared: Endpoint) -> None:
         self.document, self.operation, self.name, self.declared = document, operation, name, declared
         self.seen: set[tuple[Any, int]] = set()
 

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from chainapi.api.binding import Declared
+from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.core.http import Request
 from chainapi.errors import DecodeError
@@ -44,7 +44,7 @@ EXCERPT = 200  # characters of a misfit
 class Checker:
     """Checks bodies of one route; `schema` is None where no document has the route."""
 
-    declared: Declared
+    declared: Endpoint
     schema: Draft202012Validator | None = None
 
     def misfits(self, body: bytes) -> Iterator[str]:

@@ -22,14 +22,14 @@ Happening = tuple[str, Any]
 
 
 @frozen
-class Sent:
+class SentAt:
     """A page as a service sent it; its rows may be changed by whoever reads them."""
 
     rows: list[Row]
     body: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Sent:
+    def of(cls, rows: Sequence[Row]) -> SentAt:
         """Send rows; what begins with an underscore stays behind."""
         shown = [{name: part for name, part in row.items() if name[0] != "_"} for row in rows]
         return cls(shown, tuple(json.dumps(row, sort_keys=True).encode() for row in shown))
@@ -172,7 +172,7 @@ class Walker:
         """Return what tells a row from others for those who see it: equal rows are one another's like."""
         if self.identity.key is not None or row.get("_changed"):
             return row["_id"]  # type: ignore[no-any-return]
-        return Sent.of([row]).body[0]
+        return SentAt.of([row]).body[0]
 
     def _may_miss(self) -> set[Hashable]:
         """Return rows that may be missing: those taken for another one with their key.
@@ -203,7 +203,7 @@ class Walker:
         return self.rows[begin:behind], self.rows[behind]["_id"] if self.tokens == "rows" else behind
 
     def _take(self, rows: Sequence[Row]) -> Taken:
-        sent = Sent.of(rows)
+        sent = SentAt.of(rows)
         taken = self.deduplicator.take(sent)
         assert set(taken.repeated) <= set(taken.stale)
         assert not taken.repeated or Doubt.KEY not in taken.doubts
@@ -478,9 +478,9 @@ def test_a_key_that_is_none(
 # Cases
 
 
-def sent(*parts: tuple[int | None, Hashable, int]) -> Sent:
+def sent(*parts: tuple[int | None, Hashable, int]) -> SentAt:
     """Return a page of rows with these numbers, keys and contents."""
-    return Sent.of(rows_of(parts))
+    return SentAt.of(rows_of(parts))
 
 
 def counting(identity: Identity, **before: Any) -> Deduplicator:
