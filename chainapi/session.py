@@ -253,8 +253,8 @@ class Session:
             self._join(asyncio.get_running_loop())
         return service.share.snapshot()
 
-    def walk(self, start: Checkpoint) -> StateMachine:
-        """Return a walk that begins at `start`."""
+    def states(self, start: Checkpoint) -> StateMachine:
+        """Return the state machine of a walk that begins at `start`."""
         return StateMachine.resume(start, lifetime=self._lifetime, on_expired=self._on_expired)
 
     def clock(self) -> float:

@@ -198,9 +198,9 @@ class Endpoint:
         named = SimpleNamespace(__annotations__={"kind": kind})
         return typing.get_type_hints(named, {}, _names([str(kind)]))["kind"]
 
-    def stream(self, source: Any) -> Any:
+    def stream(self, walk: Any, source: Any) -> Any:
         """Return the stream that the signature names."""
-        return self._signature.stream(source)
+        return self._signature.stream(walk, source)
 
     def for_call(self, given: Mapping[str, Any]) -> Endpoint:
         """Return the declaration with its record as it holds for these values of the parameters.

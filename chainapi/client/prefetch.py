@@ -5,31 +5,15 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from attrs import frozen
-
-from chainapi.client.call import GivenUp, SentAt
+from chainapi.client.call import GivenUp
+from chainapi.client.source import Source
 from chainapi.core.paging.states import PageToken
+from chainapi.core.paging.walk import Fetch, Fetched, Walk
 from chainapi.errors import ChainAPIError
-from chainapi.models.codec import DecodedPage
 
-__all__ = ["Fetched", "Prefetcher"]
-
-
-@frozen(eq=False, repr=False)
-class Fetched:
-    """A page, and when its request was sent."""
-
-    page: DecodedPage
-    sent: SentAt
-
-    @property
-    def token(self) -> PageToken | None:
-        """The token to the page after this one."""
-        value = self.page.next_page_token
-        return None if value is None else PageToken(value, self.sent.at, self.sent.wall)
+__all__ = ["Prefetcher"]
 
 
 def _token_after(outcome: Fetched | ChainAPIError | None) -> PageToken | None:
@@ -44,16 +28,9 @@ class Prefetcher:
     waits for quota or for another attempt is given up. Nothing here holds on to the owner.
     """
 
-    def __init__(
-        self,
-        owner: object,
-        depth: int,
-        fetch: Callable[[PageToken, Callable[[], bool]], Awaitable[tuple[DecodedPage, SentAt]]],
-        alive: Callable[[PageToken], bool],
-    ) -> None:
-        self._depth = depth
-        self._fetch = fetch
-        self._alive = alive
+    def __init__(self, owner: object, source: Source, walk: Walk) -> None:
+        self._source = source
+        self._walk = walk
         self._loop = asyncio.get_running_loop()
         self._tasks: deque[asyncio.Task[Fetched | ChainAPIError | None]] = deque()
         self._token: PageToken | None = None  # of the page that the first of them fetches
@@ -136,10 +113,14 @@ class Prefetcher:
     def _spawn(self, token: PageToken | None) -> None:
         outcomes = [task.result() for task in self._tasks]
         ready = sum(len(one.page.rows) for one in outcomes if isinstance(one, Fetched))
-        if token is None or ready >= self._rows or not self._alive(token) or not self._wanted():
+        if token is None or ready >= self._rows or not self._wanted():
             self._watch(None)
             return
-        task = self._loop.create_task(self._fetched(token))
+        fetch = self._walk.fetch(token)
+        if self._source.clock() >= fetch.not_after:
+            self._watch(None)
+            return
+        task = self._loop.create_task(self._fetched(fetch))
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - its loop may be left
         self._tasks.append(task)
         task.add_done_callback(self._spawn_after)
@@ -150,19 +131,20 @@ class Prefetcher:
             return
         if task.result() is None:
             self._tasks.pop()
-        elif len(self._tasks) < self._depth:
+        elif len(self._tasks) < self._source.prefetch:
             self._spawn(_token_after(task.result()))
             return
         self._watch(None)
 
-    async def _fetched(self, token: PageToken) -> Fetched | ChainAPIError | None:
+    async def _fetched(self, fetch: Fetch) -> Fetched | ChainAPIError | None:
         """Return the page, or the error in its place; None where it was given up."""
         try:
-            return Fetched(*await self._fetch(token, self._wanted))
+            page, sent = await self._source.fetch(fetch, self._wanted)
         except ChainAPIError as error:
             return error
         except GivenUp:
             return None
+        return Fetched(page, sent.at, sent.wall)
 
     def _dropped(self, _: object) -> None:
         # The garbage collector may call this in any thread, and after the loop was closed.

@@ -169,7 +169,7 @@ class Exporter:
             "route": route,
             "format": self.target.format.name,
             "columns": ", ".join(column.name for column in columns),
-            "ordered": pages.ordered,
+            "ordered": pages.walk.ordered,
             "limit": self.limit,
         }
         return {**about, **query}
@@ -233,7 +233,7 @@ class Exporter:
             self.progress.met += 1
             if source.query != pages.checkpoint.query:
                 raise ExportError(f"{self.target.path} has {label} of other services: choose another target")
-            if source.done and not (pages.ordered and _is_incremental(source)):
+            if source.done and not (pages.walk.ordered and _is_incremental(source)):
                 self.progress.done += 1
                 self.progress.skipped += 1
                 continue

@@ -47,7 +47,7 @@ class Walk:
         self._limit = limit
         self._taken = state.taken
         self._restarts = pages.restarts
-        self._counted = pages.restarts > 0 and not pages.ordered
+        self._counted = pages.restarts > 0 and not pages.walk.ordered
         self._passed = 0  # rows of this pass
         self._edge = list(state.edge or ())  # marks of rows that the target has, and this pass has not met
         self._done = False
@@ -78,15 +78,15 @@ class Walk:
 
     def _wanted(self, page: Page[Any]) -> Batch:
         """Return the rows of a page that the target may not have, and those that it is known to have."""
-        pages, counted = self._pages, page.restarts > 0 and not self._pages.ordered
+        pages, counted = self._pages, page.restarts > 0 and not self._pages.walk.ordered
         if page.restarts > self._restarts:
             self._passed = 0
         if counted and (page.restarts > self._restarts or not self._counted):
             self._taken = self._passed  # this pass has all rows again; the state counts them
         self._restarts, self._counted = page.restarts, counted
-        self._passed += len(page.items) - len(pages.repeated)
+        self._passed += len(page.items) - len(pages.walk.repeated)
         # A reader of pages has no counts: what a later pass repeats in a list without order, the state knows.
-        stale = pages.repeated if counted else pages.stale
+        stale = pages.walk.repeated if counted else pages.walk.stale
         fresh, ends = self._above_floor(
             [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
         )
@@ -95,13 +95,13 @@ class Walk:
             self._taken += len(fresh)
             ends = ends or self._taken >= self._limit
         self._done = ends or page.checkpoint.done
-        numbers = [number for index in fresh if (number := pages.number(index)) is not None]
-        known = [index for index in stale if index not in pages.repeated] if page.restarts else []
+        numbers = [number for index in fresh if (number := pages.walk.dedupe.number(index)) is not None]
+        known = [index for index in stale if index not in pages.walk.repeated] if page.restarts else []
         return Batch(
             source=self.state,
             rows=[page.items[index] for index in fresh],
-            digests=[pages.digest(index) for index in fresh],
-            known=[pages.digest(index) for index in known],
+            digests=[pages.walk.dedupe.digest(index) for index in fresh],
+            known=[pages.walk.dedupe.digest(index) for index in known],
             newest=max(numbers, default=None),
             counted=counted,
             encode=self._encode,
@@ -117,10 +117,10 @@ class Walk:
             return indices, False
         kept: list[int] = []
         for index in indices:
-            number = self._pages.number(index)
+            number = self._pages.walk.dedupe.number(index)
             if number is None or number > floor:
                 kept.append(index)
-            elif number < floor and self._pages.ordered:
+            elif number < floor and self._pages.walk.ordered:
                 return kept, True
             elif number == floor and not self._on_edge(index, keyless=keyless):
                 kept.append(index)
@@ -130,7 +130,7 @@ class Walk:
         """Check whether the target has a row whose number is the floor: as many as there are marks."""
         if self.state.edge is None:
             return not keyless  # numbers are unique
-        mark = self._pages.mark(index)
+        mark = self._pages.walk.dedupe.mark(index)
         if mark not in self._edge:
             return False
         self._edge.remove(mark)

@@ -9,6 +9,7 @@ is left, and compares.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -219,9 +220,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     def _names_before(self) -> set[int]:
         """Return the names of the rows on pages before the one in hand."""
-        page = self.pages._page
-        assert page is not None
-        serial = page.raw["lastRun"]
+        serial = json.loads(self.pages.walk.page.body)["lastRun"]
         return {name for at, labels in self.service.pages.items() if at < serial for name, _ in labels}
 
     def _may_break(self, event: OrderBroken) -> bool:
@@ -533,7 +532,7 @@ class PagingMachine(RuleBasedStateMachine):
         else:
             assert labels == sent, "not the page sent"
             assert serial > self.serial, "a page was given twice"
-            stale = set(self.pages.stale)
+            stale = set(self.pages.walk.stale)
         self.serial = serial
         walked.paged = True
         for index, row in enumerate(page.items):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,9 @@ from attrs import evolve, frozen
 
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
-from chainapi.client.prefetch import Fetched, Prefetcher
+from chainapi.client.prefetch import Prefetcher
+from chainapi.client.runner import Runner
+from chainapi.client.source import Source
 from chainapi.core.paging import dedupe, order
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Deduplicator, Taken
@@ -29,6 +32,7 @@ from chainapi.core.paging.order import Order, Rows, Watermark
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
+from chainapi.core.paging.walk import Fetched, Walk
 from chainapi.errors import APIStatusError, ChainAPIError, ServerError
 
 __all__ = ["MUTANTS"]
@@ -60,7 +64,7 @@ def mutant(*scripts: int) -> Callable[[Make], Make]:
 @mutant(4, 54)
 def no_age_check() -> AbstractContextManager[object]:
     """Let tokens live for ever."""
-    return patch.object(StateMachine, "dies_at", lambda self, token: inf)
+    return patch.object(StateMachine, "expires_at", lambda self, token: inf)
 
 
 @mutant(99, 175)
@@ -70,18 +74,18 @@ def age_from_receipt() -> AbstractContextManager[object]:
     def token(self: Fetched) -> PageToken | None:
         value = self.page.next_page_token
         now = asyncio.get_running_loop().time()
-        return None if value is None else PageToken(value, now, self.sent.wall)
+        return None if value is None else PageToken(value, now, self.sent_at)
 
     return patch.object(Fetched, "token", property(token))
 
 
-@mutant(99, 175)
+@mutant(9, 22)
 def age_by_the_wall_clock() -> AbstractContextManager[object]:
     """Judge every token by the wall clock, as if it came from a checkpoint."""
 
     def token(self: Fetched) -> PageToken | None:
         value = self.page.next_page_token
-        return None if value is None else PageToken(value, None, self.sent.wall)
+        return None if value is None else PageToken(value, None, self.sent_at)
 
     return patch.object(Fetched, "token", property(token))
 
@@ -89,14 +93,12 @@ def age_by_the_wall_clock() -> AbstractContextManager[object]:
 @mutant(54, 282)
 def age_forgotten_on_resume() -> AbstractContextManager[object]:
     """Take the token of a checkpoint for new."""
-    real = StateMachine.next_token
 
-    def next_token(self: StateMachine, now: float, wall: float) -> str | None:
+    def set_age(self: StateMachine, now: float, wall: float) -> None:
         if self.token is not None and self.token.minted is None:
             self.token = evolve(self.token, minted=now)
-        return real(self, now, wall)
 
-    return patch.object(StateMachine, "next_token", next_token)
+    return patch.object(StateMachine, "set_age", set_age)
 
 
 @mutant(129, 196)
@@ -131,23 +133,23 @@ def span_a_page_short() -> AbstractContextManager[object]:
 def offset_lost_on_resume() -> AbstractContextManager[object]:
     """Begin the page again in which the reader stood."""
     return patch.object(
-        Pages, "_inside", lambda self: evolve(self._start, rows=self._start.rows, watermark=None)
+        Walk, "_inside", lambda self: evolve(self._start, rows=self._start.rows, watermark=None)
     )
 
 
 @mutant(21, 27)
 def offset_off_by_one() -> AbstractContextManager[object]:
     """Count the row in hand as given before it is, and the next one with it."""
-    real = Pages._inside
+    real = Walk._inside
 
-    def inside(self: Pages[Any]) -> Checkpoint:
+    def inside(self: Walk) -> Checkpoint:
         offset, self._offset = self._offset, self._offset + 1
         try:
             return real(self)
         finally:
             self._offset = offset
 
-    return patch.object(Pages, "_inside", inside)
+    return patch.object(Walk, "_inside", inside)
 
 
 @mutant(0, 4)
@@ -191,15 +193,9 @@ def prefetch_ignores_age() -> AbstractContextManager[object]:
     """Fetch pages ahead with tokens that are dead."""
     real = Prefetcher.__init__
 
-    def init(self: Prefetcher, owner: Any, depth: int, fetch: Any, alive: Any) -> None:
-        source, bound = owner._source, owner._start.bound
-        real(
-            self,
-            owner,
-            depth,
-            fetch=lambda token, wanted: source.fetch(token.value, bound, inf, wanted),
-            alive=lambda token: True,
-        )
+    def init(self: Prefetcher, owner: object, source: Source, walk: Walk) -> None:
+        ageless: Any = SimpleNamespace(fetch=lambda token: evolve(walk.fetch(token), not_after=inf))
+        real(self, owner, source, ageless)
 
     return patch.object(Prefetcher, "__init__", init)
 
@@ -235,7 +231,7 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(Prefetcher, "holds", holds), patch.object(Pages, "_drop_ahead", lambda self: None):
+        with patch.object(Prefetcher, "holds", holds), patch.object(Runner, "_discard", lambda self: None):
             yield
 
     return both()
@@ -244,35 +240,36 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
 @mutant(6, 43)
 def error_ends_the_walk() -> AbstractContextManager[object]:
     """Take a failed page for the end, as if the list were whole."""
-    real = Pages._fetch
+    real = Runner.advance
 
-    async def fetch(self: Pages[Any]) -> Page[Any] | None:
+    async def advance(self: Runner) -> bool:
         try:
             return await real(self)
         except ServerError:
-            self._walk.state = State.EXHAUSTED
-            return None
+            self._walk._states.state = State.EXHAUSTED
+            return False
 
-    return patch.object(Pages, "_fetch", fetch)
+    return patch.object(Runner, "advance", advance)
 
 
 @mutant(21, 27)
 def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     """Give out, for the page in hand, where the stream stands one page further on."""
-    real = Pages._open
+    real = Pages._page
+    given: dict[int, Page[Any]] = {}
 
-    def opened(self: Pages[Any], fetched: Fetched, taken: Taken) -> Page[Any]:
-        before = self._page
-        page = real(self, fetched, taken)
-        if before is not None:
+    def page_of(self: Pages[Any], rows: list[Any] | None) -> Page[Any]:
+        page = real(self, rows)
+        if (before := given.get(id(self))) is not None:
             before.checkpoint = page.checkpoint
+        given[id(self)] = page
         return page
 
     @contextmanager
     def both() -> Iterator[None]:
         with (
-            patch.object(Pages, "_open", opened),
-            patch.object(Pages, "_inside", lambda self: self._page.checkpoint),
+            patch.object(Pages, "_page", page_of),
+            patch.object(Walk, "_inside", lambda self: self._end),
         ):
             yield
 
@@ -624,7 +621,7 @@ def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
 @mutant(3, 11)
 def exhausted_too_early() -> AbstractContextManager[object]:
     """Call the walk exhausted as soon as its last page is here, though its rows were not given."""
-    return patch.object(Pages, "exhausted", property(lambda self: self._walk.exhausted))
+    return patch.object(Walk, "exhausted", property(lambda self: self.fetched_all))
 
 
 @mutant(2, 26)

@@ -24,8 +24,8 @@ from chainapi.core.paging.history import OrderHistory
 from chainapi.core.paging.order import MAX_TIES, Order, Rows, Watermark, rising
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import (
+    EmptyPage,
     Identity,
-    NoRows,
     PageRows,
     RowsOfPage,
     mark_digest,
@@ -110,7 +110,7 @@ class Deduplicator:
         self._numbered = False  # the counter has rows that were given in order
         self._neighbours: deque[_Neighbour] = deque()
         self._begun = ResumedPage()
-        self._page = PageRows(NoRows(), identity, keyed=False)
+        self._page = PageRows(EmptyPage(), identity, keyed=False)
 
     @property
     def ordered(self) -> bool:

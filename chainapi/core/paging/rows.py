@@ -12,7 +12,7 @@ from attrs import frozen
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Rows
 
-__all__ = ["Identity", "NoRows", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
+__all__ = ["EmptyPage", "Identity", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
 
 
 class RowsOfPage(Protocol):
@@ -119,10 +119,13 @@ class PageRows:
         return content if mark == content else content + mark
 
 
-class NoRows:
+class EmptyPage:
     """A page without rows: what there was before the first one."""
 
-    rows: Sequence[Any] = ()
+    rows: list[Any] = []  # noqa: RUF012 - never filled
+    next_page_token = None
+    others = ()
+    body = b"{}"
     digest = 0
 
     def contents(self) -> Sequence[bytes]:

@@ -147,34 +147,20 @@ class StateMachine:
         """True only after a last page, one without a token."""
         return self.state is State.EXHAUSTED
 
-    def next_token(self, now: float, wall: float) -> str | None:
-        """Return the token to send (None for the first page); restart where it has expired.
+    def set_age(self, now: float, wall: float) -> None:
+        """Set the age of a token from a checkpoint, once.
 
-        `now` is the loop's time; `wall` is Unix time, used once, for a token from a checkpoint.
-
-        Raises:
-            PageTokenExpiredError: it has expired and a restart is not wanted or got no further.
-
+        `now` is the time of the loop's clock, `wall` is Unix time, both in seconds.
         """
         token = self.token
-        if token is None:
-            return None
-        if token.minted is None:
-            age = max(0.0, wall - token.minted_at)
-            token = self.token = evolve(token, minted=now - age)
-        if now < self.dies_at(token):
-            return token.value
-        self.expired()
-        return None
+        if token is not None and token.minted is None:
+            self.token = evolve(token, minted=now - max(0.0, wall - token.minted_at))
 
-    def dies_at(self, token: PageToken) -> float:
-        """Return from when on a token is not to be sent, on the loop's clock."""
-        return inf if token.minted is None else token.minted + self.lifetime - _ROUNDING
-
-    @property
-    def token_dies_at(self) -> float:
-        """From when on the token in hand is not to be sent, on the loop's clock."""
-        return inf if self.token is None else self.dies_at(self.token)
+    def expires_at(self, token: PageToken | None) -> float:
+        """Return the time of the loop's clock from which on a token must not be sent; infinite without one."""
+        if token is None or token.minted is None:
+            return inf
+        return token.minted + self.lifetime - _ROUNDING
 
     def expired(self) -> None:
         """Note that the token has reached its lifetime: the walk restarts.
