@@ -177,7 +177,7 @@ class Pages(Generic[T]):
     def _begin_rows(self) -> object:
         """Return a reader of rows, which takes the place of any other."""
         reader = self._reader = object()
-        self._walk.dedupe.count()
+        self._walk.dedupe.start_counting()
         return reader
 
     def _end_rows(self, reader: object) -> None:

@@ -31,7 +31,7 @@ from chainapi.core.events import (
     Restarted,
     TokenRenewed,
 )
-from chainapi.core.paging import dedupe, resumed, states
+from chainapi.core.paging import dedupe, keys, resumed, states
 from chainapi.core.paging.history import Runs
 from chainapi.errors import (
     APIConnectionError,
@@ -103,7 +103,7 @@ def _sound(drawn: Manners) -> Manners:
 def _scaled_down(manners: Manners) -> ExitStack:
     """Scale the limits of the client down, so that lists of a few rows reach them."""
     stack = ExitStack()
-    stack.enter_context(patch.object(dedupe, "NEIGHBOURS", 6))
+    stack.enter_context(patch.object(keys, "NEIGHBOURS", 6))
     stack.enter_context(patch.object(resumed, "NEIGHBOURS", 6))
     stack.enter_context(patch.object(dedupe, "MAX_TIES", 4))
     if manners.repeat is not None:  # else many equal rows are no loop

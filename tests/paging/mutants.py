@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from types import SimpleNamespace
@@ -24,9 +24,10 @@ from chainapi.client.runner import Runner
 from chainapi.client.source import Source
 from chainapi.core.paging import dedupe, order
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import Deduplicator, Taken
+from chainapi.core.paging.dedupe import Comparison, Deduplicator
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.history import OrderHistory
+from chainapi.core.paging.keys import KeyWindow
 from chainapi.core.paging.loop_guard import LoopGuard
 from chainapi.core.paging.order import Order, Rows, Watermark
 from chainapi.core.paging.resumed import ResumedPage
@@ -374,23 +375,23 @@ def empty_page_is_the_end() -> AbstractContextManager[object]:
 
 
 def _also_stale(
-    drop: Callable[[Deduplicator, RowsOfPage, Taken], set[int]],
+    drop: Callable[[Deduplicator, RowsOfPage, Comparison], set[int]],
 ) -> AbstractContextManager[object]:
     """Leave more rows out than the real code."""
-    real = Deduplicator.take
+    real = Deduplicator.add
 
-    def take(self: Deduplicator, page: RowsOfPage) -> Taken:
+    def take(self: Deduplicator, page: RowsOfPage) -> Comparison:
         taken = real(self, page)
         return evolve(taken, stale=set(taken.stale) | drop(self, page, taken))
 
-    return patch.object(Deduplicator, "take", take)
+    return patch.object(Deduplicator, "add", take)
 
 
 @mutant(6, 10)
 def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
-    def drop(_: Deduplicator, page: RowsOfPage, __: Taken) -> set[int]:
+    def drop(_: Deduplicator, page: RowsOfPage, __: Comparison) -> set[int]:
         contents = list(page.contents())
         return {index for index, content in enumerate(contents) if content in contents[:index]}
 
@@ -402,7 +403,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     """Take a row for repeated that is equal to one of the page before, without a key."""
     before: dict[int, set[bytes]] = {}
 
-    def drop(self: Deduplicator, page: RowsOfPage, _: Taken) -> set[int]:
+    def drop(self: Deduplicator, page: RowsOfPage, _: Comparison) -> set[int]:
         contents = list(page.contents())
         known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
         return {index for index, content in enumerate(contents) if content in known}
@@ -439,7 +440,7 @@ def seen_or_not_after_a_restart() -> AbstractContextManager[object]:
 @mutant(7, 95)
 def shifted_rows_given_again() -> AbstractContextManager[object]:
     """Compare no keys with those of the pages before."""
-    return patch.object(Deduplicator, "_known_keys", lambda self: {})
+    return patch.object(KeyWindow, "_known", lambda self: {})
 
 
 @mutant(42, 67)
@@ -476,7 +477,7 @@ def order_believed() -> AbstractContextManager[object]:
 def spans_believed_after_a_break() -> AbstractContextManager[object]:
     """Leave out the rows behind a break whose numbers lie in a span."""
 
-    def drop(self: Deduplicator, _: RowsOfPage, __: Taken) -> set[int]:
+    def drop(self: Deduplicator, _: RowsOfPage, __: Comparison) -> set[int]:
         spans = self.spans.get(id(self._identity), ())  # type: ignore[attr-defined]
         numbers = self._page.numbers or ()
         late = enumerate(numbers) if not self.ordered else ()
@@ -489,16 +490,16 @@ def spans_believed_after_a_break() -> AbstractContextManager[object]:
     @contextmanager
     def both() -> Iterator[None]:
         spans: dict[int, Any] = {}
-        real = Deduplicator._take_ordered
+        real = Deduplicator._compare_ordered
 
-        def take(self: Deduplicator, order: Order, page: Any, indices: Sequence[int]) -> Any:
-            outcome = real(self, order, page, indices)
+        def compare(self: Deduplicator, order: Order, *args: Any) -> Any:
+            outcome = real(self, order, *args)
             spans[id(self._identity)] = order._after.spans
             return outcome
 
         with (
             patch.object(Deduplicator, "spans", spans, create=True),
-            patch.object(Deduplicator, "_take_ordered", take),
+            patch.object(Deduplicator, "_compare_ordered", compare),
             _also_stale(drop),
         ):
             yield
@@ -660,4 +661,4 @@ def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
 @mutant(396, 513)
 def changed_row_refutes_no_number() -> AbstractContextManager[object]:
     """Believe a number as key although another row had it on the page before."""
-    return patch.object(Deduplicator, "_is_other", lambda self, page, index, known, place: False)
+    return patch.object(KeyWindow, "_is_other", lambda self, page, index, known, place: False)

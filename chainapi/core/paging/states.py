@@ -157,7 +157,7 @@ class StateMachine:
             self.token = evolve(token, minted=now - max(0.0, wall - token.minted_at))
 
     def expires_at(self, token: PageToken | None) -> float:
-        """Return the time of the loop's clock from which on a token must not be sent; infinite without one."""
+        """Return the time of the loop's clock at which a token expires; infinite without one."""
         if token is None or token.minted is None:
             return inf
         return token.minted + self.lifetime - _ROUNDING

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from attrs import define, evolve, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import Deduplicator, Doubt, Taken
+from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.rows import EmptyPage, RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
 from chainapi.errors import (
@@ -181,11 +181,11 @@ class Walk:
         self._end: Checkpoint | None = None  # position after the open page; None without one
         self._page: ListPage = EmptyPage()
         self._rows: Sequence[Any] = ()  # of the open page
-        self._compared = Taken()  # which of these rows were given before
+        self._compared = Comparison()  # which of these rows were given before
         self._offset = 0  # rows of the open page that were given or left out
         self._failure: PagingError | None = None
         self._reports = False
-        dedupe.expect(start.head)
+        dedupe.resume_inside(start.head)
 
     # The open page
 
@@ -313,26 +313,46 @@ class Walk:
         if self._failure is not None:
             raise self._failure
         self._reports = reports
-        states = self._states
-        states.set_age(now, wall)
+        self._states.set_age(now, wall)
         try:
-            while True:
-                answer = yield self.fetch(states.token)
-                if answer is None:
-                    continue
-                if not isinstance(answer, Fetched):
-                    yield from self._recover(answer)
-                elif states.state is State.CHECK:
-                    yield from self._check(answer)
-                else:
-                    yield from self._open(answer)
-                    return
+            fetched = yield from self._fetch_next()
+            page = fetched.page
+            # Before anything changes: after a row without its number the page is fetched again.
+            small = len(page.body) <= HUGE
+            compared = self._dedupe.add(page) if small else (yield from self._compare_huge(page))
+            self._open(fetched, compared)
+            if reports:
+                yield from self._report_page()
+            yield Deliver(page)
         except PagingError as error:
-            if states.state is State.FAILED:
+            if self._states.state is State.FAILED:
                 self._failure = error
-            if isinstance(error, PaginationLoopError):
+            if reports and isinstance(error, PaginationLoopError):
                 yield from self._report_loop()
             raise
+
+    def _fetch_next(self) -> Generator[Command, Answer, Fetched]:
+        """Fetch until a page arrives that the walk can open; restart where its token has died."""
+        states = self._states
+        while True:
+            answer = yield self.fetch(states.token)
+            if answer is None:
+                continue
+            if not isinstance(answer, Fetched):
+                yield from self._recover(answer)
+            elif states.state is State.CHECK:
+                yield from self._check(answer)
+            else:
+                break
+        if self._end is None and self._start is self._begin:
+            yield from self._report_lost_digests()
+        return answer
+
+    def _compare_huge(self, page: ListPage) -> Generator[Command, Answer, Comparison]:
+        """Compare the rows of a large page outside of the event loop."""
+        results: list[Comparison] = []
+        yield Offload(lambda: results.append(self._dedupe.add(page)))
+        return results[0]
 
     def _recover(self, error: ChainAPIError) -> Steps:
         """Continue without the token where the service refused it or it expired; else raise the error."""
@@ -361,26 +381,13 @@ class Walk:
 
             yield Report(TokenRenewed(self.query.service, self.query.where, self.depth))
 
-    def _open(self, fetched: Fetched) -> Steps:
-        """Compare the rows of a page with those given before, and make it the open page."""
-        page = fetched.page
-        if self._end is None and self._start is self._begin:
-            yield from self._report_lost_digests()
-        # Before anything changes: after a row without its number the page is fetched again.
-        if len(page.body) <= HUGE:
-            compared = self._dedupe.take(page)
-        else:
-            results: list[Taken] = []
-            yield Offload(lambda: results.append(self._dedupe.take(page)))
-            compared = results[0]
-        start, token = self.checkpoint, fetched.token
+    def _open(self, fetched: Fetched, compared: Comparison) -> None:
+        """Make a page the open one, after its rows were compared with those given before."""
+        start, page, token = self.checkpoint, fetched.page, fetched.token
         self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
         self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
         self._start = start
         self._end = self._after()
-        if self._reports:
-            yield from self._report_page(page, compared.doubts)
-        yield Deliver(page)
 
     def _restart(self, reason: str) -> Steps:
         """Return to the first page, or to the last row given where the query can be bounded by it."""
@@ -401,7 +408,8 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self._page, self._rows, self._compared, self._offset = None, EmptyPage(), (), Taken(), 0
+        self._end, self._page, self._rows, self._offset = None, EmptyPage(), (), 0
+        self._compared = Comparison()
         yield Discard()
         yield from self._report_restart(reason, exact=dedupe.complete)
 
@@ -454,17 +462,17 @@ class Walk:
 
     # Events; their module is loaded only where somebody listens
 
-    def _report_page(self, page: ListPage, doubts: Sequence[Doubt]) -> Steps:
-        """Report a page, and each assumption about the list that it refuted."""
+    def _report_page(self) -> Steps:
+        """Report the open page, and each assumption about the list that it refuted."""
         from chainapi.core.events import KeyNotUnique, OrderBroken, PageReceived
 
         service, where, depth = self.query.service, self.query.where, self.depth
-        yield Report(PageReceived(service, where, depth, len(page.rows)))
-        for doubt in doubts:
-            if doubt is Doubt.KEY:
+        yield Report(PageReceived(service, where, depth, len(self._rows)))
+        for assumption in self._compared.refuted:
+            if assumption is Assumption.KEY:
                 yield Report(KeyNotUnique(service, where, depth))
             else:
-                yield Report(OrderBroken(service, where, depth, doubt.value))
+                yield Report(OrderBroken(service, where, depth, assumption.value))
 
     def _report_lost_digests(self) -> Steps:
         """Report a resume in a second pass: rows of the first one come again, their digests are lost."""
@@ -479,7 +487,6 @@ class Walk:
             yield Report(Restarted(self.query.service, self.query.where, self.restarts, reason, exact))
 
     def _report_loop(self) -> Steps:
-        if self._reports:
-            from chainapi.core.events import LoopFound
+        from chainapi.core.events import LoopFound
 
-            yield Report(LoopFound(self.query.service, self.query.where, self.depth))
+        yield Report(LoopFound(self.query.service, self.query.where, self.depth))
