@@ -35,6 +35,7 @@ from chainapi.core.paging.rows import RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
 from chainapi.core.paging.walk import Fetched, Walk
 from chainapi.errors import APIStatusError, ChainAPIError, ServerError
+from tests.paging.machine import FlowMachine, PagingMachine
 
 __all__ = ["MUTANTS"]
 
@@ -43,20 +44,25 @@ Make = Callable[[], AbstractContextManager[object]]
 
 @frozen
 class Mutant:
-    """A broken variant, in force while the context of `make` is open, and the scripts that catch it."""
+    """A broken variant, in force while the context of `make` is open, and the scripts that catch it.
+
+    They run on the walk alone, or on a session, for what only a session does: prefetch, the queue for quota,
+    and the time at which a page arrives.
+    """
 
     make: Make
     scripts: tuple[int, ...]
+    machine: type[PagingMachine]
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(*scripts: int) -> Callable[[Make], Make]:
+def mutant(*scripts: int, machine: type[PagingMachine] = FlowMachine) -> Callable[[Make], Make]:
     """Enter a mutant in the list. `python -m tests.paging --hunt NAME` finds scripts."""
 
     def enter(make: Make) -> Make:
-        MUTANTS[make.__name__] = Mutant(make, scripts)
+        MUTANTS[make.__name__] = Mutant(make, scripts, machine)
         return make
 
     return enter
@@ -68,7 +74,7 @@ def no_age_check() -> AbstractContextManager[object]:
     return patch.object(StateMachine, "expires_at", lambda self, token: inf)
 
 
-@mutant(99, 175)
+@mutant(99, 175, machine=PagingMachine)
 def age_from_receipt() -> AbstractContextManager[object]:
     """Count the age of a token from when its page came."""
 
@@ -80,7 +86,7 @@ def age_from_receipt() -> AbstractContextManager[object]:
     return patch.object(Fetched, "token", property(token))
 
 
-@mutant(9, 22)
+@mutant(9, 22, machine=PagingMachine)
 def age_by_the_wall_clock() -> AbstractContextManager[object]:
     """Judge every token by the wall clock, as if it came from a checkpoint."""
 
@@ -130,7 +136,7 @@ def span_a_page_short() -> AbstractContextManager[object]:
     return patch.object(Order, "take", take)
 
 
-@mutant(21, 26)
+@mutant(21, 27)
 def offset_lost_on_resume() -> AbstractContextManager[object]:
     """Begin the page again in which the reader stood."""
     return patch.object(
@@ -189,7 +195,7 @@ def idle_pages_unbounded() -> AbstractContextManager[object]:
     return patch.object(StateMachine, "_goes_nowhere", goes_nowhere)
 
 
-@mutant(99, 175)
+@mutant(99, 175, machine=PagingMachine)
 def prefetch_ignores_age() -> AbstractContextManager[object]:
     """Fetch pages ahead with tokens that are dead."""
     real = Prefetcher.__init__
@@ -201,7 +207,7 @@ def prefetch_ignores_age() -> AbstractContextManager[object]:
     return patch.object(Prefetcher, "__init__", init)
 
 
-@mutant(2, 9)
+@mutant(2, 9, machine=PagingMachine)
 def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     """Leave the page that was taken where it was, once."""
     real = Prefetcher.take
@@ -217,13 +223,13 @@ def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     return patch.object(Prefetcher, "take", take)
 
 
-@mutant(150, 166)
+@mutant(150, 166, machine=PagingMachine)
 def prefetch_outlives_the_stream() -> AbstractContextManager[object]:
     """Cancel nothing that is on its way."""
     return patch.object(Prefetcher, "cancel", lambda self: self._tasks.clear())
 
 
-@mutant(150, 166)
+@mutant(150, 166, machine=PagingMachine)
 def prefetch_survives_a_restart() -> AbstractContextManager[object]:
     """Give the pages fetched with the old token after a restart, as if they came after its first page."""
 
@@ -461,7 +467,7 @@ def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
     return patch.object(Deduplicator, "_give_up_key", give_up)
 
 
-@mutant(4, 232)
+@mutant(4, 311)
 def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
     """Promise, once the key is given up, that no row comes again."""
     return patch.object(Deduplicator, "complete", True)
@@ -606,7 +612,7 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
     return patch.object(StateMachine, "refused", refused)
 
 
-@mutant(232, 388)
+@mutant(232, 388, machine=PagingMachine)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
     from chainapi.client.call import Call
