@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 
 from attrs import define, field
 
-from chainapi.export.state import Batch, State
+from chainapi.export.journal import Batch, State
 
 __all__ = ["MOST_PENDING", "Commits"]
 

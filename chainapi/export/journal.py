@@ -19,8 +19,8 @@ from attrs import define, evolve, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ExportError
-from chainapi.export.audit import audit, checksum, row_checksum
 from chainapi.export.columns import INVALID
+from chainapi.export.integrity import audit, checksum, row_checksum
 
 __all__ = ["Batch", "Part", "SourceState", "State"]
 
