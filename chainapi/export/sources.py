@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from chainapi.client.pages import Page, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.export.journal import Batch, SourceState
+from chainapi.export.records import Batch, SourceState
 
 __all__ = ["Arguments", "Walk"]
 
