@@ -44,7 +44,7 @@ LAYERS = (
     ("session", "transport"),
     ("__init__",),
 )
-EDGES = frozenset({"cli", "__main__", "export", "simulator"})
+EDGES = frozenset({"_tooling", "cli", "__main__", "export", "simulator"})
 # The simulator is a service: of the client it knows what crosses the wire and the errors. Two of its
 # modules read what both have in common, the records of routes and models, when a path needs them.
 SIMULATOR_MAY = frozenset({"core.http", "errors"})
