@@ -29,7 +29,9 @@ from chainapi.simulator.lists import (
     known_chain,
     whole_number,
 )
-from chainapi.simulator.rows import BLOCKCHAIN_NAMES, DAY, Draw, Points, Row, RowSource, Sums
+from chainapi.simulator.names import BLOCKCHAIN_NAMES
+from chainapi.simulator.rows import Draw, Row, RowSource
+from chainapi.simulator.sources import DAY, Points, Sums
 
 if TYPE_CHECKING:
     from chainapi.simulator.settings import Settings

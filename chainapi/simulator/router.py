@@ -7,21 +7,10 @@ from collections.abc import Callable, Mapping
 from chainapi.simulator.injection import Alterations
 from chainapi.simulator.lists import Listing, Place, Refusal, known_chain
 from chainapi.simulator.matching import target
-from chainapi.simulator.rows import (
-    BLOCKCHAIN_NAMES,
-    DAY,
-    Blocks,
-    Chains,
-    Draw,
-    MetricsChains,
-    Part,
-    Points,
-    Row,
-    RowSource,
-    Transactions,
-    Utxos,
-)
+from chainapi.simulator.names import BLOCKCHAIN_NAMES
+from chainapi.simulator.rows import Draw, Row, RowSource
 from chainapi.simulator.settings import Settings
+from chainapi.simulator.sources import DAY, Blocks, Chains, MetricsChains, Part, Points, Transactions, Utxos
 
 __all__ = ["Places"]
 

@@ -1,38 +1,26 @@
-"""The rows of the simulated lists, each computed from the seed and its number alone.
-
-A list is numbered from its oldest row, 0, upwards: row 7 stays row 7 however many rows are added at the head,
-and a list of a million rows costs nothing until it is asked for. Nothing is remembered between two calls.
-"""
+"""Sources of the rows of the specification's lists, each row computed from the seed and its number."""
 
 from __future__ import annotations
 
 import math
 from hashlib import blake2b
-from typing import Protocol
 
 from attrs import frozen
 
+from chainapi.simulator.names import CHAIN_NAMES, METHODS, PRIMARY_CHAINS, bech32, identifier
+from chainapi.simulator.rows import Draw, Row, RowSource
+
 __all__ = [
-    "BLOCKCHAIN_NAMES",
-    "CHAIN_NAMES",
     "DAY",
-    "METHODS",
     "Blocks",
     "Chains",
-    "Draw",
     "MetricsChains",
     "Part",
     "Points",
-    "Row",
-    "RowSource",
     "Sums",
     "Transactions",
     "Utxos",
-    "bech32",
-    "identifier",
 ]
-
-Row = dict[str, object]
 
 DAY = 86_400
 BLOCK_SECONDS = 2
@@ -40,67 +28,8 @@ SEARCHED = 1_000  # how many blocks are looked at for a hash
 BLOCK_GAS_LIMIT = "15000000"
 BASE_FEE = 25_000_000_000
 
-# Identifiers need only look right and be unique, so each byte becomes one letter of the alphabet; counting in
-# base 58 would cost more than the rest of the row.
-_BASE58 = bytes(b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"[i % 58] for i in range(256))
-_BECH32 = bytes(b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"[i % 32] for i in range(256))
-
-CHAIN_NAMES = {
-    43114: ("Avalanche (C-Chain)", "AVAX"),
-    43113: ("Avalanche (C-Chain) Testnet", "AVAX"),
-    53935: ("DFK Chain", "JEWEL"),
-    432204: ("Dexalot Subnet", "ALOT"),
-    4337: ("Beam L1", "BEAM"),
-    8021: ("Numine", "NUMI"),
-}
 _TESTNETS = frozenset({43113})
-_PRIMARY_CHAINS = {
-    "p-chain": "11111111111111111111111111111111LpoYY",
-    "x-chain": "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
-    "c-chain": "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5",
-}
-# Every way to name one of the three chains of a network: by its name, and by its identifiers.
-BLOCKCHAIN_NAMES = {
-    **{chain: chain for chain in _PRIMARY_CHAINS},
-    **{name: chain for chain, name in _PRIMARY_CHAINS.items()},
-    "2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm": "x-chain",
-    "yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp": "c-chain",
-}
 _ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
-METHODS = (
-    ("NATIVE_TRANSFER", "", "Native Transfer"),
-    ("CONTRACT_CALL", "0xa9059cbb", "transfer(address,uint256)"),
-    ("CONTRACT_CALL", "0x095ea7b3", "approve(address,uint256)"),
-    ("CONTRACT_CALL", "0x38ed1739", "swapExactTokensForTokens(uint256,uint256,address[],address,uint256)"),
-)
-
-
-class RowSource(Protocol):
-    """A list that grows at one end."""
-
-    @property
-    def size(self) -> int:
-        """How many rows the list had at the beginning."""
-        ...
-
-    def __hash__(self) -> int: ...
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        ...
-
-
-class Draw:
-    """64 bytes for each whole number, the same ones for the same seed and names."""
-
-    def __init__(self, seed: int, *names: object) -> None:
-        self._begun = blake2b(repr((seed, *names)).encode())
-
-    def __call__(self, number: int) -> bytes:
-        """Return the bytes of `number`, which may be negative."""
-        drawn = self._begun.copy()
-        drawn.update(number.to_bytes(8, "little", signed=True))
-        return drawn.digest()
 
 
 @frozen
@@ -359,7 +288,7 @@ class Utxos:
         drawn = self.draw(number)
         amount = str(int.from_bytes(drawn[:5], "little"))
         prefix = "avax1" if self.network == "mainnet" else "fuji1"
-        home = _PRIMARY_CHAINS[self.blockchain]
+        home = PRIMARY_CHAINS[self.blockchain]
         return {
             "addresses": [prefix + bech32(drawn[:38])],
             "asset": {
@@ -384,13 +313,3 @@ class Utxos:
             "utxoType": "TRANSFER",
             "staked": False,
         }
-
-
-def identifier(drawn: bytes) -> str:
-    """Return an identifier, such as that of a subnet."""
-    return "2" + drawn.translate(_BASE58).decode()
-
-
-def bech32(drawn: bytes) -> str:
-    """Return an address of the Primary Network, its prefix apart."""
-    return drawn.translate(_BECH32).decode()
