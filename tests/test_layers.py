@@ -49,7 +49,7 @@ EDGES = frozenset({"_tooling", "cli", "__main__", "export", "simulator"})
 # modules read what both have in common, the records of routes and models, when a path needs them.
 SIMULATOR_MAY = frozenset({"core.http", "errors"})
 RECORDS = frozenset({"api.catalogue", "api.binding", "models.metrics", "models.unions", "api.parameters"})
-RECORDS_DOORS = frozenset({"simulator.table", "simulator.made"})
+RECORDS_DOORS = frozenset({"simulator.handlers", "simulator.factories"})
 CLIENT_DOOR = "client.transport"
 
 
@@ -405,8 +405,8 @@ def test_a_house_in_order_has_no_faults(tmp_path: Path) -> None:
         ("simulator__server", "from chainapi.core import paging", "knows nothing of the client"),
         ("simulator__server", "from chainapi import errors", None),
         ("simulator__server", "from chainapi.api.catalogue import ROUTES", "knows nothing of the client"),
-        ("simulator__table", "from chainapi.api.catalogue import ROUTES", None),
-        ("simulator__table", "from chainapi.session import Session", "knows nothing of the client"),
+        ("simulator__handlers", "from chainapi.api.catalogue import ROUTES", None),
+        ("simulator__handlers", "from chainapi.session import Session", "knows nothing of the client"),
         ("newcomer", "import chainapi.session", "newcomer is in no layer and no edge"),
         ("export", "import chainapi.session", None),
     ],
