@@ -31,7 +31,7 @@ from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.walk import Walk
+from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
 
@@ -253,9 +253,9 @@ class Session:
             self._join(asyncio.get_running_loop())
         return service.share.snapshot()
 
-    def walk(self, start: Checkpoint) -> Walk:
+    def walk(self, start: Checkpoint) -> StateMachine:
         """Return a walk that begins at `start`."""
-        return Walk.resume(start, lifetime=self._lifetime, on_expired=self._on_expired)
+        return StateMachine.resume(start, lifetime=self._lifetime, on_expired=self._on_expired)
 
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""

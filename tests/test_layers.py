@@ -261,12 +261,12 @@ def test_the_package_was_read() -> None:
         "__init__",
         "errors",
         "core",
-        "core.paging.walk",
+        "core.paging.states",
         "models.convert",
         "client.transport",
         "session",
     } <= set(package.imports)
-    assert "errors" in {target for target, _ in package.ours("core.paging.walk")}
+    assert "errors" in {target for target, _ in package.ours("core.paging.states")}
     assert "_version" in {target for target, _ in package.ours("__init__")}
     assert "aiohttp" in {entry.module for entry in package.imports["client.transport"]}
     # For type checkers only, or there would be a cycle.
