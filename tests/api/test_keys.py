@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.core.http import Request, Response
 from chainapi.models import (

@@ -20,8 +20,8 @@ from typing import Annotated, Any, Literal
 import attrs
 from attrs import frozen
 
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
