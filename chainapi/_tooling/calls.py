@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from chainapi import models
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 
 PLACE = Path(__file__).parents[2] / "tests" / "typing" / "every_route.py"

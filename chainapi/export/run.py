@@ -161,7 +161,7 @@ class Exporter:
 
     def _about(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Say what the export is of, for whoever starts it again."""
-        declared = getattr(self.walk, "declared", None)
+        declared = getattr(self.walk, "endpoint", None)
         route = declared.route.path if declared is not None else getattr(self.walk, "__qualname__", "")
         # A row that stopped an export is why it is started again with another value.
         query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}

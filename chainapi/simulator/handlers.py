@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from attrs import evolve, frozen
 
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.unions import tags_of, wire_name

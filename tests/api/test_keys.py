@@ -15,8 +15,8 @@ import attrs
 import pytest
 
 from chainapi._tooling import generate, names
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.core.http import Request, Response
 from chainapi.models import (
