@@ -10,7 +10,7 @@ from attrs import field, frozen
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.export.state import Batch, SourceState
+from chainapi.export.records import Batch, SourceState
 
 __all__ = ["Arguments", "Walk"]
 
