@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from chainapi.client.pages import Page, Pages
+from chainapi.client.page import Page
+from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.records import Batch, SourceRecord
 

@@ -89,8 +89,8 @@ class ExportSpec:
 
     def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Return the settings that must stay the same when the export is started again."""
-        declared = getattr(self.walk, "declared", None)
-        route = declared.route.path if declared is not None else getattr(self.walk, "__qualname__", "")
+        endpoint = getattr(self.walk, "endpoint", None)
+        route = endpoint.route.path if endpoint is not None else getattr(self.walk, "__qualname__", "")
         # on_invalid is left out: a user changes it to get past an invalid row.
         query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
         settings = {
