@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ import pytest
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import ExportError
+from chainapi.export.database import FORMAT, SCHEMA
+from chainapi.export.integrity import checksum, row_checksum
 from chainapi.export.journal import Journal
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.writer import MAX_PENDING, Writer
@@ -192,3 +195,10 @@ def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
         assert journal.commit([batch_of(source, [b"1"], newest=2**70), batch_of(source, newest=5)]) == 1
         assert journal.commit([batch_of(source, done=True)]) == 0
         assert journal.source("a", "q").exported == 2**70
+
+
+def test_the_format_on_the_disk_is_pinned() -> None:
+    """A new schema or checksum needs a new format number: under the old one it would look like damage."""
+    schema = sha256(SCHEMA.encode()).hexdigest()[:16]
+    checksums = checksum("a", 1, None), row_checksum(1, 2, b"digest", b"row")
+    assert (FORMAT, schema, checksums) == (3, "9cfc7e374fa58894", (4033506478, 195845498))
