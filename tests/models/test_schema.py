@@ -248,7 +248,16 @@ def test_amounts_by_name() -> None:
         time = Moment("value")
 
     assert [field.amount for field in fields_of(Row)] == [True, False, False, False]
-    assert is_amount("token_id")
+
+
+AMOUNTS = ("value", "total_supply", "base_fee_per_gas", "token_id", "Balance", "fees_")
+NUMBERS = ("fee_count", "reward_id", "height", "evaluation", "id", "balance_index")
+
+
+@pytest.mark.parametrize("name", AMOUNTS + NUMBERS)
+def test_names_of_amounts(name: str) -> None:
+    """A word of the name makes it an amount, unless the last one is a counter or an identifier."""
+    assert is_amount(name) is (name in AMOUNTS)
 
 
 def test_models_of_ours_are_described_whole() -> None:
