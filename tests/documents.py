@@ -6,7 +6,7 @@ import random
 import re
 from typing import Any
 
-from chainapi.api.binding import Endpoint
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models import MetricPoint
 from chainapi.models.schema import Kind, Type, fields_of, type_of
