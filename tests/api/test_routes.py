@@ -171,7 +171,7 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
     transport = scripted(lambda _: reply(maker.page(declared, rows=2, token=f"t{len(transport.requests)}")))
     async with session_of(transport) as session:
         plain = session.data.list(
-            "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockNumber"
+            "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockTimestamp"
         )
         checkpoint = (await anext(plain)).checkpoint
         page = await anext(session.data.evm.blocks(1, resume=checkpoint))
