@@ -48,7 +48,9 @@ EDGES = frozenset({"cli", "__main__", "export", "simulator"})
 # The simulator is a service: of the client it knows what crosses the wire and the errors. Two of its
 # modules read what both have in common, the records of routes and models, when a path needs them.
 SIMULATOR_MAY = frozenset({"core.http", "errors"})
-RECORDS = frozenset({"api.catalogue", "api.binding", "models.metrics", "models.unions", "api.parameters"})
+RECORDS = frozenset(
+    {"api.catalogue", "api.binding", "api.parameters", "models.metrics", "models.schema", "models.unions"}
+)
 RECORDS_DOORS = frozenset({"simulator.handlers", "simulator.factories"})
 CLIENT_DOOR = "client.transport"
 
