@@ -45,13 +45,15 @@ LAYERS = (
     ("__init__",),
 )
 EDGES = frozenset({"cli", "__main__", "export", "simulator"})
-# The simulator is a service: of the client it knows what crosses the wire and the errors. Two of its
-# modules read what both have in common, the records of routes and models, when a path needs them.
+# The simulator is a service: of the client it knows what crosses the wire and the errors. Some of its modules
+# read what both have in common, the records of routes and the schema of models.
 SIMULATOR_MAY = frozenset({"core.http", "errors"})
 RECORDS = frozenset(
     {"api.catalogue", "api.binding", "api.parameters", "models.metrics", "models.schema", "models.unions"}
 )
-RECORDS_DOORS = frozenset({"simulator.handlers", "simulator.factories"})
+RECORDS_DOORS = frozenset(
+    f"simulator.{name}" for name in ("factories", "handlers", "injection", "matching", "validation", "values")
+)
 CLIENT_DOOR = "client.transport"
 
 
