@@ -7,8 +7,8 @@ of a window that services usually have. When one passes, a second refusal shows 
 * as much passed as before the first refusal, or more: a window. Its limit is what passed between both
   refusals, since what passed before the first may be less: others, or a session before this one, used the
   window as well.
-* much less: the quota drips. Requests are paced (`chainapi.core.limits.drip`), and slowly faster; each further
-  refusal brackets the rate between what passed since the last one and the pace that was too fast.
+* much less: the quota drips. Requests are paced (`chainapi.core.limits.drip`), and slowly faster; each
+  further refusal brackets the rate between what passed since the last one and the pace that was too fast.
 
 A learned window is tried out from time to time, with more requests in it or a little earlier, so that a limit
 that was learned too low grows. Each trial that is refused doubles the windows until the next one.

@@ -12,8 +12,8 @@ rules, in the order in which they are asked:
 5. What is predicted to have come back since may go too, few at first and more with every answer that says
    what remains.
 6. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
-7. A limit that nobody tells is found by refusals (`chainapi.core.limits.discovery`), and paces requests. Beside told
-   limits that is so for refusals while those have quota left.
+7. A limit that nobody tells is found by refusals (`chainapi.core.limits.discovery`), and paces requests.
+   Beside told limits that is so for refusals while those have quota left.
 """
 
 from __future__ import annotations
