@@ -1,11 +1,10 @@
-"""The docs are run: every Python block of the README and of docs/, against the simulator on a real port."""
+"""Docs: every Python block of the README and of docs/ runs against the simulator on a real port."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import inspect
-import os
 import re
 import shlex
 import shutil
@@ -18,6 +17,7 @@ from subprocess import PIPE
 import pytest
 import pytest_asyncio
 
+from chainapi._tooling.generate import PICTURES
 from chainapi.simulator import Simulator
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ def blocks() -> list[tuple[str, str]]:
 
 @pytest_asyncio.fixture
 async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """Start a simulator and put its addresses into the environment, where `Session()` looks for them.
+    """Start a simulator, and put its addresses into the environment for `Session()`.
 
     Files are written into a folder of their own.
     """
@@ -114,26 +114,12 @@ async def run_as_program(code: str) -> None:
     assert output
 
 
-def test_generated_parts_are_up_to_date() -> None:
-    """What the docs generate from the code is what the code says now."""
-    outcome = subprocess.run(
-        [sys.executable, "-m", "chainapi._tooling.pages", "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},  # the tree that is tested, installed or not
-    )
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-
-
 @pytest.mark.untraced
-def test_recordings_are_up_to_date() -> None:
-    """What the docs show of a terminal is, to the byte, what the commands show."""
+@pytest.mark.parametrize("script", PICTURES)
+def test_pictures_are_up_to_date(script: str) -> None:
+    """The terminals and the runs that the docs show are, to the byte, those of the code."""
     outcome = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "recording.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, str(ROOT / script), "--check"], capture_output=True, text=True, check=False
     )
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
@@ -155,7 +141,7 @@ def test_layout_page_names_each_module() -> None:
         path.name for path in (package / "models").glob("*.py") if "(Record)" in path.read_text("utf-8")
     }
     missing = {name for name in modules - records if not name.startswith("_") and name not in text}
-    assert missing == set()
+    assert missing == set(), "add a line for each to the tree of docs/layout.md"
 
 
 def test_links_lead_somewhere() -> None:
