@@ -1,4 +1,4 @@
-"""The session: how the services are reached, the life of the connection, the calls that run through it."""
+"""Session: the configuration of both services, checked, and the connection that it makes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Call, Dispatcher, SentAt, Service
+from chainapi.client.call import Dispatcher, Service
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -24,16 +25,14 @@ from chainapi.client.config import (
     seconds_of,
     trusted,
 )
+from chainapi.client.connection import Connection
 from chainapi.client.emitter import Listener
-from chainapi.client.gates import gate_of, used
-from chainapi.client.limiter import Gate
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.walk import Walk
+from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
-from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
+from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from chainapi.core.events import Event
 
 __all__ = ["Session"]
-
-R = TypeVar("R")
 
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
@@ -119,29 +116,28 @@ class Session:
     ) -> None:
         key = None if api_key is None else Secret(api_key)
         del api_key  # no traceback of an error from here on shows it among its variables
-        self._services: dict[str, Service | Unconfigured] = {}
-        self._closed = False
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        self._lifetime = _lifetime(page_token_lifetime)
-        self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
-        self.now = _callable("now", now)
-        self.emit = Listener(None if on_event is None else _callable("on_event", on_event))
-        self._given = transport
-        self._dispatcher = Dispatcher(
+        emit = Listener(None if on_event is None else _callable("on_event", on_event))
+        walk = partial(
+            StateMachine.resume,
+            lifetime=_lifetime(page_token_lifetime),
+            on_expired=_choice("on_expired", on_expired, ("restart", "raise")),
+        )
+        dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
             policy=RetryPolicy(_whole("max_attempts", max_attempts)),
             budget=RetryBudget(),
             timeout=seconds_of("timeout", timeout),
             max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
             deadline=deadline_of(deadline),
-            now=now,
-            emit=self.emit,
+            now=_callable("now", now),
+            emit=emit,
         )
         if rate is not None and not is_rate(rate):
             raise ConfigurationError(
                 f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
             )
-        self._isolated = _flag("isolated", isolated)
+        isolated = _flag("isolated", isolated)
         flying = None if max_in_flight is None else _whole("max_in_flight", max_in_flight)
         known = _limits(limits)
         stop = None if max_stop is None else seconds_of("max_stop", max_stop)
@@ -154,8 +150,8 @@ class Session:
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None
-        for name, endpoint in zip(("metrics", "data"), endpoints, strict=True):
-            self._services[name] = (
+        services = {
+            name: (
                 endpoint
                 if isinstance(endpoint, Unconfigured)
                 else _service(
@@ -166,21 +162,19 @@ class Session:
                     limits=known.get(name, ()),
                     probe=_flag("probe", probe),
                     max_stop=stop,
-                    emit=self.emit,
+                    emit=emit,
                 )
             )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._calls: set[asyncio.Timeout] = set()
-        self._metrics = MetricsAPI(self, "metrics")
-        self._data = DataAPI(self, "data")
+            for name, endpoint in zip(("metrics", "data"), endpoints, strict=True)
+        }
+        self.connection = Connection(services, dispatcher, walk, transport, isolated)
+        self._metrics = MetricsAPI(self.connection, "metrics")
+        self._data = DataAPI(self.connection, "data")
 
     def __repr__(self) -> str:
-        reached = ", ".join(
-            f"{name}={service.endpoint.base_url}"
-            for name, service in self._services.items()
-            if isinstance(service, Service)
-        )
-        return f"<Session {reached or 'without a service'}{' closed' if self._closed else ''}>"
+        if not hasattr(self, "connection"):  # refused arguments: a traceback shows it too
+            return "<Session without a service>"
+        return f"<Session {self.connection.describe()}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session cannot be pickled or copied: make one where it is used")
@@ -201,10 +195,11 @@ class Session:
 
         Sessions that share a gate see the same.
         """
-        return {service.name: self.snapshot(service) for service in self._reached()}
+        connection = self.connection
+        return {service.name: connection.snapshot(service) for service in connection.configured}
 
     async def __aenter__(self) -> Self:
-        self._enter()
+        self.connection.enter()
         return self
 
     async def __aexit__(
@@ -221,96 +216,7 @@ class Session:
             ConfigurationError: it belongs to another event loop, which still runs.
 
         """
-        if self._closed:
-            return
-        if self._loop is None or not self._loop.is_closed():
-            self._enter()
-            for deadline in tuple(self._calls):
-                if not deadline.expired():
-                    deadline.reschedule(self.clock())
-            self._leave()
-        self._closed = True
-        if self._given is None:
-            await self._dispatcher.transport.aclose()
-
-    # What the services of the session are built on.
-
-    def service(self, name: str) -> Service:
-        """Return a service by its name.
-
-        Raises:
-            ConfigurationError: it is not configured; the message names the variable.
-
-        """
-        service = self._services[name]
-        if isinstance(service, Unconfigured):
-            raise ConfigurationError(service.reason)
-        return service
-
-    def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return what is known of the quota of a service now; inside a running event loop."""
-        if self._loop is None:
-            self._join(asyncio.get_running_loop())
-        return service.share.snapshot()
-
-    def walk(self, start: Checkpoint) -> Walk:
-        """Return a walk that begins at `start`."""
-        return Walk.resume(start, lifetime=self._lifetime, on_expired=self._on_expired)
-
-    def clock(self) -> float:
-        """Return the time of the running loop in seconds."""
-        return asyncio.get_running_loop().time()
-
-    async def call(self, ask: Call, decode: Callable[[bytes], R]) -> tuple[R, SentAt]:
-        """Send one request, with all its retries, and return its decoded answer and when it was sent.
-
-        Raises:
-            SessionClosedError: the session is closed, or was closed meanwhile.
-            ChainAPIError: any other of chainapi's errors.
-
-        """
-        self._enter()
-        deadline = asyncio.timeout(None)  # no deadline but the closing of the session
-        self._calls.add(deadline)
-        try:
-            async with deadline:
-                return await self._dispatcher.call(ask, decode)
-        except (TimeoutError, APIConnectionError):
-            if not self._closed:
-                raise
-        finally:
-            self._calls.discard(deadline)
-        raise SessionClosedError(f"the session was closed during {ask.query.where}")
-
-    def _enter(self) -> None:
-        if self._closed:
-            raise SessionClosedError("the session is closed: make a new one")
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._join(loop)
-        elif self._loop is not loop:
-            raise ConfigurationError(
-                "this session belongs to another event loop: make a Session for each loop, and so for each"
-                " asyncio.run()"
-            )
-
-    def _reached(self) -> list[Service]:
-        return [service for service in self._services.values() if isinstance(service, Service)]
-
-    def _join(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Belong to a loop, and use its gates."""
-        self._loop = loop
-        alone = self._isolated or self._closed
-        for service in self._reached():
-            gate = Gate() if alone else gate_of(loop, service.endpoint, self._given)
-            service.share.join(gate)
-
-    def _leave(self) -> None:
-        """Let go of the gates, which go on knowing what they know."""
-        for service in self._reached():
-            service.share.leave()
-            if not self._isolated and self._loop is not None:
-                used(self._loop, service.endpoint, self._given, service.share.gate)
+        await self.connection.aclose()
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))

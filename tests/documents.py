@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import attrs
 
-from chainapi.api.binding import Endpoint
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models import MetricPoint
 from chainapi.models.unions import Tag, tags_of, wire_name

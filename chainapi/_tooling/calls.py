@@ -7,8 +7,8 @@ import re
 from chainapi import models
 from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 
 __all__ = ["check_names", "write"]

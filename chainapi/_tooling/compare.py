@@ -22,8 +22,8 @@ from attrs import frozen
 
 from chainapi._tooling import fields, names
 from chainapi._tooling.openapi import Document, Operation, Schema, find_documents
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource

@@ -15,7 +15,7 @@ from chainapi._tooling.files import COMMAND, Writer
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.routes import Route
 from chainapi.cli import app
-from chainapi.core.paging.walk import TRANSITIONS, State
+from chainapi.core.paging.states import TRANSITIONS, State
 
 __all__ = ["PARTS", "page", "write"]
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from attrs import frozen
 
-from chainapi.api.binding import NOT_SENT
+from chainapi.api.endpoint import NOT_SENT, Endpoint
 from chainapi.api.identity import deduplicator, key_names
 from chainapi.api.routes import Route, route_name
 from chainapi.client.call import Call, SentAt, Service, always
 from chainapi.client.config import deadline_of, refuse_unknown
+from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages, Source
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
@@ -20,9 +21,7 @@ from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.codec import DecodedPage, PageDecoder, ResourceDecoder
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
     from chainapi.core.limits.quota import QuotaSnapshot
-    from chainapi.session import Session
 
 __all__ = ["ServiceAPI"]
 
@@ -53,14 +52,14 @@ class Options:
 
 
 class ServiceAPI:
-    """One service, bound to a session: `session.metrics` or `session.data`."""
+    """One service of a session: `session.metrics` or `session.data`."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self._session = session
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
         self._name = name
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._session!r}>"
+        return f"<{type(self).__name__} of <Session {self._connection.describe()}>>"
 
     @property
     def quota(self) -> QuotaSnapshot:
@@ -70,7 +69,7 @@ class ServiceAPI:
             ConfigurationError: the service is not configured.
 
         """
-        return self._session.snapshot(self._service())
+        return self._connection.snapshot(self._service())
 
     @overload
     def list(
@@ -189,7 +188,7 @@ class ServiceAPI:
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
         ask = Call(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
-        resource, _ = await self._session.call(ask, ResourceDecoder(model))
+        resource, _ = await self._connection.call(ask, ResourceDecoder(model))
         return resource
 
     @property
@@ -226,11 +225,11 @@ class ServiceAPI:
         ask = Call(self._service(), query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
-        resource, _ = await self._session.call(ask, declared.decoder())
+        resource, _ = await self._connection.call(ask, declared.decoder())
         return resource
 
     def _service(self) -> Service:
-        return self._session.service(self._name)
+        return self._connection.service(self._name)
 
     def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
         return Query(path, params, route_name(self._name, path), units)
@@ -250,7 +249,7 @@ class ServiceAPI:
         options: Options,
         declared: Endpoint | None = None,
     ) -> Source:
-        session, service = self._session, self._service()
+        connection, service = self._connection, self._service()
         query = self._query(path, params, route.units)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
 
@@ -269,18 +268,18 @@ class ServiceAPI:
             asked = query if bound is None else query.bounded(route.until, bound)
             ask = Call(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
             decoder = rows.decoder
-            return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
+            return rows.load_and_call(connection, ask) if decoder is None else connection.call(ask, decoder)
 
         return Source(
             service=self._name,
             where=query.where,
             fetch=fetch,
-            walk=session.walk(start),
+            walk=connection.walk(start),
             seen=deduplicator(route, start, declared=declared is not None, invalid=invalid),
             start=start,
-            clock=session.clock,
-            now=session.now,
-            emit=session.emit,
+            clock=connection.clock,
+            now=connection.now,
+            emit=connection.emit,
             prefetch=options.prefetch,
             model=rows.model,
             bounded=route.until is not None and route.descending_key is not None,
@@ -309,11 +308,11 @@ class _Rows:
         """Return the class of the rows."""
         return self._route.model if self._declared is None else self._declared.rows
 
-    async def load_and_call(self, session: Session, ask: Call) -> tuple[DecodedPage, SentAt]:
+    async def load_and_call(self, connection: Connection, ask: Call) -> tuple[DecodedPage, SentAt]:
         """Load the records of the route, off the event loop, then send a request."""
         if self._declared is not None:
             await self._declared.load()
-        return await session.call(ask, self.decoder or self._make())
+        return await connection.call(ask, self.decoder or self._make())
 
     def _make(self) -> Callable[[bytes], DecodedPage]:
         if self._declared is None:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.table import Table
 
-from chainapi.api.binding import Endpoint
+from chainapi.api.endpoint import Endpoint
 from chainapi.cli.common import Flag, Hidden, Many, Rows
 from chainapi.cli.names import RouteName, Value, read_values, resolve
 from chainapi.core.limits import estimate as arithmetic

@@ -51,7 +51,7 @@ from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportE
 from chainapi.export import export as run
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
+    from chainapi.api.endpoint import Endpoint
     from chainapi.core.limits.quota import QuotaSnapshot
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult

@@ -21,7 +21,7 @@ from chainapi.models import Invalid, Unknown
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
-    from chainapi.api.binding import Endpoint
+    from chainapi.api.endpoint import Endpoint
     from chainapi.api.parameters import Parameter
     from chainapi.cli.display import Terminal
     from chainapi.session import Session

@@ -11,8 +11,8 @@ from cyclopts import Parameter as Option
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
 from chainapi.cli.display import Terminal

@@ -264,7 +264,8 @@ async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientS
     """
     try:
         yield client
-    except GeneratorExit:
+    except (GeneratorExit, asyncio.CancelledError):
+        # Cancelled: asyncio.run() cancels the task in which the loop closes a generator that was dropped.
         _warn_of_unclosed()
         raise
     finally:

@@ -27,9 +27,10 @@ from chainapi.export.columns import Codec, Column
 from chainapi.export.files import Target
 from chainapi.export.finalize import recover, seal
 from chainapi.export.formats.values import require
+from chainapi.export.journal import State
 from chainapi.export.progress import ExportProgress, Stage
-from chainapi.export.state import Batch, Part, SourceState, State
-from chainapi.export.walks import Arguments, Walk
+from chainapi.export.records import Batch, Part, SourceState
+from chainapi.export.sources import Arguments, Walk
 from chainapi.export.writer import Commits
 
 __all__ = ["ExportResult", "Exporter"]
@@ -161,7 +162,7 @@ class Exporter:
 
     def _about(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Say what the export is of, for whoever starts it again."""
-        declared = getattr(self.walk, "declared", None)
+        declared = getattr(self.walk, "endpoint", None)
         route = declared.route.path if declared is not None else getattr(self.walk, "__qualname__", "")
         # A row that stopped an export is why it is started again with another value.
         query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}

@@ -16,8 +16,8 @@ import pytest
 
 from chainapi._tooling import keys
 from chainapi._tooling.files import COMMAND
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.core.http import Request, Response
 from chainapi.models import (

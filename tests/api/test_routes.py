@@ -24,8 +24,8 @@ import chainapi
 from chainapi import Limit, Provider, Session
 from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND
-from chainapi.api.binding import NOT_SENT, Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import NOT_SENT, Endpoint
 from chainapi.api.routes import UNITS
 from chainapi.client.pages import MetricPages, Pages
 from chainapi.core.http import Request, Response

@@ -65,7 +65,7 @@ class Recorder(Fixed):
 def test_each_name_leads_to_its_route_and_method(name: str) -> None:
     """Every name of the catalogue is resolved, and is a method of a session that declares that route."""
     assert resolve(name) is ROUTES[name]
-    assert method_of(Session(), name).declared is ROUTES[name]  # type: ignore[attr-defined]
+    assert method_of(Session(), name).endpoint is ROUTES[name]  # type: ignore[attr-defined]
     assert not is_path(name)
 
 

@@ -162,7 +162,7 @@ async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
     """Without a listener and with logging as Python sets it up, nothing is made and nothing is logged."""
     simulator = Simulator(points=50)
     async with simulated(simulator) as session:
-        assert not session.emit
+        assert not session.connection.emit
         await session.metrics.avg_tps(43114).collect()
     assert caplog.records == []
 

@@ -21,8 +21,8 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
 from chainapi._tooling.openapi import Document, find_documents
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.core.http import Request
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
