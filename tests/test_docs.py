@@ -13,11 +13,15 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from subprocess import PIPE
+from typing import get_args
 
 import pytest
 import pytest_asyncio
 
 from chainapi._tooling.generate import PICTURES
+from chainapi.cli.export import FileFormat
+from chainapi.core import events
+from chainapi.export.formats import FORMATS
 from chainapi.simulator import Simulator
 
 ROOT = Path(__file__).parent.parent
@@ -60,7 +64,7 @@ def test_there_are_blocks() -> None:
 @pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in blocks()])
 async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
     """Each Python block of the docs runs as it stands, against a live simulator."""
-    if "asyncio.run(" in code:
+    if "asyncio.run(" in code or "asyncio.Runner(" in code:
         await run_as_program(code)
         return
     compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -142,6 +146,20 @@ def test_layout_page_names_each_module() -> None:
     }
     missing = {name for name in modules - records if not name.startswith("_") and name not in text}
     assert missing == set(), "add a line for each to the tree of docs/layout.md"
+
+
+def test_the_page_on_events_names_each_event() -> None:
+    """The list of events in the docs is that of the module."""
+    text = (ROOT / "docs" / "pages.md").read_text("utf-8")
+    missing = [name for name in events.__all__ if f"`{name}`" not in text and name != "Event"]
+    assert missing == [], "add each to the list in docs/pages.md"
+
+
+def test_the_page_on_exports_names_each_format() -> None:
+    """The docs name every format of files, and the command line offers each."""
+    text = (ROOT / "docs" / "export.md").read_text("utf-8")
+    assert [name for name in FORMATS if f"`.{name}`" not in text] == [], "add each to docs/export.md"
+    assert get_args(FileFormat) == FORMATS, "FileFormat in chainapi/cli/export.py lists the formats"
 
 
 def test_links_lead_somewhere() -> None:
