@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
-from chainapi._tooling.files import COMMAND, Writer
+from chainapi._tooling.files import COMMAND, GeneratorError, Writer
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.routes import Route
 from chainapi.cli import app
@@ -95,6 +95,8 @@ def page(text: str) -> str:
     """Return a page with its parts generated again, and with a first line that says so."""
 
     def part(match: re.Match[str]) -> str:
+        if match[2] not in PARTS:
+            raise GeneratorError(f"a page has the part {match[2]!r}: there are {', '.join(PARTS)}")
         content = PARTS[match[2]](match[3] or "")
         return f"{match[1]}\n\n{content}\n\n{match[4]}"
 
