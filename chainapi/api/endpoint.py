@@ -21,8 +21,8 @@ from attrs import evolve
 
 from chainapi import models
 from chainapi.api.routes import Route
-from chainapi.client.config import refuse_unknown
 from chainapi.client.threads import in_thread
+from chainapi.core.arguments import refuse_unknown
 from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.records import Record

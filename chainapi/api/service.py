@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from attrs import frozen
 
+from chainapi._text import closest
 from chainapi.api.endpoint import NOT_SENT, Endpoint
 from chainapi.api.identity import deduplicator, key_names
 from chainapi.api.routes import Route, route_name
 from chainapi.client.call import Call, SentAt, Service, always
-from chainapi.client.config import deadline_of, refuse_unknown
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages, Source
+from chainapi.core.arguments import deadline_of, one_of, refuse_unknown, whole_number
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -41,12 +42,8 @@ class Options:
     deadline: float | None
 
     def __attrs_post_init__(self) -> None:
-        if self.on_invalid not in ("raise", "raw"):
-            raise ConfigurationError(f"on_invalid={ascii(self.on_invalid)[:80]} must be 'raise' or 'raw'")
-        if type(self.prefetch) is not int or not 0 <= self.prefetch <= MAX_PREFETCH:
-            raise ConfigurationError(
-                f"prefetch={self.prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}"
-            )
+        one_of("on_invalid", self.on_invalid, ("raise", "raw"))
+        whole_number("prefetch", self.prefetch, 0, MAX_PREFETCH)
         _priority(self.priority)
         deadline_of(self.deadline)
 
@@ -326,10 +323,8 @@ def _refuse_misspelt(params: dict[str, object], what: str) -> None:
     """Refuse what was meant for an argument: query parameters of the services have no underscore."""
     if not params:
         return
-    import difflib
-
     for name in params:
-        if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
+        if "_" in name or closest(name, _LIST_ARGUMENTS, cutoff=0.8):
             known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
             refuse_unknown([name], known, what, params)
 
@@ -359,9 +354,7 @@ def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
 
 
 def _priority(priority: object) -> int:
-    if type(priority) is not int:
-        raise ConfigurationError(f"priority={priority!r} must be a whole number")
-    return priority
+    return whole_number("priority", priority, least=None)
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:

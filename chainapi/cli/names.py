@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import Parameter as Option
 
+from chainapi._text import did_you_mean, quoted
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.config import refuse_unknown
+from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError
 from chainapi.models import Invalid, Unknown
 
@@ -58,13 +59,12 @@ def resolve(name: str) -> Endpoint:
     """
     if name in ROUTES:
         return ROUTES[name]
-    from difflib import get_close_matches
-
-    close = [known for known in ROUTES if known.endswith(f".{name}")] or get_close_matches(name, ROUTES, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "`chainapi routes` shows all names"
     if "/" in name:
         hint = "a path begins with '/'"
-    raise ConfigurationError(f"no route is named {name[:80]!r}: {hint}")
+    else:
+        same = next((known for known in ROUTES if known.endswith(f".{name}")), name)
+        hint = did_you_mean(same, ROUTES, "`chainapi routes` shows all names")
+    raise ConfigurationError(f"no route is named {quoted(name)}: {hint}")
 
 
 def gives(declared: Endpoint) -> str:

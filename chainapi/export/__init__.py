@@ -16,6 +16,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from chainapi.core.arguments import whole_number
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ async def export(
     from chainapi.export.files import Target
     from chainapi.export.run import Exporter
 
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
+    if limit is not None:
+        whole_number("limit", limit)
     if "resume" in query:
         raise ConfigurationError("an export resumes by itself: start it again with the same target")
     target = Target.of(out, format)

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 import msgspec
 from attrs import frozen
 
-from chainapi._text import masked, printable
+from chainapi._text import masked, printable, quoted
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.contents import LARGE, canonical_rows, first_bytes, scan
 from chainapi.models.convert import Maker, RowType
@@ -213,7 +213,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         try:
             self._envelope = None if items is None else self._envelope_of(items)
         except (TypeError, ValueError):
-            raise ConfigurationError(f"items={ascii(items)[:80]} is no name of a list field") from None
+            raise ConfigurationError(f"items={quoted(items)} is no name of a list field") from None
 
     def decode(self, body: bytes) -> DecodedPage:
         """Decode one page at once; null stands for an empty list.

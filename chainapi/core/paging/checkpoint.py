@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
+from chainapi._text import quoted
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import CheckpointError
 
@@ -209,10 +210,7 @@ _MISSING = object()
 
 
 def _shown(value: object) -> str:
-    if value is _MISSING:
-        return "missing"
-    # What nests is not shown: its repr may be as deep as the stack.
-    return f"a {type(value).__name__}" if isinstance(value, list | dict) else ascii(value)[:40]
+    return "missing" if value is _MISSING else quoted(value)
 
 
 def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:
