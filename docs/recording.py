@@ -26,7 +26,7 @@ sys.path.insert(0, str(DOCS.parent))
 
 from chainapi import Session  # noqa: E402 - the project's root has to be on the path first
 from chainapi.cli import run  # noqa: E402
-from chainapi.cli.display import Terminal  # noqa: E402
+from chainapi.cli.terminal import Terminal  # noqa: E402
 from chainapi.simulator import Simulator  # noqa: E402
 from tests.virtual_time import VirtualLoop  # noqa: E402
 

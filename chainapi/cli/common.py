@@ -14,7 +14,8 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from chainapi._version import __version__
-from chainapi.cli.display import Progress, Terminal
+from chainapi.cli.progress import Progress
+from chainapi.cli.terminal import Terminal
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import CheckpointError, ConfigurationError

@@ -29,7 +29,6 @@ from chainapi.cli.common import (
     with_page_size,
     write_rows,
 )
-from chainapi.cli.display import Terminal, counted, shell_words, worded
 from chainapi.cli.names import (
     RouteName,
     Value,
@@ -42,6 +41,8 @@ from chainapi.cli.names import (
     read_values,
     resolve,
 )
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from chainapi.api.endpoint import Endpoint
     from chainapi.api.parameters import Parameter
-    from chainapi.cli.display import Terminal
+    from chainapi.cli.terminal import Terminal
     from chainapi.session import Session
 
 __all__ = [
