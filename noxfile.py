@@ -41,7 +41,7 @@ def tests(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Make what is generated in the docs anew, then run every code block; `-- --full` measures as well."""
     session.install("-e", ".[dev]")
-    session.run("python", "docs/generate.py")
+    session.run("python", "-m", "chainapi._tooling.pages")
     session.run("python", "docs/recording.py")
     if "--full" in session.posargs:  # minutes: the tables of the page on rate limits
         session.run("python", "docs/rate_limits.py", "--full")
@@ -67,14 +67,14 @@ def limits(session: nox.Session) -> None:
 def compare(session: nox.Session) -> None:
     """Compare routes and models with OpenAPI documents: `nox -s compare -- DATA.json METRICS.json`."""
     session.install("-e", ".[dev]")
-    session.run("python", "-m", "tests.tooling.compare", "--examples", *session.posargs)
+    session.run("python", "-m", "chainapi._tooling.compare", "--examples", *session.posargs)
 
 
 @nox.session
 def conform(session: nox.Session) -> None:
     """Check the simulator's answers against OpenAPI documents: `nox -s conform -- DATA.json METRICS.json`."""
     session.install("-e", ".[dev]")
-    session.run("python", "-m", "tests.tooling.conform", *session.posargs)
+    session.run("python", "-m", "tests.simulator.conform", *session.posargs)
 
 
 @nox.session

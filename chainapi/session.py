@@ -36,7 +36,7 @@ from chainapi.core.arguments import (
     whole_number,
 )
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
-from chainapi.core.paging.walk import Walk
+from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.errors import ConfigurationError
 
@@ -125,7 +125,7 @@ class Session:
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         emit = Listener(None if on_event is None else function("on_event", on_event))
         walk = partial(
-            Walk.resume,
+            StateMachine.resume,
             lifetime=_lifetime(page_token_lifetime),
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.tooling import compare, generate
-from tests.tooling.document import Document, snake
+from chainapi._tooling import compare, generate
+from chainapi._tooling.openapi import Document, snake
 
 PATH = "/v1/chains/{chainId}/blocks"
 

@@ -11,7 +11,9 @@ from typing import Any, cast
 from chainapi._text import quoted
 from chainapi.api.routes import Route
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import Deduplicator, Identity, Watermark
+from chainapi.core.paging.dedupe import Deduplicator
+from chainapi.core.paging.order import Watermark
+from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.convert import DIGITS
 from chainapi.models.metrics import MetricPoint

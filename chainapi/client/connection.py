@@ -16,7 +16,7 @@ from chainapi.client.limiter import Gate
 from chainapi.client.transport import Transport
 from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.walk import Walk
+from chainapi.core.paging.states import StateMachine
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
 
 __all__ = ["Connection"]
@@ -39,7 +39,7 @@ class Connection:
 
     services: Mapping[str, Service | Unconfigured]
     dispatcher: Dispatcher
-    walk: Callable[[Checkpoint], Walk]
+    walk: Callable[[Checkpoint], StateMachine]
     transport: Transport | None
     isolated: bool
     closed: bool = field(default=False, init=False)

@@ -19,7 +19,8 @@ from weakref import WeakSet
 
 from attrs import frozen
 
-from chainapi.client.pages import MetricPage, MetricPages, Page, Pages
+from chainapi.client.page import MetricPage, Page
+from chainapi.client.pages import MetricPages, Pages
 from chainapi.core.arguments import whole_number
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import (

@@ -4,10 +4,10 @@
 
     await export(session.data.evm.blocks, [43114, 43113], "blocks.parquet", page_size=100)
 
-``run`` is one export from its first source to its final file, ``walks`` the walk of one source. ``state`` is
-what it remembers, ``commits`` the way into it; ``files`` says where things are, ``seal`` makes the final
-file; ``columns`` turns rows of a model into columns, and ``formats`` has a module for each kind of file.
-``progress`` is what can be watched.
+``run`` is one export from its first source to its final file, ``sources`` the walk of one source. ``journal``
+is what it remembers, ``writer`` the way into it; ``files`` says where things are, ``finalize`` makes the
+final file; ``columns`` turns rows of a model into columns, and ``formats`` has a module for each kind of
+file. ``progress`` is what can be watched.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ import msgspec
 from chainapi.errors import ExportError
 from chainapi.export.columns import INVALID, SOURCE, Column
 from chainapi.export.files import Target, digest_of, put_in_place, refuse_link, told, write_aside
-from chainapi.export.state import Part, State
+from chainapi.export.journal import State
+from chainapi.export.records import Part
 
 __all__ = ["Stopped", "recover", "seal"]
 

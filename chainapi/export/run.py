@@ -27,9 +27,10 @@ from chainapi.export.columns import Codec, Column
 from chainapi.export.files import Target
 from chainapi.export.finalize import recover, seal
 from chainapi.export.formats.values import require
+from chainapi.export.journal import State
 from chainapi.export.progress import ExportProgress, Stage
-from chainapi.export.state import Batch, Part, SourceState, State
-from chainapi.export.walks import Arguments, Walk
+from chainapi.export.records import Batch, Part, SourceState
+from chainapi.export.sources import Arguments, Walk
 from chainapi.export.writer import Commits
 
 __all__ = ["ExportResult", "Exporter"]

@@ -8,7 +8,8 @@ from concurrent.futures import Executor
 
 from attrs import define, field
 
-from chainapi.export.state import Batch, State
+from chainapi.export.journal import State
+from chainapi.export.records import Batch
 
 __all__ = ["MOST_PENDING", "Commits"]
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from attrs import Attribute, field, frozen
 from attrs.validators import and_, ge, in_, le
 
-from chainapi.simulator.targets import is_route
+from chainapi.simulator.matching import is_route
 
 __all__ = ["Anomalies", "Changing", "Order", "Paging"]
 

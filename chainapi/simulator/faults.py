@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from attrs import define, field, frozen
 from attrs.validators import ge, lt, optional
 
-from chainapi.simulator.targets import is_route, target
+from chainapi.simulator.matching import is_route, target
 
 __all__ = ["Broken", "Fault", "Schedule"]
 

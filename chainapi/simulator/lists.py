@@ -11,7 +11,7 @@ from attrs import Factory, define, field, frozen
 from chainapi.simulator.rows import Row, RowSource
 
 if TYPE_CHECKING:
-    from chainapi.simulator.altered import Alterations
+    from chainapi.simulator.injection import Alterations
 
 __all__ = [
     "DEFAULT_PAGE_SIZE",

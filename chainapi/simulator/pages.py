@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 from attrs import define, evolve
 
-from chainapi.simulator.altered import Alterations
+from chainapi.simulator.injection import Alterations
 from chainapi.simulator.lists import Listing, Refusal, View, page_size
 from chainapi.simulator.rows import Draw, Row, RowSource
 from chainapi.simulator.settings import Settings

@@ -24,7 +24,7 @@ from chainapi.core.http import Request, Response
 from chainapi.simulator.faults import Broken, Fault, Schedule
 from chainapi.simulator.lists import Listing, Place, Refusal
 from chainapi.simulator.pages import TOLERANCE, Pages, encode
-from chainapi.simulator.places import Places
+from chainapi.simulator.router import Places
 from chainapi.simulator.rows import Row
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats, Tally

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import pytest
 
+from chainapi._tooling import generate, names
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
@@ -33,7 +34,6 @@ from tests.api.test_routes import kinds_of, method_of
 from tests.documents import Maker, values
 from tests.simulator.test_routes import BLOCK_ROWS, arguments, session_with, simulator
 from tests.test_session import reply, scripted, session_of
-from tests.tooling import generate, names
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
 
@@ -104,7 +104,7 @@ def test_every_list_is_decided() -> None:
             identity.key,
             identity.kinds,
             identity.immutable,
-        ), f"{name}: run python -m tests.tooling.generate"
+        ), f"{name}: run python -m chainapi._tooling.generate"
         assert len(identity.why) > 20, name
         assert identity.why.startswith("no key: ") == (not identity.key and not identity.kinds), name
         assert not (identity.key and identity.kinds), name
@@ -124,7 +124,12 @@ def test_a_list_that_nobody_decided_is_an_error() -> None:
     """A new list cannot be generated before it is decided; the error names the file and the steps."""
     with pytest.raises(LookupError) as caught:
         list(generate.identity_parts("data.evm.logs"))
-    for said in ("data.evm.logs", "tests/tooling/names.py", "IDENTITIES", "python -m tests.tooling.generate"):
+    for said in (
+        "data.evm.logs",
+        "chainapi/_tooling/names.py",
+        "IDENTITIES",
+        "python -m chainapi._tooling.generate",
+    ):
         assert said in str(caught.value)
 
 

@@ -22,9 +22,9 @@ from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.unions import wire_name
 from chainapi.simulator import Anomalies, Settings, Simulator
+from chainapi.simulator.handlers import listed
 from chainapi.simulator.order import RUN
 from chainapi.simulator.pages import encode
-from chainapi.simulator.table import listed
 from tests.simulator.test_routes import CHAINS, LISTS, SINGLES, fields_of, needed_by, path_of
 
 BLOCKS = "/data/v1/chains/7/blocks"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from chainapi._tooling.openapi import Document, beside
 from chainapi.api.catalogue import ROUTES
+from tests.simulator import conform
 from tests.simulator.test_routes import Asker, fields_of
-from tests.tooling import conform
-from tests.tooling.document import Document, beside
 
 DOCUMENTS = beside()
 CHECKERS = conform.checkers(DOCUMENTS)

@@ -694,7 +694,7 @@ def test_records_are_loaded_when_a_route_needs_them() -> None:
         "    assert answer.response.status == 200\n"
         "world.insert('/v1/avg_tps/43114', 1)\n"
         "world.insert('/v1/chains/43114/blocks', 1)\n"
-        "print('chainapi.api.catalogue' in sys.modules, 'chainapi.simulator.table' in sys.modules)\n"
+        "print('chainapi.api.catalogue' in sys.modules, 'chainapi.simulator.handlers' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

@@ -1,4 +1,4 @@
-"""Every route with every parameter, for the type checkers; made by `tests.tooling.calls`."""
+"""Every route with every parameter, for the type checkers; made by `chainapi._tooling.calls`."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(await session.data.chain(7, priority=1, deadline=9.5), ChainInfo)
     assert_type(await session.data.avax_supply(priority=1, deadline=9.5), AvaxSupply)
-    assert_type(await session.data.operation("operation_id-49", priority=1, deadline=9.5), Operation)
+    assert_type(await session.data.operation("operation_id-1", priority=1, deadline=9.5), Operation)
     assert_type(
-        await session.data.aggregated_signatures("mainnet", "tx_hash-49", priority=1, deadline=9.5),
+        await session.data.aggregated_signatures("mainnet", "tx_hash-1", priority=1, deadline=9.5),
         AggregatedSignatures,
     )
     assert_type(
@@ -114,7 +114,7 @@ async def call_every_route(session: Session) -> None:
         ),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.address_chains("address-49", priority=1, deadline=9.5), AddressChains)
+    assert_type(await session.data.evm.address_chains("address-1", priority=1, deadline=9.5), AddressChains)
     assert_type(
         session.data.evm.blocks(
             7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
@@ -141,17 +141,17 @@ async def call_every_route(session: Session) -> None:
         ),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.transaction(7, "tx_hash-49", priority=1, deadline=9.5), EvmTransaction)
+    assert_type(await session.data.evm.transaction(7, "tx_hash-1", priority=1, deadline=9.5), EvmTransaction)
     assert_type(
         await session.data.evm.native_balance(
-            7, "address-49", block_number=7, currency="usd", priority=1, deadline=9.5
+            7, "address-1", block_number=7, currency="usd", priority=1, deadline=9.5
         ),
         NativeBalance,
     )
     assert_type(
         session.data.evm.erc20_balances(
             7,
-            "address-49",
+            "address-1",
             block_number=7,
             filter_spam_tokens=True,
             contract_addresses=["first", "second"],
@@ -168,8 +168,8 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.erc721_balances(
             7,
-            "address-49",
-            contract_address="contract_address-97",
+            "address-1",
+            contract_address="contract_address-1",
             page_size=500,
             resume=None,
             on_invalid="raw",
@@ -182,9 +182,9 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.erc1155_balances(
             7,
-            "address-49",
+            "address-1",
             block_number=7,
-            contract_address="contract_address-97",
+            contract_address="contract_address-1",
             page_size=500,
             resume=None,
             on_invalid="raw",
@@ -197,8 +197,8 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.collectible_balances(
             7,
-            "address-49",
-            contract_address="contract_address-97",
+            "address-1",
+            contract_address="contract_address-1",
             page_size=500,
             resume=None,
             on_invalid="raw",
@@ -209,25 +209,18 @@ async def call_every_route(session: Session) -> None:
         Pages[CollectibleBalance],
     )
     assert_type(
-        await session.data.evm.deployment(7, "address-49", currency="usd", priority=1, deadline=9.5),
+        await session.data.evm.deployment(7, "address-1", currency="usd", priority=1, deadline=9.5),
         EvmTransaction,
     )
     assert_type(
         session.data.evm.deployments(
-            7,
-            "address-49",
-            page_size=100,
-            resume=None,
-            on_invalid="raw",
-            prefetch=2,
-            priority=1,
-            deadline=9.5,
+            7, "address-1", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
         ),
         Pages[Contract],
     )
-    assert_type(await session.data.evm.contract(7, "address-49", priority=1, deadline=9.5), Contract)
+    assert_type(await session.data.evm.contract(7, "address-1", priority=1, deadline=9.5), Contract)
     assert_type(
-        await session.data.evm.chains_of_address("address-49", priority=1, deadline=9.5), AddressChains
+        await session.data.evm.chains_of_address("address-1", priority=1, deadline=9.5), AddressChains
     )
     assert_type(
         session.data.evm.all_latest_transactions(
@@ -257,7 +250,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.transfers(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             page_size=100,
@@ -272,7 +265,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.address_transactions(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             sort_order="asc",
@@ -288,7 +281,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.address_transactions_v2(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             filter_spam_tokens=True,
@@ -305,7 +298,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.native_transactions(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             page_size=100,
@@ -320,7 +313,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.erc20_transactions(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             page_size=100,
@@ -335,7 +328,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.erc721_transactions(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             page_size=100,
@@ -350,7 +343,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.erc1155_transactions(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             page_size=100,
@@ -365,7 +358,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.evm.internal_transactions(
             7,
-            "address-49",
+            "address-1",
             start_block=7,
             end_block=7,
             page_size=100,
@@ -379,24 +372,17 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.nfts.tokens(
-            7,
-            "address-49",
-            page_size=100,
-            resume=None,
-            on_invalid="raw",
-            prefetch=2,
-            priority=1,
-            deadline=9.5,
+            7, "address-1", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
         ),
         Pages[NftToken],
     )
-    assert_type(await session.data.nfts.token(7, "address-49", 7, priority=1, deadline=9.5), NftToken)
+    assert_type(await session.data.nfts.token(7, "address-1", 7, priority=1, deadline=9.5), NftToken)
     assert_type(
         await session.data.primary_network.details("mainnet", priority=1, deadline=9.5), NetworkDetails
     )
     assert_type(
         await session.data.primary_network.transaction(
-            "mainnet", "11111111111111111111111111111111LpoYY", "tx_hash-49", priority=1, deadline=9.5
+            "mainnet", "11111111111111111111111111111111LpoYY", "tx_hash-1", priority=1, deadline=9.5
         ),
         PrimaryNetworkTransaction,
     )
@@ -405,7 +391,7 @@ async def call_every_route(session: Session) -> None:
             "mainnet",
             "11111111111111111111111111111111LpoYY",
             addresses=["first", "second"],
-            l1_validation_id="l1_validation_id-49",
+            l1_validation_id="l1_validation_id-1",
             tx_types=["AddValidatorTx", "AddSubnetValidatorTx"],
             start_timestamp=0,
             end_timestamp=0,
@@ -473,7 +459,7 @@ async def call_every_route(session: Session) -> None:
             "mainnet",
             "11111111111111111111111111111111LpoYY",
             addresses=["first", "second"],
-            asset_id="asset_id-49",
+            asset_id="asset_id-1",
             min_utxo_amount=0,
             include_spent=True,
             sort_by="timestamp",
@@ -533,7 +519,7 @@ async def call_every_route(session: Session) -> None:
         session.data.primary_network.node_blocks(
             "mainnet",
             "11111111111111111111111111111111LpoYY",
-            "node_id-49",
+            "node_id-1",
             start_timestamp=0,
             end_timestamp=0,
             page_size=100,
@@ -562,7 +548,7 @@ async def call_every_route(session: Session) -> None:
         await session.data.primary_network.vertex(
             "mainnet",
             "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
-            "vertex_hash-49",
+            "vertex_hash-1",
             priority=1,
             deadline=9.5,
         ),
@@ -587,7 +573,7 @@ async def call_every_route(session: Session) -> None:
         await session.data.primary_network.asset(
             "mainnet",
             "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
-            "asset_id-49",
+            "asset_id-1",
             priority=1,
             deadline=9.5,
         ),
@@ -597,7 +583,7 @@ async def call_every_route(session: Session) -> None:
         session.data.primary_network.asset_transactions(
             "mainnet",
             "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
-            "asset_id-49",
+            "asset_id-1",
             tx_types=["AddValidatorTx", "AddSubnetValidatorTx"],
             start_timestamp=0,
             end_timestamp=0,
@@ -636,9 +622,7 @@ async def call_every_route(session: Session) -> None:
         Pages[Blockchain],
     )
     assert_type(
-        await session.data.primary_network.blockchain(
-            "mainnet", "blockchain_id-49", priority=1, deadline=9.5
-        ),
+        await session.data.primary_network.blockchain("mainnet", "blockchain_id-1", priority=1, deadline=9.5),
         Blockchain,
     )
     assert_type(
@@ -655,7 +639,7 @@ async def call_every_route(session: Session) -> None:
         Pages[Subnet],
     )
     assert_type(
-        await session.data.primary_network.subnet("mainnet", "subnet_id-49", priority=1, deadline=9.5), Subnet
+        await session.data.primary_network.subnet("mainnet", "subnet_id-1", priority=1, deadline=9.5), Subnet
     )
     assert_type(
         session.data.primary_network.validators(
@@ -672,7 +656,7 @@ async def call_every_route(session: Session) -> None:
             max_fee_percentage=100,
             min_uptime_performance=100,
             max_uptime_performance=100,
-            subnet_id="subnet_id-49",
+            subnet_id="subnet_id-1",
             page_size=100,
             resume=None,
             on_invalid="raw",
@@ -685,7 +669,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.primary_network.validations(
             "mainnet",
-            "node_id-49",
+            "node_id-1",
             validation_status="completed",
             sort_order="asc",
             page_size=100,
@@ -716,10 +700,10 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.data.primary_network.l1_validators(
             "mainnet",
-            l1_validation_id="l1_validation_id-49",
+            l1_validation_id="l1_validation_id-1",
             include_inactive_l1_validators=True,
-            node_id="node_id-97",
-            subnet_id="subnet_id-53",
+            node_id="node_id-1",
+            subnet_id="subnet_id-1",
             page_size=100,
             resume=None,
             on_invalid="raw",
@@ -729,14 +713,14 @@ async def call_every_route(session: Session) -> None:
         ),
         Pages[L1Validator],
     )
-    assert_type(await session.data.icm.message("message_id-49", priority=1, deadline=9.5), IcmMessage)
+    assert_type(await session.data.icm.message("message_id-1", priority=1, deadline=9.5), IcmMessage)
     assert_type(
         session.data.icm.messages(
-            source_blockchain_id="source_blockchain_id-49",
-            destination_blockchain_id="destination_blockchain_id-97",
-            blockchain_id="blockchain_id-53",
-            to="to-5",
-            from_="from_-33",
+            source_blockchain_id="source_blockchain_id-1",
+            destination_blockchain_id="destination_blockchain_id-1",
+            blockchain_id="blockchain_id-1",
+            to="to-1",
+            from_="from_-1",
             network="mainnet",
             page_size=100,
             resume=None,
@@ -749,7 +733,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.icm.address_messages(
-            "address-49",
+            "address-1",
             network="mainnet",
             page_size=100,
             resume=None,
@@ -761,15 +745,15 @@ async def call_every_route(session: Session) -> None:
         Pages[IcmMessage],
     )
     assert_type(
-        await session.data.teleporter.message("message_id-49", priority=1, deadline=9.5), TeleporterMessage
+        await session.data.teleporter.message("message_id-1", priority=1, deadline=9.5), TeleporterMessage
     )
     assert_type(
         session.data.teleporter.messages(
-            source_blockchain_id="source_blockchain_id-49",
-            destination_blockchain_id="destination_blockchain_id-97",
-            blockchain_id="blockchain_id-53",
-            to="to-5",
-            from_="from_-33",
+            source_blockchain_id="source_blockchain_id-1",
+            destination_blockchain_id="destination_blockchain_id-1",
+            blockchain_id="blockchain_id-1",
+            to="to-1",
+            from_="from_-1",
             network="mainnet",
             page_size=100,
             resume=None,
@@ -782,7 +766,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.teleporter.address_messages(
-            "address-49",
+            "address-1",
             network="mainnet",
             page_size=100,
             resume=None,
@@ -795,7 +779,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         await session.data.usage.api(
-            org_id="org_id-49",
+            org_id="org_id-1",
             start_timestamp=0,
             end_timestamp=0,
             time_interval="minute",
@@ -803,8 +787,8 @@ async def call_every_route(session: Session) -> None:
             chain_id=7,
             response_code=7,
             request_type="data",
-            api_key_id="api_key_id-97",
-            request_path="request_path-53",
+            api_key_id="api_key_id-1",
+            request_path="request_path-1",
             priority=1,
             deadline=9.5,
         ),
@@ -812,14 +796,14 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.data.usage.logs(
-            org_id="org_id-49",
+            org_id="org_id-1",
             start_timestamp=0,
             end_timestamp=0,
             chain_id=7,
             response_code=7,
             request_type="data",
-            api_key_id="api_key_id-97",
-            request_path="request_path-53",
+            api_key_id="api_key_id-1",
+            request_path="request_path-1",
             page_size=100,
             resume=None,
             on_invalid="raw",
@@ -837,8 +821,8 @@ async def call_every_route(session: Session) -> None:
             group_by="rpcMethod",
             chain_id=7,
             response_code=7,
-            rpc_method="rpc_method-49",
-            rl_bypass_api_token="rl_bypass_api_token-97",
+            rpc_method="rpc_method-1",
+            rl_bypass_api_token="rl_bypass_api_token-1",
             priority=1,
             deadline=9.5,
         ),
@@ -852,8 +836,8 @@ async def call_every_route(session: Session) -> None:
             group_by="rpcMethod",
             chain_id=7,
             response_code=7,
-            rpc_method="rpc_method-49",
-            rl_bypass_api_token="rl_bypass_api_token-97",
+            rpc_method="rpc_method-1",
+            rl_bypass_api_token="rl_bypass_api_token-1",
             priority=1,
             deadline=9.5,
         ),
@@ -867,11 +851,11 @@ async def call_every_route(session: Session) -> None:
             end_timestamp=0,
             group_by="rpcMethod",
             response_code=7,
-            request_path="request_path-49",
-            country="country-97",
-            continent="continent-53",
-            user_agent="user_agent-5",
-            rpc_method="rpc_method-33",
+            request_path="request_path-1",
+            country="country-1",
+            continent="continent-1",
+            user_agent="user_agent-1",
+            rpc_method="rpc_method-1",
             priority=1,
             deadline=9.5,
         ),
@@ -889,16 +873,10 @@ async def call_every_route(session: Session) -> None:
         ),
         Pages[Webhook],
     )
-    assert_type(await session.data.webhooks.get("webhook_id-49", priority=1, deadline=9.5), Webhook)
+    assert_type(await session.data.webhooks.get("webhook_id-1", priority=1, deadline=9.5), Webhook)
     assert_type(
         session.data.webhooks.addresses(
-            "webhook_id-49",
-            page_size=100,
-            resume=None,
-            on_invalid="raw",
-            prefetch=2,
-            priority=1,
-            deadline=9.5,
+            "webhook_id-1", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
         ),
         Pages[str],
     )
@@ -938,7 +916,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.metrics.chains.nft_holders(
             7,
-            "address-49",
+            "address-1",
             page_size=5000,
             resume=None,
             on_invalid="raw",
@@ -951,7 +929,7 @@ async def call_every_route(session: Session) -> None:
     assert_type(
         session.metrics.chains.token_holders(
             7,
-            "address-49",
+            "address-1",
             threshold=7,
             start_timestamp=0,
             end_timestamp=0,
@@ -974,8 +952,8 @@ async def call_every_route(session: Session) -> None:
         session.metrics.icm.timeseries(
             start_timestamp=0,
             end_timestamp=0,
-            src_blockchain_id="src_blockchain_id-49",
-            dest_blockchain_id="dest_blockchain_id-97",
+            src_blockchain_id="src_blockchain_id-1",
+            dest_blockchain_id="dest_blockchain_id-1",
             time_interval="hour",
             group_by="srcBlockchainId",
             network="mainnet",
@@ -990,8 +968,8 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         await session.metrics.icm.summary(
-            src_blockchain_id="src_blockchain_id-49",
-            dest_blockchain_id="dest_blockchain_id-97",
+            src_blockchain_id="src_blockchain_id-1",
+            dest_blockchain_id="dest_blockchain_id-1",
             group_by="srcBlockchainId",
             network="mainnet",
             priority=1,
@@ -1005,7 +983,7 @@ async def call_every_route(session: Session) -> None:
             "delegatorCount",
             start_timestamp=0,
             end_timestamp=0,
-            subnet_id="subnet_id-49",
+            subnet_id="subnet_id-1",
             page_size=2160,
             resume=None,
             on_invalid="raw",
@@ -1030,7 +1008,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.metrics.l1_validators.by_validation(
-            "l1_validation_id-49",
+            "l1_validation_id-1",
             "validationCumulativeFeesDaily",
             start_timestamp=0,
             end_timestamp=0,
@@ -1044,7 +1022,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.metrics.l1_validators.by_node(
-            "node_id-49",
+            "node_id-1",
             "perNodeCumulativeFeesPaid",
             start_timestamp=0,
             end_timestamp=0,
@@ -1058,7 +1036,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.metrics.l1_validators.by_subnet(
-            "subnet_id-49",
+            "subnet_id-1",
             "perSubnetDailyFeesPaid",
             start_timestamp=0,
             end_timestamp=0,
@@ -1072,7 +1050,7 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         session.metrics.subnets.validators(
-            "subnet_id-49",
+            "subnet_id-1",
             start_timestamp=0,
             end_timestamp=0,
             network="mainnet",

@@ -1,4 +1,4 @@
-"""Write models and groups of routes from documents: `python -m tests.tooling.generate DATA METRICS`.
+"""Write models and groups of routes from documents: `python -m chainapi._tooling.generate DATA METRICS`.
 
 What the documents do not say (names, which texts are numbers, what may be missing) is in `names`. No text of
 the documents is taken over.
@@ -15,10 +15,10 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from tests.tooling import names
-from tests.tooling.document import Document, Operation, Schema, snake
+from chainapi._tooling import names
+from chainapi._tooling.openapi import Document, Operation, Schema, snake
 
-PACKAGE = Path(__file__).parents[2] / "chainapi"
+PACKAGE = Path(__file__).parents[1]
 MODULES = {
     "common": "Records that several groups of routes share.",
     "evm": "Records of EVM chains and their NFT collections.",
@@ -589,9 +589,9 @@ def write_groups(models: Models, routes: Routes) -> None:
         )
         if module == "icm":
             titles = "`session.data.icm`, and of its former name"
-        save(PACKAGE / "groups" / f"{module}.py", routes_head(models, titles, body, classes) + body)
+        save(PACKAGE / "api" / "groups" / f"{module}.py", routes_head(models, titles, body, classes) + body)
     for service in ("data", "metrics"):
-        into(PACKAGE / f"{service}.py", "\n\n".join(method.text for method in routes.groups[service]))
+        into(PACKAGE / "api" / f"{service}.py", "\n\n".join(method.text for method in routes.groups[service]))
 
 
 def into(path: Path, methods: str) -> None:

@@ -785,9 +785,9 @@ def identity_of(dotted: str) -> Identity:
     if dotted not in IDENTITIES:
         raise LookupError(
             f"{dotted}: nobody has decided what identifies its rows. Read the schema of the row in the document; in"
-            " tests/tooling/names.py, give IDENTITIES the attributes that only one row of the whole list can have,"
-            ' or none and a reason, why="no key: ..."; then run python -m tests.tooling.generate and'
-            " python docs/generate.py"
+            " chainapi/_tooling/names.py, give IDENTITIES the attributes that only one row of the whole list can have,"
+            ' or none and a reason, why="no key: ..."; then run python -m chainapi._tooling.generate and'
+            " python -m chainapi._tooling.pages"
         )
     return IDENTITIES[dotted]
 

@@ -7,9 +7,10 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from chainapi.client.pages import Page, Pages
+from chainapi.client.page import Page
+from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.export.state import Batch, SourceState
+from chainapi.export.records import Batch, SourceState
 
 __all__ = ["Arguments", "Walk"]
 

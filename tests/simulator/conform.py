@@ -1,9 +1,9 @@
-"""Check every answer of the simulator against documents: `python -m tests.tooling.conform [DATA METRICS]`.
+"""Check every answer of the simulator against documents: `python -m tests.simulator.conform [DATA METRICS]`.
 
 Each route is asked with several seeds, once for each value that one of its parameters lists. Each answer
 has to fit the JSON Schema of its route, and what the package itself declares: its model. Where no documents
-are named, those beside the project are read (`tests.tooling.document.beside`); a route that no document has
-is held to its model alone. Every misfit is a line, and any makes the command fail.
+are named, those beside the project are read (`chainapi._tooling.openapi.beside`); a route that no document
+has is held to its model alone. Every misfit is a line, and any makes the command fail.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
+from chainapi._tooling.openapi import Document, beside
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.core.http import Request
@@ -27,7 +28,6 @@ from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, World
 from tests.documents import Maker, values
-from tests.tooling.document import Document, beside
 
 __all__ = ["Checker", "checkers", "main", "misfits", "questions"]
 

@@ -16,9 +16,9 @@ from rich.console import Console
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.routes import Route
 from chainapi.cli import app
-from chainapi.core.paging.walk import TRANSITIONS, State
+from chainapi.core.paging.states import TRANSITIONS, State
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
 MARKED = re.compile(r"(<!-- begin (\w+)(?: ([^\n>]+?))? -->).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Compare the records of routes and models with documents: `python -m tests.tooling.compare DATA METRICS`.
+"""Compare routes and models with OpenAPI documents: `python -m chainapi._tooling.compare DATA METRICS`.
 
 Every difference is a line: of paths, parameters, bounds, values, what is required, weights, list fields,
 fields and their types, and what may be missing of a key. Those with a reason in `EXPLAINED` or in the tables
@@ -20,14 +20,14 @@ from typing import Annotated, Any, Literal
 import attrs
 from attrs import frozen
 
+from chainapi._tooling import names
+from chainapi._tooling.openapi import Document, Operation, Schema
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.unions import tags_of, wire_name
-from tests.tooling import names
-from tests.tooling.document import Document, Operation, Schema
 
 __all__ = ["Difference", "compare", "examples", "main"]
 

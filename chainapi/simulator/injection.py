@@ -234,9 +234,9 @@ def _slots(value: Any, names: Collection[str]) -> Iterator[Slot]:
 
 def _set_unknown_value(row: Any, random: Random) -> None:
     """Give one field that has listed values another one."""
-    from chainapi.simulator import table
+    from chainapi.simulator import handlers
 
-    slots = list(_slots(row, table.listed()))
+    slots = list(_slots(row, handlers.listed()))
     if slots:
         holder, key = random.choice(slots)
         holder[key] = f"UNHEARD_OF_{random.randrange(10)}"
@@ -254,9 +254,9 @@ def _add_fields(row: Any, random: Random) -> None:
 
 def _malformed(place: Place, row: Any, random: Random) -> Any:
     """Return a row that cannot be read: one field has the wrong type, is null, or is missing."""
-    from chainapi.simulator import table
+    from chainapi.simulator import handlers
 
-    known = table.known(place, row)
+    known = handlers.known(place, row)
     if not known:
         return {}  # instead of a plain value
     required = [field for field in known if field.required]

@@ -19,6 +19,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.unions import tags_of, wire_name
+from chainapi.simulator.factories import FIRST_HEIGHT, Made, maker
 from chainapi.simulator.lists import (
     DEFAULT_PAGE_SIZE,
     Listing,
@@ -28,8 +29,9 @@ from chainapi.simulator.lists import (
     known_chain,
     whole_number,
 )
-from chainapi.simulator.made import FIRST_HEIGHT, Made, maker
-from chainapi.simulator.rows import BLOCKCHAIN_NAMES, DAY, Draw, Points, Row, RowSource, Sums
+from chainapi.simulator.names import BLOCKCHAIN_NAMES
+from chainapi.simulator.rows import Draw, Row, RowSource
+from chainapi.simulator.sources import DAY, Points, Sums
 
 if TYPE_CHECKING:
     from chainapi.simulator.settings import Settings

@@ -41,9 +41,9 @@ def target(text: str) -> Target:
     """
     if text.startswith("/"):
         return Target((_shape(None, text),))
-    from chainapi.simulator import table
+    from chainapi.simulator import handlers
 
-    paths = [(name, path) for name, path in table.paths() if fnmatchcase(name, text)]
+    paths = [(name, path) for name, path in handlers.paths() if fnmatchcase(name, text)]
     if not paths:
         raise ValueError(f"no route is named {text!r}: give a name such as data.evm.blocks, or a path")
     return Target(tuple(_shape(name.partition(".")[0], path) for name, path in paths))

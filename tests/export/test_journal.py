@@ -15,7 +15,8 @@ import pytest
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import ExportError
-from chainapi.export.state import Batch, SourceState, State
+from chainapi.export.journal import State
+from chainapi.export.records import Batch, SourceState
 from chainapi.export.writer import MOST_PENDING, Commits
 
 

@@ -22,7 +22,9 @@ import attrs
 from attrs import define, frozen
 
 from chainapi.models.unions import Tag, tags_of, wire_name
-from chainapi.simulator.rows import CHAIN_NAMES, DAY, METHODS, Draw, Row, bech32, identifier
+from chainapi.simulator.names import CHAIN_NAMES, METHODS, bech32, identifier
+from chainapi.simulator.rows import Draw, Row
+from chainapi.simulator.sources import DAY
 
 __all__ = ["FIRST_HEIGHT", "Made", "Origin", "maker"]
 

@@ -1,4 +1,4 @@
-"""Write tests/typing/every_route.py, whose types are checked: `python -m tests.tooling.calls`."""
+"""Write tests/typing/every_route.py, whose types are checked: `python -m chainapi._tooling.calls`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ from pathlib import Path
 from chainapi import models
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
-from tests.documents import Maker, value_of
+from chainapi.api.parameters import Parameter
 
-PLACE = Path(__file__).parents[1] / "typing" / "every_route.py"
+PLACE = Path(__file__).parents[2] / "tests" / "typing" / "every_route.py"
+
+
+def example(parameter: Parameter) -> object:
+    """Return a value that a parameter takes."""
+    if parameter.choices:
+        return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
+    if parameter.many:
+        return ["first", "second"]
+    if bool in parameter.kinds:
+        return True
+    if int in parameter.kinds:
+        return 7 if parameter.bounds is None else int(parameter.bounds.most or parameter.bounds.least)
+    return f"{parameter.name}-1"
 
 
 def call(name: str, declared: Endpoint) -> str:
     """Return the call of a route with all its parameters, and the type that it has."""
-    maker = Maker(seed=0)
     given = [
-        repr(value_of(one, maker)) if one.in_path else f"{one.name}={value_of(one, maker)!r}"
-        for one in declared.parameters
+        repr(example(one)) if one.in_path else f"{one.name}={example(one)!r}" for one in declared.parameters
     ]
     if not declared.single:
         given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
@@ -37,7 +48,7 @@ def text() -> str:
     words = sorted({word for result in results for word in re.findall(r"\w+", result)})
     records = [word for word in words if word in dir(models)]
     lines = [
-        '"""Every route with every parameter, for the type checkers; made by `tests.tooling.calls`."""',
+        '"""Every route with every parameter, for the type checkers; made by `chainapi._tooling.calls`."""',
         "",
         "from __future__ import annotations",
         "",

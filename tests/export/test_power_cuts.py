@@ -21,7 +21,7 @@ from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
-from tests.export.power import PowerCuts
+from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of, numbers_in, session_of
 from tests.test_session import DATA_URL, reply
 

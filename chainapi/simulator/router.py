@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from chainapi.simulator.altered import Alterations
+from chainapi.simulator.injection import Alterations
 from chainapi.simulator.lists import Listing, Place, Refusal, known_chain
-from chainapi.simulator.rows import (
-    BLOCKCHAIN_NAMES,
-    DAY,
-    Blocks,
-    Chains,
-    Draw,
-    MetricsChains,
-    Part,
-    Points,
-    Row,
-    RowSource,
-    Transactions,
-    Utxos,
-)
+from chainapi.simulator.matching import target
+from chainapi.simulator.names import BLOCKCHAIN_NAMES
+from chainapi.simulator.rows import Draw, Row, RowSource
 from chainapi.simulator.settings import Settings
-from chainapi.simulator.targets import target
+from chainapi.simulator.sources import DAY, Blocks, Chains, MetricsChains, Part, Points, Transactions, Utxos
 
 __all__ = ["Places"]
 
@@ -106,18 +95,18 @@ class Places:
 
     def _recorded(self, place: Place, query: Mapping[str, str]) -> Listing | Row:
         """Return what the record of a route says is there."""
-        from chainapi.simulator import table
+        from chainapi.simulator import handlers
 
-        match = table.find(place)
+        match = handlers.find(place)
         if match is None:
             raise Refusal(404, "Cannot GET /" + "/".join(place[1:]))
         return match.serve(self._settings, query)
 
     def units(self, place: Place) -> int:
         """Return what a request there is said to cost, in compute units; 1 where nobody says."""
-        from chainapi.simulator import table
+        from chainapi.simulator import handlers
 
-        match = table.find(place)
+        match = handlers.find(place)
         units = None if match is None else match.declared.route.units
         return 1 if units is None else units
 
