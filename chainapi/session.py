@@ -35,6 +35,7 @@ from chainapi.core.arguments import (
     seconds_of,
     whole_number,
 )
+from chainapi.core.duration import DAY
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
@@ -49,7 +50,7 @@ __all__ = ["Session"]
 
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
-DEFAULT_MAX_STOP = 86_400.0  # seconds: no window that is known is longer than a day
+DEFAULT_MAX_STOP = DAY  # no known window is longer
 
 
 class Session:

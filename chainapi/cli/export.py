@@ -13,7 +13,6 @@ from attrs import asdict
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from chainapi.api.service import ServiceAPI
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
@@ -35,7 +34,7 @@ from chainapi.cli.names import (
     calling,
     is_path,
     method_of,
-    read_pairs,
+    read_query,
     read_value,
     read_values,
     resolve,
@@ -56,6 +55,8 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 CONCURRENCY = 32  # sources
+
+_EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
 FileFormat = Literal["jsonl", "csv", "parquet", "sqlite", "duckdb"]
 
@@ -201,7 +202,9 @@ def _asked(
     """
     if is_path(route):
         refuse(f"the sources of {route} are more paths", over=over)
-        query = _query_of_path(params, page_size=page_size, items=items)
+        options = {"page_size": page_size, "items": items}
+        given = {name: value for name, value in options.items() if value is not None}
+        query = {**given, **read_query(params, _EXPORT_OPTIONS)}
         return getattr(session, api or "data").list, _paths(route, words), query
     refuse(f"the name {route} says it", api=api, items=items)
     sources, query = _of_route(route, words, with_page_size(params, page_size), over)
@@ -212,19 +215,6 @@ def _paths(route: str, words: Sequence[str]) -> list[str]:
     if wrong := next((word for word in words if not is_path(word)), None):
         raise ConfigurationError(f"{wrong!r} is no path: the sources of {route} are more paths")
     return [*dict.fromkeys([route, *words])]
-
-
-def _query_of_path(params: Sequence[str], **options: object) -> dict[str, Any]:
-    """Return what all paths are asked with."""
-    query: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    for name, value in read_pairs(params):
-        if name in _ARGUMENTS:
-            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
-        query.setdefault(name, []).append(value)
-    return query
-
-
-_ARGUMENTS = frozenset({*inspect.signature(run).parameters, *inspect.signature(ServiceAPI.list).parameters})
 
 
 def _of_route(

@@ -16,6 +16,7 @@ from rich.text import Text
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
+from chainapi.core.duration import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
     from chainapi.core.limits.quota import QuotaSnapshot
@@ -140,7 +141,7 @@ def _beside(progress: ExportProgress) -> str:
 
 def _duration(seconds: float) -> str:
     """Return a duration as people say it."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"

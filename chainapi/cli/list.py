@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -11,7 +10,6 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from chainapi.api.service import ServiceAPI
 from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
@@ -37,7 +35,7 @@ from chainapi.cli.names import (
     is_path,
     method_of,
     plain,
-    read_pairs,
+    read_query,
     read_values,
     resolve,
 )
@@ -45,7 +43,7 @@ from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.errors import ChainAPIError, DecodeError
 from chainapi.models.invalid import Invalid
 from chainapi.session import Session
 
@@ -166,11 +164,7 @@ _Opener: TypeAlias = Callable[[Session, Checkpoint | None], Pages[Any]]
 
 
 def _by_path(path: str, param: Sequence[str], *, api: str | None, **options: Any) -> _Opener:
-    query: dict[str, Any] = {}
-    for name, value in read_pairs(param):
-        if name in _ARGUMENTS:
-            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
-        query.setdefault(name, []).append(value)
+    query = read_query(param)
 
     def opened(session: Session, start: Checkpoint | None) -> Pages[Any]:
         service = session.metrics if api == "metrics" else session.data
@@ -178,9 +172,6 @@ def _by_path(path: str, param: Sequence[str], *, api: str | None, **options: Any
         return pages
 
     return opened
-
-
-_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
 
 
 def _by_name(terminal: Terminal, name: str, query: Mapping[str, Any]) -> _Opener:

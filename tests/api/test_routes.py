@@ -23,7 +23,8 @@ import pytest
 import chainapi
 from chainapi import Limit, Provider, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import NOT_SENT, Endpoint
+from chainapi.api.endpoint import Endpoint
+from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import UNITS
 from chainapi.client.pages import MetricPages, Pages
 from chainapi.core.http import Request, Response

@@ -8,12 +8,11 @@ from math import ceil
 from attrs import frozen
 
 from chainapi.core.arguments import whole_number
+from chainapi.core.duration import DAY, MINUTE
 from chainapi.core.limits.quota import Limit
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Estimate", "estimate"]
-
-MINUTE, DAY = 60.0, 86_400.0  # seconds
 
 
 @frozen
