@@ -25,7 +25,8 @@ from chainapi import Limit, Provider, Session
 from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import NOT_SENT, Endpoint
+from chainapi.api.endpoint import Endpoint
+from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import UNITS
 from chainapi.client.pages import MetricPages, Pages
 from chainapi.core.http import Request, Response

@@ -21,11 +21,11 @@ from attrs import define, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.models import Contract, Erc20Contract, MetricPoint, UnknownContract, converter
 from chainapi.models.codec import (
     EXCERPT,
-    MAX_TOKEN,
     MESSAGES,
     DecodedPage,
     PageDecoder,
