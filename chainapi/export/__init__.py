@@ -15,6 +15,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from chainapi.core.arguments import whole_number
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ async def export(
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec
 
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
+    if limit is not None:
+        whole_number("limit", limit)
     if "resume" in query:
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from chainapi._text import printable
+from chainapi.core.duration import DAY, HOUR
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE
 from chainapi.export.formats import format_of
@@ -287,7 +288,7 @@ def _ticks(begin: float, end: float, count: int) -> list[float]:
 def _tick(value: float, length: float, *, times: bool) -> str:
     if not times:
         return f"{value:,.6g}"
-    form = "%Y-%m-%d" if length > 3 * 86_400 else "%m-%d %H:%M" if length > 3_600 else "%H:%M:%S"
+    form = "%Y-%m-%d" if length > 3 * DAY else "%m-%d %H:%M" if length > HOUR else "%H:%M:%S"
     return datetime.fromtimestamp(value, UTC).strftime(form)
 
 

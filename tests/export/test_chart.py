@@ -26,7 +26,7 @@ from matplotlib.image import imread
 
 from chainapi import Session
 from chainapi.cli import FAILED, WRONG_USAGE, run
-from chainapi.cli.display import Terminal
+from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.chart import Chart, chart_of, draw, read_chart, save, visible
 from chainapi.export.columns import Codec
