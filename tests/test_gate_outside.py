@@ -209,7 +209,7 @@ def test_reopened_route_begins_with_one_request() -> None:
     assert routes.places("/a", 11.0) == 2
     for _ in range(63):
         routes.passed("/a", 12.0)
-    assert not routes
+    assert not routes.known
 
 
 def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
