@@ -305,6 +305,15 @@ def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
         assert _leave(quota, 30.1) > 90
 
 
+def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
+    """Policies of zero units on every answer name no limit: one that is hidden is found beside them."""
+    nothing = LimitNews(0.0, None, None, None, (Policy(0.0, 60.0),))
+    quota = Quota()
+    for now in range(8):
+        quota.answered(quota.send(float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
+    assert _leave(quota, 8.0) == 9
+
+
 def _leave(quota: Quota, now: float) -> int:
     """Return how many requests may leave at once, and take them back."""
     flights = []

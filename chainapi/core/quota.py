@@ -358,7 +358,7 @@ class Quota:
         known, cost = policies.known, 0.0 if refused else flight.cost
         told = policies.read(news, now, cost, refused=refused)
         if policies.known is not known:
-            if not known:
+            if policies.known and not known:
                 self._hidden = None
             self.costs.roof = policies.roof()
             self._list()
