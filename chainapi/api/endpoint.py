@@ -82,8 +82,7 @@ class _Signature:
 
     def _resolved(self, annotations: dict[str, str]) -> dict[str, Any]:
         named = SimpleNamespace(__annotations__=annotations)
-        known = self._function.__globals__, _names([*annotations.values()])
-        return typing.get_type_hints(named, *known, include_extras=True)
+        return _hints(named, self._function.__globals__, [*annotations.values()])
 
 
 class Endpoint:
@@ -149,7 +148,7 @@ class Endpoint:
     def _resolve(kind: Any) -> Any:
         """Return the type that a record names, such as ``"list[str]"``."""
         named = SimpleNamespace(__annotations__={"kind": kind})
-        return typing.get_type_hints(named, {}, _names([str(kind)]))["kind"]
+        return _hints(named, {}, [str(kind)])["kind"]
 
     def stream(self, source: Any) -> Any:
         """Return the stream that the signature names."""
@@ -202,6 +201,17 @@ class Endpoint:
         path, query = wire_parameters(self.parameters, given)
         wires = {parameter.name: parameter.wire for parameter in self.parameters}
         return {wires[name]: (name, value) for name, value in path.items()}, query
+
+
+def _hints(named: object, known: dict[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """Return the types that annotations name."""
+    try:
+        return typing.get_type_hints(named, known, _names(texts), include_extras=True)
+    except NameError as error:
+        raise NameError(
+            f"{error} in chainapi.models: a declared route uses it. Run `nox -s generate`"
+            ' (docs/contributing.md, "Add a route")'
+        ) from error
 
 
 def _names(texts: Sequence[str]) -> dict[str, Any]:

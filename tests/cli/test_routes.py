@@ -400,10 +400,10 @@ def test_routes_are_found_by_name_or_path(text: str) -> None:
 
 
 def test_no_route_found_is_a_failure() -> None:
-    """A text that is nowhere is told, with exit code 1."""
+    """A text in no name or path is an error with exit code 1."""
     outcome = chainapi("routes", "zzz")
     assert (outcome.code, outcome.out) == (FAILED, "")
-    assert outcome.err == "chainapi: no route has 'zzz' in its name or path\n"
+    assert outcome.err == "chainapi: no route has 'zzz' in its name or path: `chainapi routes` shows all\n"
 
 
 def test_routes_are_a_table_on_a_terminal() -> None:
@@ -512,7 +512,7 @@ def test_estimate_without_a_weight_counts_requests() -> None:
     (row,) = chainapi("estimate", "metrics.avg_tps", "--rows", "1000", "--page-size", "100").rows
     assert (row["requests"], row["units"]) == (10, 10)
     text = chainapi("estimate", "metrics.avg_tps", "--rows", "10", "--page-size", "100", tty=True).out
-    assert "its weight is not known: one a request" in text
+    assert "its weight is not known: assumed to be 1" in text
 
 
 def test_estimate_is_a_table_on_a_terminal() -> None:
