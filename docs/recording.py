@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from chainapi import Session
 from chainapi._tooling.files import MARKUP_HEADER, Writer
 from chainapi.cli import run
-from chainapi.cli.display import Terminal
+from chainapi.cli.terminal import Terminal
 from chainapi.simulator import Simulator
 from tests.virtual_time import VirtualLoop
 

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from chainapi import models
+from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import Route
-from chainapi.client.config import refuse_unknown
 from chainapi.client.threads import in_thread
+from chainapi.core.arguments import refuse_unknown
 from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.records import Record
@@ -30,12 +31,10 @@ from chainapi.models.records import Record
 if TYPE_CHECKING:
     from chainapi.api.parameters import Parameter
 
-__all__ = ["NOT_SENT", "Endpoint"]
+__all__ = ["Endpoint"]
 
 # Bases of rows that are no records of a module that is loaded on first use.
 _BASES = {"MetricPoint": MetricPoint, "str": None}
-
-NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline")  # parameters that are for us
 
 
 class _Signature:
@@ -197,10 +196,8 @@ class Endpoint:
         from chainapi.api.parameters import wire_parameters
 
         if self.record.deprecated:
-            text = (
-                f"{self.function.__qualname__} is deprecated: the service will take {self.record.path} away"
-            )
-            warnings.warn(text, DeprecationWarning, stacklevel=4)
+            warning = self.record.deprecation(self.function.__qualname__)
+            warnings.warn(warning, DeprecationWarning, stacklevel=4)
         path, query = wire_parameters(self.parameters, given)
         wires = {parameter.name: parameter.wire for parameter in self.parameters}
         return {wires[name]: (name, value) for name, value in path.items()}, query

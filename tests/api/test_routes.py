@@ -25,7 +25,8 @@ from chainapi import Limit, Provider, Session
 from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import NOT_SENT, Endpoint
+from chainapi.api.endpoint import Endpoint
+from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import UNITS
 from chainapi.client.pages import MetricPages, Pages
 from chainapi.core.http import Request, Response
@@ -173,7 +174,7 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
     transport = scripted(lambda _: reply(maker.page(declared, rows=2, token=f"t{len(transport.requests)}")))
     async with session_of(transport) as session:
         plain = session.data.list(
-            "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockNumber"
+            "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockTimestamp"
         )
         checkpoint = (await anext(plain)).checkpoint
         page = await anext(session.data.evm.blocks(1, resume=checkpoint))
