@@ -14,8 +14,8 @@ from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.refusals import DIGITS
 from chainapi.models.unions import wire_name
 
 __all__ = ["deduplicator", "key_names"]

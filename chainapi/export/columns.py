@@ -19,9 +19,10 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError
-from chainapi.models.convert import DIGITS, NULL
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import written
+from chainapi.models.records import NULL
+from chainapi.models.refusals import DIGITS
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
 
