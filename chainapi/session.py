@@ -19,16 +19,23 @@ from chainapi.client.config import (
     Secret,
     ServiceConfig,
     Unconfigured,
-    deadline_of,
-    refuse_unknown,
     resolve,
-    seconds_of,
     trusted,
 )
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Listener
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
+from chainapi.core.arguments import (
+    boolean,
+    deadline_of,
+    function,
+    one_of,
+    refuse_unknown,
+    seconds_of,
+    whole_number,
+)
+from chainapi.core.duration import DAY
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
@@ -43,7 +50,7 @@ __all__ = ["Session"]
 
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
-DEFAULT_MAX_STOP = 86_400.0  # seconds: no window that is known is longer than a day
+DEFAULT_MAX_STOP = DAY  # no known window is longer
 
 
 class Session:
@@ -117,28 +124,28 @@ class Session:
         key = None if api_key is None else Secret(api_key)
         del api_key  # no traceback of an error from here on shows it among its variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        emit = Listener(None if on_event is None else _callable("on_event", on_event))
+        emit = Listener(None if on_event is None else function("on_event", on_event))
         walk = partial(
             StateMachine.resume,
             lifetime=_lifetime(page_token_lifetime),
-            on_expired=_choice("on_expired", on_expired, ("restart", "raise")),
+            on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            policy=RetryPolicy(_whole("max_attempts", max_attempts)),
+            policy=RetryPolicy(whole_number("max_attempts", max_attempts)),
             budget=RetryBudget(),
             timeout=seconds_of("timeout", timeout),
             max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
             deadline=deadline_of(deadline),
-            now=_callable("now", now),
+            now=function("now", now),
             emit=emit,
         )
         if rate is not None and not is_rate(rate):
             raise ConfigurationError(
                 f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
             )
-        isolated = _flag("isolated", isolated)
-        flying = None if max_in_flight is None else _whole("max_in_flight", max_in_flight)
+        isolated = boolean("isolated", isolated)
+        flying = None if max_in_flight is None else whole_number("max_in_flight", max_in_flight)
         known = _limits(limits)
         stop = None if max_stop is None else seconds_of("max_stop", max_stop)
         try:
@@ -160,7 +167,7 @@ class Session:
                     rate=rate,
                     flying=flying,
                     limits=known.get(name, ()),
-                    probe=_flag("probe", probe),
+                    probe=boolean("probe", probe),
                     max_stop=stop,
                     emit=emit,
                 )
@@ -177,7 +184,7 @@ class Session:
         return f"<Session {self.connection.describe()}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Session cannot be pickled or copied: make one where it is used")
+        self.connection.__reduce__()
 
     @property
     def metrics(self) -> MetricsAPI:
@@ -260,7 +267,7 @@ def _transport(
     for name, value in (("max_body", max_body), ("ssl_context", ssl_context)):
         if value is not None:
             raise ConfigurationError(f"{name}= has no place beside transport=, which decides that itself")
-    _callable("transport.send", getattr(given, "send", None))
+    function("transport.send", getattr(given, "send", None))
     return given
 
 
@@ -268,30 +275,6 @@ def _lifetime(value: object) -> float:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         raise ConfigurationError(f"page_token_lifetime={value!r} must be a timedelta above 0")
     return value.total_seconds()
-
-
-def _choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
-    if value not in choices:
-        raise ConfigurationError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    if type(value) is not bool:
-        raise ConfigurationError(f"{name}={value!r} must be True or False")
-    return value
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(f"{name}={value!r} must be a whole number from 1 on")
-    return value
-
-
-def _callable(name: str, value: Any) -> Any:
-    if not callable(value):
-        raise ConfigurationError(f"{name}={value!r} must be callable")
-    return value
 
 
 def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:

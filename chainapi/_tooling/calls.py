@@ -1,22 +1,41 @@
-"""Write tests/typing/every_route.py, whose types are checked: `python -m chainapi._tooling.calls`."""
+"""Typed calls of every route: tests/typing/every_route.py, which the type checkers read."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 from chainapi import models
+from chainapi._tooling import names
+from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 
-PLACE = Path(__file__).parents[2] / "tests" / "typing" / "every_route.py"
+__all__ = ["check_names", "write"]
+
+FILE = "tests/typing/every_route.py"
+
+
+def check_names() -> None:
+    """Check that the session has every route of the tables.
+
+    Raises:
+        GeneratorError: a group is not declared in its service.
+
+    """
+    for paths in names.ROUTES.values():
+        for dotted, _ in paths.values():
+            if dotted not in ROUTES:
+                service, group = dotted.split(".")[:2]
+                name = names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
+                raise GeneratorError(
+                    f"session.{dotted} does not exist: declare its group in chainapi/api/{service}.py, as in"
+                    f' `{group}: {name} = group("chainapi.api.groups.{group}.{name}")`; then run {COMMAND}'
+                )
 
 
 def example(parameter: Parameter) -> object:
-    """Return a value that a parameter takes."""
+    """Return a value that a parameter accepts."""
     if parameter.choices:
         return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
     if parameter.many:
@@ -42,13 +61,14 @@ def call(name: str, declared: Endpoint) -> str:
 
 
 def text() -> str:
-    """Return the module."""
+    """Return the source of the module."""
     calls = [call(name, declared) for name, declared in ROUTES.items()]
     results = {declared.function.__annotations__["return"] for declared in ROUTES.values()}
     words = sorted({word for result in results for word in re.findall(r"\w+", result)})
     records = [word for word in words if word in dir(models)]
     lines = [
-        '"""Every route with every parameter, for the type checkers; made by `chainapi._tooling.calls`."""',
+        HEADER,
+        '"""Every route with every parameter, for the type checkers."""',
         "",
         "from __future__ import annotations",
         "",
@@ -66,13 +86,6 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Write the module, laid out by ruff."""
-    PLACE.write_text(text(), "utf-8")
-    ruff = (sys.executable, "-m", "ruff")
-    subprocess.run((*ruff, "check", "--quiet", "--fix", "--select", "I", str(PLACE)), check=True)
-    subprocess.run((*ruff, "format", "--quiet", str(PLACE)), check=True)
-
-
-if __name__ == "__main__":
-    main()
+def write(writer: Writer) -> None:
+    """Write the module."""
+    writer.write_python(FILE, text())

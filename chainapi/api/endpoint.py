@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from chainapi import models
+from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import Route
-from chainapi.client.config import refuse_unknown
 from chainapi.client.threads import in_thread
+from chainapi.core.arguments import refuse_unknown
 from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.records import Record
@@ -30,12 +31,10 @@ from chainapi.models.records import Record
 if TYPE_CHECKING:
     from chainapi.api.parameters import Parameter
 
-__all__ = ["NOT_SENT", "Endpoint"]
+__all__ = ["Endpoint"]
 
 # Bases of rows that are no records of a module that is loaded on first use.
 _BASES = {"MetricPoint": MetricPoint, "str": None}
-
-NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline")  # parameters that are for us
 
 
 class _Signature:
@@ -83,8 +82,7 @@ class _Signature:
 
     def _resolved(self, annotations: dict[str, str]) -> dict[str, Any]:
         named = SimpleNamespace(__annotations__=annotations)
-        known = self._function.__globals__, _names([*annotations.values()])
-        return typing.get_type_hints(named, *known, include_extras=True)
+        return _hints(named, self._function.__globals__, [*annotations.values()])
 
 
 class Endpoint:
@@ -150,7 +148,7 @@ class Endpoint:
     def _resolve(kind: Any) -> Any:
         """Return the type that a record names, such as ``"list[str]"``."""
         named = SimpleNamespace(__annotations__={"kind": kind})
-        return typing.get_type_hints(named, {}, _names([str(kind)]))["kind"]
+        return _hints(named, {}, [str(kind)])["kind"]
 
     def stream(self, source: Any) -> Any:
         """Return the stream that the signature names."""
@@ -198,13 +196,22 @@ class Endpoint:
         from chainapi.api.parameters import wire_parameters
 
         if self.record.deprecated:
-            text = (
-                f"{self.function.__qualname__} is deprecated: the service will take {self.record.path} away"
-            )
-            warnings.warn(text, DeprecationWarning, stacklevel=4)
+            warning = self.record.deprecation(self.function.__qualname__)
+            warnings.warn(warning, DeprecationWarning, stacklevel=4)
         path, query = wire_parameters(self.parameters, given)
         wires = {parameter.name: parameter.wire for parameter in self.parameters}
         return {wires[name]: (name, value) for name, value in path.items()}, query
+
+
+def _hints(named: object, known: dict[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """Return the types that annotations name."""
+    try:
+        return typing.get_type_hints(named, known, _names(texts), include_extras=True)
+    except NameError as error:
+        raise NameError(
+            f"{error} in chainapi.models: a declared route uses it. Run `nox -s generate`"
+            ' (docs/contributing.md, "Add a route")'
+        ) from error
 
 
 def _names(texts: Sequence[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeAlias
 
 from attrs import frozen
 
+from chainapi._text import did_you_mean, quoted
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError
 from chainapi.models.schema import Type, type_of
@@ -153,13 +154,8 @@ class Parameter:
     def _check_choice(self, value: Any) -> None:
         if value in self.choices:
             return
-        from difflib import get_close_matches
-
-        close = get_close_matches(str(value), self.choices, n=1)
-        hint = (
-            f"did you mean {close[0]!r}?" if close else f"it is one of {', '.join(map(repr, self.choices))}"
-        )
-        raise ConfigurationError(f"{self.name}={str(value)[:80]!r} is not known; {hint}")
+        hint = did_you_mean(str(value), self.choices, f"it is one of {', '.join(map(repr, self.choices))}")
+        raise ConfigurationError(f"{self.name}={quoted(str(value))} is not known; {hint}")
 
     def _seconds(self, value: datetime) -> int:
         if value.tzinfo is None:

@@ -6,15 +6,14 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from attrs import frozen
-
-from chainapi.api.endpoint import NOT_SENT, Endpoint
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
+from chainapi.api.options import NOT_SENT, Options, priority_of, refuse_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.client.call import Call, SentAt, Service, always
-from chainapi.client.config import deadline_of, refuse_unknown
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages, Source
+from chainapi.core.arguments import deadline_of
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -26,29 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["ServiceAPI"]
 
 T = TypeVar("T")
-
-MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
-
-
-@frozen
-class Options:
-    """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
-
-    resume: Checkpoint | None
-    on_invalid: OnInvalid
-    prefetch: int
-    priority: int
-    deadline: float | None
-
-    def __attrs_post_init__(self) -> None:
-        if self.on_invalid not in ("raise", "raw"):
-            raise ConfigurationError(f"on_invalid={ascii(self.on_invalid)[:80]} must be 'raise' or 'raw'")
-        if type(self.prefetch) is not int or not 0 <= self.prefetch <= MAX_PREFETCH:
-            raise ConfigurationError(
-                f"prefetch={self.prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}"
-            )
-        _priority(self.priority)
-        deadline_of(self.deadline)
 
 
 class ServiceAPI:
@@ -184,10 +160,10 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
-        _refuse_misspelt(params, "get")
+        refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        ask = Call(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
+        ask = Call(service, query, priority=priority_of(priority), deadline=deadline_of(deadline))
         resource, _ = await self._connection.call(ask, ResourceDecoder(model))
         return resource
 
@@ -221,7 +197,7 @@ class ServiceAPI:
         segments, params = declared.asked(given)
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
-        priority, deadline = _priority(given["priority"]), deadline_of(given["deadline"])
+        priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
         ask = Call(self._service(), query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
@@ -236,7 +212,7 @@ class ServiceAPI:
 
     @staticmethod
     def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
-        _refuse_misspelt(params, "list")
+        refuse_misspelt(params, "list")
         size = checked_page_size(page_size)
         first = () if size is None else (("pageSize", str(size)),)
         return first + query_params(params)
@@ -322,32 +298,6 @@ class _Rows:
         return self.decoder
 
 
-def _refuse_misspelt(params: dict[str, object], what: str) -> None:
-    """Refuse what was meant for an argument: query parameters of the services have no underscore."""
-    if not params:
-        return
-    import difflib
-
-    for name in params:
-        if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
-            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
-            refuse_unknown([name], known, what, params)
-
-
-_GET_ARGUMENTS = ("path", "model", "priority", "deadline")
-_LIST_ARGUMENTS = (
-    *_GET_ARGUMENTS,
-    "items",
-    "page_size",
-    "key",
-    "descending_key",
-    "until",
-    "resume",
-    "on_invalid",
-    "prefetch",
-)
-
-
 def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
     """Return the value of a query parameter; None where it is not given, or no whole number."""
     return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
@@ -356,12 +306,6 @@ def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
     """Return the path with its parameters filled in; each is one segment."""
     return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
-
-
-def _priority(priority: object) -> int:
-    if type(priority) is not int:
-        raise ConfigurationError(f"priority={priority!r} must be a whole number")
-    return priority
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:

@@ -14,8 +14,8 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
-from chainapi.cli.display import Terminal
 from chainapi.cli.names import gives, route_names
+from chainapi.cli.terminal import Terminal
 from chainapi.models.schema import fields_of, row_classes
 
 __all__ = ["routes"]

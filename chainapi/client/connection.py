@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from attrs import define, field
 
@@ -45,6 +45,9 @@ class Connection:
     closed: bool = field(default=False, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[asyncio.Timeout] = field(factory=set[asyncio.Timeout], init=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Session cannot be pickled or copied: make one where it is used")
 
     @property
     def emit(self) -> Listener:

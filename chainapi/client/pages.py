@@ -22,6 +22,7 @@ from chainapi.client.emitter import Listener
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.prefetch import Fetched, Prefetcher
 from chainapi.client.threads import in_thread
+from chainapi.core.arguments import whole_number
 from chainapi.core.limits.quota import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Deduplicator, Doubt, Taken
@@ -223,8 +224,8 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint` and `partial`.
 
         """
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
+        if limit is not None:
+            whole_number("limit", limit)
         rows: list[T] = []
         self._target = inf if limit is None else self.checkpoint.rows + limit
         try:

@@ -1,33 +1,34 @@
-"""Records of the journal of an export: sources, the pages that add to them, final files."""
+"""Records of a journal: sources, the pages that add to them, and final files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from attrs import define, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.integrity import row_checksum
 
-__all__ = ["Batch", "Part", "SourceState", "bring_up_to_date", "fields", "records", "source_of"]
+__all__ = ["Batch", "Part", "SourceRecord"]
 
 
 @define
-class SourceState:
-    """What is known of a source.
+class SourceRecord:
+    """Position of a source: its walk, and the newest row that the target has.
 
     Attributes:
-        number: counts the sources from 1, in the order in which they were met.
-        label: names it, such as ``43114``.
+        number: counts the sources from 1, in the order in which the export met them.
+        label: name of the source, such as ``43114``.
         query: fingerprint of its query.
-        checkpoint: where its walk stands, as text; None before the first page.
-        taken: how many rows of this walk count towards its limit.
-        newest: the greatest number among its rows, where the route has a descending number.
-        floor: the same at the end of the walk before this one: its rows are in the target already.
-        edge: marks of the rows in the target that have the number `floor`; None where numbers are unique.
-        done: whether its walk came to its end.
+        checkpoint: position of its walk, as text; None before the first page.
+        taken: rows of this walk that count towards its limit.
+        newest: greatest number among its rows, where the route has a descending number.
+        exported: greatest number among the rows that earlier walks brought into the target.
+        exported_ties: marks of the target's rows that have the number `exported`; None where no two rows
+            share a number.
+        done: whether its walk has ended.
 
     """
 
@@ -37,46 +38,112 @@ class SourceState:
     checkpoint: str | None = None
     taken: int = 0
     newest: int | None = None
-    floor: int | None = None
-    edge: tuple[str, ...] | None = None
+    exported: int | None = None
+    exported_ties: tuple[str, ...] | None = None
     done: bool = False
+
+    @classmethod
+    def from_fields(
+        cls,
+        number: int,
+        label: str,
+        query: str,
+        checkpoint: str | None,
+        taken: int,
+        newest: str | None,
+        exported: str | None,
+        ties: str,
+        done: int,
+    ) -> Self:
+        """Return the record with these columns.
+
+        Raises:
+            ValueError, TypeError: a column does not have the form that `fields` writes.
+
+        """
+        if checkpoint is not None:
+            Checkpoint.loads(checkpoint)
+        numbers, marks = (_number(newest), _number(exported)), json.loads(ties)
+        known = None if marks is None else tuple(marks)
+        return cls(number, label, query, checkpoint, taken, *numbers, known, bool(done))
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """Columns of the record; `newest` and `exported` as texts, because SQLite's integers have 64 bits."""
+        numbers = _text(self.newest), _text(self.exported)
+        ties, done = json.dumps(self.exported_ties), int(self.done)
+        return (self.number, self.label, self.query, self.checkpoint, self.taken, *numbers, ties, done)
+
+    def advance(self, batch: Batch) -> None:
+        """Move the position behind a page of this source."""
+        checkpoint = batch.checkpoint
+        numbers = [number for number in (self.newest, batch.newest) if number is not None]
+        self.newest = None if checkpoint.unordered else max(numbers, default=None)
+        self.checkpoint, self.taken, self.done = checkpoint.dumps(), batch.taken, batch.done
+        if batch.done:
+            self.exported = self.newest
+            self.exported_ties = self._ties(checkpoint)
+
+    def _ties(self, checkpoint: Checkpoint) -> tuple[str, ...] | None:
+        """Return the marks of the newest rows; the old ones if the list no longer has rows of that number."""
+        if checkpoint.watermark is None:
+            return self.exported_ties
+        if not checkpoint.watermark.ties:
+            return None
+        ties = checkpoint.watermark.ties
+        return next((marks for number, marks in ties if number == self.exported), self.exported_ties)
 
 
 @frozen
 class Batch:
-    """What one page adds to a source.
+    """Rows that one page adds to a source, and the position behind them.
 
     Attributes:
-        source: the source; committing the batch brings it up to date.
-        rows: the rows that are wanted.
-        digests: the digest of each.
-        known: the digests of rows that the stream knows to be kept already.
-        newest: the greatest number among the rows; None for a list without a descending number.
-        counted: whether the state is to find out which rows of a later pass it has.
-        encode: returns the bytes that are kept of a row.
-        checkpoint: where the walk stands behind them.
-        taken: how many rows of the walk count towards its limit.
-        done: whether no more are wanted.
+        source: the source; a commit moves its position.
+        rows: rows of the page that the target may lack.
+        digests: digest of each row.
+        encode: returns the bytes that the journal keeps of a row.
+        checkpoint: position of the walk behind the page.
+        taken: rows of the walk that count towards its limit.
+        done: whether the walk has ended.
+        repeats: digests of rows that the stream recognised as rows of an earlier pass.
+        newest: greatest number among the rows; None for a list without a descending number.
+        matched: whether the journal matches rows of a later pass with the rows that it has.
 
     """
 
-    source: SourceState
+    source: SourceRecord
     rows: Sequence[Any]
     digests: Sequence[bytes]
     encode: Callable[[Any], bytes]
     checkpoint: Checkpoint
     taken: int
     done: bool
-    known: Sequence[bytes] = ()
+    repeats: Sequence[bytes] = ()
     newest: int | None = None
-    counted: bool = False
+    matched: bool = False
+
+    def records(self, last: int, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Any, ...]]:
+        """Yield the columns of encoded rows, given with their digests, behind the position `last`."""
+        number, walk_pass = self.source.number, self.checkpoint.restarts
+        for position, (digest, row) in enumerate(rows, last + 1):
+            stored = row_checksum(number, position, digest, row) + walk_pass
+            yield number, position, digest, walk_pass, stored, row
 
 
 @frozen
 class Part:
-    """A final file: its number from 1, its name, and its state when last written.
+    """A final file.
 
-    `invalid` is how many bytes the file of the rows that could not be made has of it and of those before it.
+    Attributes:
+        number: counts the final files from 1.
+        name: name of the file.
+        rows: number of its rows.
+        size: its size in bytes.
+        digest: digest of its content.
+        invalid: size in bytes of the file with invalid rows, up to and with the rows of this part.
+        whole: whether the file has its final name.
+
     """
 
     number: int
@@ -89,67 +156,8 @@ class Part:
 
     @property
     def fields(self) -> tuple[Any, ...]:
-        """Its record."""
+        """Columns of the record."""
         return self.number, self.name, self.rows, self.size, self.digest, self.invalid, int(self.whole)
-
-
-def bring_up_to_date(source: SourceState, batch: Batch) -> None:
-    """Update a source with the page that was committed."""
-    checkpoint = batch.checkpoint
-    numbers = [number for number in (source.newest, batch.newest) if number is not None]
-    source.newest = None if checkpoint.unordered else max(numbers, default=None)
-    source.checkpoint, source.taken, source.done = checkpoint.dumps(), batch.taken, batch.done
-    if batch.done:
-        source.floor = source.newest
-        source.edge = _edge(source, checkpoint)
-
-
-def _edge(source: SourceState, checkpoint: Checkpoint) -> tuple[str, ...] | None:
-    """Return the marks of the rows at the floor; those known before, where the list has none of them now."""
-    if checkpoint.watermark is None:
-        return source.edge
-    if not checkpoint.watermark.ties:
-        return None
-    return next((marks for number, marks in checkpoint.watermark.ties if number == source.floor), source.edge)
-
-
-def records(batch: Batch, place: int, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows, each with its digest, as the table has them: behind those up to `place`."""
-    number, walk_pass = batch.source.number, batch.checkpoint.restarts
-    for at, (digest, row) in enumerate(rows, place + 1):
-        yield number, at, digest, walk_pass, row_checksum(number, at, digest, row) + walk_pass, row
-
-
-def fields(source: SourceState) -> tuple[Any, ...]:
-    """Return a source as its table has it."""
-    numbers = _text(source.newest), _text(source.floor)
-    edge, done = json.dumps(source.edge), int(source.done)
-    named = source.number, source.label, source.query, source.checkpoint
-    return (*named, source.taken, *numbers, edge, done)
-
-
-def source_of(
-    number: int,
-    label: str,
-    query: str,
-    checkpoint: str | None,
-    taken: int,
-    newest: str | None,
-    floor: str | None,
-    edge: str,
-    done: int,
-) -> SourceState:
-    """Return a source from its record.
-
-    Raises:
-        ValueError, TypeError: it is none.
-
-    """
-    if checkpoint is not None:
-        Checkpoint.loads(checkpoint)
-    numbers, marks = (_number(newest), _number(floor)), json.loads(edge)
-    known = None if marks is None else tuple(marks)
-    return SourceState(number, label, query, checkpoint, taken, *numbers, known, bool(done))
 
 
 def _text(number: int | None) -> str | None:

@@ -1,51 +1,49 @@
-"""The routes of both services as the catalogue records them: which one a path means, and what it serves.
+"""Handlers of the routes: each returns the list, or the resource, that a matched path names.
 
-Nothing of the catalogue is loaded before this module is.
+The routes of the specification have handlers of their own, because their rows refer to each other: blocks are
+chained, and transactions lie in blocks. The rows of every other route are made by a factory from its model.
 """
 
 from __future__ import annotations
 
 import math
-import typing
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
-import attrs
 from attrs import evolve, frozen
 
-from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.parameters import Parameter
-from chainapi.models.metrics import MetricPoint
-from chainapi.models.unions import tags_of, wire_name
-from chainapi.simulator.factories import FIRST_HEIGHT, Made, maker
-from chainapi.simulator.lists import (
-    DEFAULT_PAGE_SIZE,
-    Listing,
-    Place,
-    Refusal,
-    View,
-    known_chain,
-    whole_number,
-)
+from chainapi.models.unions import wire_name
+from chainapi.simulator.factories import Completed, Completion, Generated, factory
+from chainapi.simulator.lists import DEFAULT_PAGE_SIZE, Listing
+from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.names import BLOCKCHAIN_NAMES
-from chainapi.simulator.rows import Draw, Row, RowSource
-from chainapi.simulator.sources import DAY, Points, Sums
+from chainapi.simulator.rows import Draw, Row, RowSource, View
+from chainapi.simulator.settings import Settings
+from chainapi.simulator.sources import (
+    DAY,
+    Blocks,
+    Chains,
+    MetricsChains,
+    Part,
+    Points,
+    Sums,
+    Transactions,
+    Utxos,
+)
+from chainapi.simulator.validation import HTTPError, chain_id, check_path, checked_query
+from chainapi.simulator.values import FIRST_HEIGHT
 
-if TYPE_CHECKING:
-    from chainapi.simulator.settings import Settings
+__all__ = ["Lookup", "serve"]
 
-__all__ = ["Known", "Match", "find", "known", "listed", "paths"]
-
+NETWORKS = {"mainnet": "mainnet", "fuji": "fuji", "testnet": "fuji"}
 ROW_SECONDS = 5
-# Seconds between two points, by what is asked for as the time interval; a month has 30 days.
+# Seconds between two points, by the time interval of the query; a month has 30 days.
 INTERVALS = {"hour": 3_600, "day": DAY, "week": 7 * DAY, "month": 30 * DAY}
-# Values of a request that say which rows are wanted, not what is in them.
+# Values of a request that select rows and are not in them.
 NOT_ECHOED = frozenset({"startTimestamp", "endTimestamp", "blockNumber", "blockTimestamp", "threshold"})
 # Fields that repeat a value of another name.
 ECHOED_AS = {"currency": "currencyCode", "timeInterval": "aggregateDuration"}
-# How large the values of a metric are; None for those that have decimals.
+# Size of the values of a metric; None for those that have decimals.
 SCALES = {
     **dict.fromkeys(("avgTps", "maxTps"), None),
     **dict.fromkeys(("avgGps", "maxGps", "feesPaid"), 1_000_000),
@@ -62,218 +60,276 @@ NOT_MADE = {
 
 
 @frozen
-class Match:
-    """A route that a path fits.
+class Lookup:
+    """A request for the list or the resource at a path.
 
     Attributes:
-        declared: the route.
-        place: the service, and the segments of the path.
-        path: the values of the path's parameters.
+        match: route and path.
+        query: parameters of the query.
+        settings: settings of the simulator.
+        added: returns how many rows were added to the list at a path.
 
     """
 
-    declared: Endpoint
-    place: Place
-    path: Mapping[str, str]
+    match: Match
+    query: Mapping[str, str]
+    settings: Settings
+    added: Callable[[Segments], int]
 
-    def serve(self, settings: Settings, query: Mapping[str, str]) -> Listing | Row:
-        """Return the list, or the single resource.
+    @property
+    def chain(self) -> int:
+        """The chain that the path names. Raises HTTPError for a chain that does not exist."""
+        return chain_id(self.match, self.settings.chains)
 
-        Raises:
-            Refusal: a value of the request is none that the route takes.
-
-        """
-        for parameter in self.declared.parameters:
-            if parameter.in_path:
-                _check(parameter, self.path[parameter.wire])
-        if "chainId" in self.path:
-            known_chain(self.path["chainId"], settings.chains)
-        if not self.declared.single:
-            return self._listing(settings)
-        echoes = self._echoes(self._asked(query))
-        return evolve(self._made(settings, 1), echoes=echoes).rows(0, 1)[0]
-
-    def _listing(self, settings: Settings) -> Listing:
-        route = self.declared.route
-        points = route.items == "results"
-        size = settings.points if points else settings.rows
-        series = route.model is MetricPoint
-        source: Points | Made = self._series(settings) if series else self._made(settings, size)
-
-        def view(query: Mapping[str, str]) -> View:
-            asked = self._asked(query)
-            narrowed = source
-            if points:
-                narrowed = evolve(narrowed, step=INTERVALS[asked.get("timeInterval", "day")])
-            if isinstance(narrowed, Made):
-                narrowed = evolve(narrowed, echoes=self._echoes(asked))
-            low, high = _span(narrowed, asked)
-            return View(narrowed, low, high, asked.get("sortOrder") == "asc")
-
-        def fields(source: RowSource, added: int) -> Row:
-            if not isinstance(source, Made):
-                return {}
-            (newest,) = source.origins(size - 1 + added, size + added)
-            names = [(wire_name(name), kind) for name, kind in route.others]
-            return {name: maker(kind, name)(newest) for name, kind in names}
-
-        size_of_page = self.declared.page_size
-        bounds = None if size_of_page is None else size_of_page.bounds
-        default = DEFAULT_PAGE_SIZE if size_of_page else None
-        return Listing(
-            route.items or "items",
-            source,
-            page_size=settings.metrics_page_size if self.place[0] == "metrics" else default,
-            fixed=size_of_page is None,
-            sizes=(1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least)),
-            fields=fields,
-            view=view,
-        )
-
-    def _series(self, settings: Settings) -> Points:
-        metric = self.path["metric"]
-        kind = Sums if "umulative" in metric else Points
-        draw = Draw(settings.seed, *self.place)
-        return kind(settings.points, settings.epoch, draw, DAY, SCALES.get(metric, SCALE))
-
-    def _made(self, settings: Settings, size: int) -> Made:
-        route = self.declared.route
-        without = NOT_MADE.get(route.path, frozenset())
-        make = maker(str, "address") if route.model is None else maker(route.model, without=without)
-        draw = Draw(settings.seed, *self.place)
-        return Made(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, self._echoes({}))
-
-    def _echoes(self, asked: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """Return what the rows repeat of the request."""
-        key = [wire_name(name) for name in self.declared.route.key]
-        given = {name: text for name, text in {**asked, **self.path}.items() if name not in NOT_ECHOED}
-        if not self.declared.single:
-            if "collections" not in self.place:  # the address says whose list it is, not what a row is about
-                given.pop("address", None)
-            if len(key) == 1:  # the rows differ in it
-                given.pop(key[0], None)
-        if chain := BLOCKCHAIN_NAMES.get(given.get("blockchainId", "")):
-            given["chainName"] = chain
-        if block := given.get("blockId"):
-            given["blockNumber" if block.isdecimal() else "blockHash"] = block
-        return tuple((ECHOED_AS.get(name, name), text) for name, text in sorted(given.items()))
-
-    def _asked(self, query: Mapping[str, str]) -> dict[str, str]:
-        """Return what the query says of what the route knows, the size of a page apart."""
-        asked: dict[str, str] = {}
-        for parameter in self.declared.parameters:
-            if parameter.in_path or parameter.wire == "pageSize":
-                continue
-            if parameter.wire in query:
-                asked[parameter.wire] = query[parameter.wire]
-                _check(parameter, asked[parameter.wire])
-            elif parameter.required:
-                raise Refusal(400, f"{parameter.wire} should not be empty")
-        return asked
+    def draw(self, *names: object) -> Draw:
+        """Return random bytes that follow from the seed and the names."""
+        return Draw(self.settings.seed, *names)
 
 
-def _check(parameter: Parameter, text: str) -> None:
-    values = text.split(",") if parameter.many else [text]
-    if parameter.choices and not set(values) <= set(parameter.choices):
-        raise Refusal(
-            400, f"{parameter.wire} must be one of the following values: {', '.join(parameter.choices)}"
-        )
-    # What may be a text or a decimal as well is not looked at.
-    if int in parameter.kinds and not {str, float} & set(parameter.kinds):
-        least, most = -math.inf, None
-        if parameter.bounds is not None:
-            least, most = parameter.bounds.least, parameter.bounds.most
-        whole_number(parameter.wire, text, least, most)
+Handler: TypeAlias = Callable[[Lookup], Listing | Row]
+
+HANDLERS: dict[str, Handler] = {}
 
 
-def _span(source: Points | Made, asked: Mapping[str, str]) -> tuple[int, int | None]:
-    """Return the numbers of the first row that the bounds take in, and of the one behind the last."""
+def _handles(name: str) -> Callable[[Handler], Handler]:
+    """Register the handler of a route by the route's name."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+def serve(lookup: Lookup) -> Listing | Row:
+    """Return the list, or the resource, that a path names.
+
+    Raises:
+        HTTPError: it does not exist, or a value of the request is not one that the route takes.
+
+    """
+    return HANDLERS.get(lookup.match.name, _generated)(lookup)
+
+
+# Routes of the specification
+
+
+@_handles("data.chains")
+def _chains(lookup: Lookup) -> Listing:
+    chains = Chains(lookup.settings.chains, lookup.draw("chains"))
+    return Listing("chains", _completed(lookup, chains), page_size=None, grows=False)
+
+
+@_handles("data.chain")
+def _chain(lookup: Lookup) -> Row:
+    chains = Chains(lookup.settings.chains, lookup.draw("chains"))
+    return _completed_row(lookup, chains.chain(lookup.chain))
+
+
+@_handles("metrics.chains.list")
+def _metrics_chains(lookup: Lookup) -> Listing:
+    chains = MetricsChains(lookup.settings.chains, lookup.draw("chains"))
+    return Listing("chains", _completed(lookup, chains), page_size=None, grows=False, fixed=True)
+
+
+@_handles("metrics.chains.get")
+def _metrics_chain(lookup: Lookup) -> Row:
+    chains = MetricsChains(lookup.settings.chains, lookup.draw("chains"))
+    return _completed_row(lookup, chains.chain(lookup.chain))
+
+
+@_handles("metrics.avg_tps")
+def _avg_tps(lookup: Lookup) -> Listing:
+    settings = lookup.settings
+    points = Points(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
+
+    def page_fields(added: int) -> Row:
+        return {"status": 200, "lastRun": settings.epoch + added * DAY}
+
+    size = settings.metrics_page_size
+    return Listing("results", _completed(lookup, points), page_size=size, fixed=True, page_fields=page_fields)
+
+
+@_handles("data.evm.blocks")
+def _blocks(lookup: Lookup) -> Listing:
+    return Listing("blocks", _completed(lookup, _blocks_of(lookup)))
+
+
+@_handles("data.evm.block")
+def _block(lookup: Lookup) -> Row:
+    blocks, number = _find_block(lookup)
+    (row,) = blocks.rows(number, number + 1)
+    name = lookup.match.values["blockId"]
+    return _completed_row(lookup, row if name.isdecimal() else {**row, "blockHash": name})
+
+
+@_handles("data.evm.transactions")
+def _transactions(lookup: Lookup) -> Listing:
+    return Listing("transactions", _completed(lookup, _transactions_of(lookup)))
+
+
+@_handles("data.evm.block_transactions")
+def _block_transactions(lookup: Lookup) -> Listing:
+    _, number = _find_block(lookup)
+    transactions = _transactions_of(lookup)
+    first, behind = transactions.span(number)
+    part = Part(transactions, first, behind - first)
+    return Listing("transactions", _completed(lookup, part), grows=False, sizes=(0, 100))
+
+
+@_handles("data.primary_network.utxos")
+def _utxos(lookup: Lookup) -> Listing:
+    network, blockchain = lookup.match.values["network"], lookup.match.values["blockchainId"]
+    chain, of = BLOCKCHAIN_NAMES.get(blockchain), NETWORKS.get(network)
+    if chain is None or of is None:
+        raise HTTPError(404, f"blockchain {blockchain} of network {network} does not exist")
+    settings = lookup.settings
+    utxos = Utxos(of, chain, settings.rows, settings.epoch, lookup.draw("utxos", of, chain))
+    kinds = dict(lookup.match.endpoint.route.others)
+    chain_info = _completion(lookup, kinds["chain_info"])({"chainName": chain, "network": network})
+    return Listing("utxos", _completed(lookup, utxos), page_fields=lambda added: {"chainInfo": chain_info})
+
+
+def _blocks_of(lookup: Lookup) -> Blocks:
+    chain, settings = lookup.chain, lookup.settings
+    return Blocks(chain, settings.rows, settings.epoch, lookup.draw("blocks", chain))
+
+
+def _transactions_of(lookup: Lookup) -> Transactions:
+    draw = lookup.draw("transactions", lookup.chain)
+    return Transactions(_blocks_of(lookup), lookup.settings.rows, draw)
+
+
+def _find_block(lookup: Lookup) -> tuple[Blocks, int]:
+    """Return the blocks of a chain, and the number of the block that the path names."""
+    blocks, name = _blocks_of(lookup), lookup.match.values["blockId"]
+    size = blocks.size + lookup.added(("data", "v1", "chains", str(blocks.chain), "blocks"))
+    number = blocks.find(name, size)
+    if number >= size:
+        raise HTTPError(404, f"block {name} does not exist")
+    return blocks, number
+
+
+# All other routes
+
+
+def _generated(lookup: Lookup) -> Listing | Row:
+    """Return the list, or the resource, of a route whose rows are made from its model."""
+    match = lookup.match
+    check_path(match, lookup.settings.chains)
+    if not match.endpoint.single:
+        is_series = "metric" in match.values and match.endpoint.record.items == "results"
+        return _series(lookup) if is_series else _generated_list(lookup)
+    source = _generated_rows(lookup, 1, checked_query(match, lookup.query))
+    return source.rows(0, 1)[0]
+
+
+def _generated_list(lookup: Lookup) -> Listing:
+    match, settings = lookup.match, lookup.settings
+    route = match.endpoint.route
+    has_interval = route.items == "results"
+    rows = _generated_rows(lookup, settings.points if has_interval else settings.rows, {})
+
+    def select(query: Mapping[str, str]) -> View:
+        values = checked_query(match, query)
+        step = INTERVALS[values.get("timeInterval", "day")] if has_interval else ROW_SECONDS
+        selected = evolve(rows, step=step, echoes=_echoes(match, values))
+
+        def page_fields(added: int) -> Row:
+            newest = rows.size - 1 + added
+            (context,) = selected.contexts(newest, newest + 1)
+            return {name: make(context) for name, make in fields.items()}
+
+        low, high = _bounds(selected, values)
+        return View(selected, low, high, values.get("sortOrder") == "asc", page_fields)
+
+    fields = {wire_name(name): factory(kind, wire_name(name)) for name, kind in route.others}
+    return _paged(lookup, rows, select)
+
+
+def _series(lookup: Lookup) -> Listing:
+    """Return a metric's series."""
+    match, settings = lookup.match, lookup.settings
+    metric = match.values["metric"]
+    kind = Sums if "umulative" in metric else Points
+    draw = lookup.draw(*match.segments)
+    points = kind(settings.points, settings.epoch, draw, DAY, SCALES.get(metric, SCALE))
+
+    def select(query: Mapping[str, str]) -> View:
+        values = checked_query(match, query)
+        selected = evolve(points, step=INTERVALS[values.get("timeInterval", "day")])
+        low, high = _bounds(selected, values)
+        return View(_completed(lookup, selected), low, high, values.get("sortOrder") == "asc")
+
+    return _paged(lookup, points, select)
+
+
+def _paged(lookup: Lookup, source: RowSource, select: Callable[[Mapping[str, str]], View]) -> Listing:
+    """Return a list with the page sizes that its route takes."""
+    endpoint, settings = lookup.match.endpoint, lookup.settings
+    parameter = endpoint.page_size
+    bounds = None if parameter is None else parameter.bounds
+    default = DEFAULT_PAGE_SIZE if parameter else None
+    return Listing(
+        endpoint.record.items or "items",
+        source,
+        page_size=settings.metrics_page_size if lookup.match.name.startswith("metrics.") else default,
+        fixed=parameter is None,
+        sizes=(1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least)),
+        select=select,
+    )
+
+
+def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Generated:
+    match, settings = lookup.match, lookup.settings
+    route = match.endpoint.route
+    without = NOT_MADE.get(route.path, frozenset())
+    make = factory(str, "address") if route.model is None else factory(route.model, without=without)
+    draw = lookup.draw(*match.segments)
+    echoes = _echoes(match, values)
+    return Generated(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, echoes)
+
+
+def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the values of a request that its rows repeat, by the names of their fields."""
+    given = {name: text for name, text in {**query, **match.values}.items() if name not in NOT_ECHOED}
+    if not match.endpoint.single:
+        if "collections" not in match.segments:  # the address is that of the list's owner, not of a row
+            given.pop("address", None)
+        key = match.endpoint.record.key
+        if len(key) == 1:  # it differs from row to row
+            given.pop(wire_name(key[0]), None)
+    if chain := BLOCKCHAIN_NAMES.get(given.get("blockchainId", "")):
+        given["chainName"] = chain
+    if block := given.get("blockId"):
+        given["blockNumber" if block.isdecimal() else "blockHash"] = block
+    return tuple((ECHOED_AS.get(name, name), text) for name, text in sorted(given.items()))
+
+
+def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int, int | None]:
+    """Return the number of the first row within the bounds of a query, and the number behind the last."""
     low, high = 0, math.inf
-    if text := asked.get("startTimestamp"):
+    if text := values.get("startTimestamp"):
         low = max(low, source.first_at(int(text)))
-    if text := asked.get("endTimestamp"):
+    if text := values.get("endTimestamp"):
         high = min(high, source.first_at(int(text) + 1))
-    if text := asked.get("startBlock"):
+    if text := values.get("startBlock"):
         low = max(low, int(text) - FIRST_HEIGHT)
-    if text := asked.get("endBlock"):
+    if text := values.get("endBlock"):
         high = min(high, int(text) + 1 - FIRST_HEIGHT)
     return low, None if high == math.inf else int(high)
 
 
-@cache
-def _routes() -> Mapping[tuple[str, int], list[tuple[Place, Endpoint]]]:
-    """Return the routes by service and number of segments; of two that fit, the plainer one comes first."""
-    found: dict[tuple[str, int], list[tuple[Place, Endpoint]]] = {}
-    for name, declared in sorted(ROUTES.items(), key=lambda entry: entry[1].route.path.count("{")):
-        place = (name.partition(".")[0], *declared.route.path.split("/")[1:])
-        found.setdefault((place[0], len(place)), []).append((place, declared))
-    return found
+# Required fields of a model that a handler does not know
 
 
-def find(place: Place) -> Match | None:
-    """Return the route that the segments of a path fit; None where there is none."""
-    for wanted, declared in _routes().get((place[0], len(place)), ()):
-        pairs = list(zip(wanted, place, strict=True))
-        if all(name == given or (name[:1] == "{" and given) for name, given in pairs):
-            return Match(declared, place, {name[1:-1]: given for name, given in pairs if name[:1] == "{"})
-    return None
+def _completion(lookup: Lookup, model: Any) -> Completion:
+    return Completion(model, lookup.settings.epoch, lookup.settings.chains)
 
 
-def paths() -> Iterator[tuple[str, str]]:
-    """Yield the name and the path of each route."""
-    for name, declared in ROUTES.items():
-        yield name, declared.route.path
+def _completed_row(lookup: Lookup, row: Row) -> Row:
+    return _completion(lookup, lookup.match.endpoint.route.model)(row)
 
 
-# What the models say of a row
-
-
-@frozen
-class Known:
-    """A field of a row as its model has it: whether it must be there, and whether it is a text."""
-
-    name: str
-    required: bool
-    text: bool
-
-
-def known(place: Place, row: Any) -> list[Known]:
-    """Return the fields that the model of a row has, but for the one that names its kind."""
-    match = find(place)
-    model: Any = None if match is None else match.declared.route.model
-    tag = next((tag for tag in tags_of(model) if tag.fits(row)), None)
-    model = model if tag is None else tag.kind
-    if not attrs.has(model):
-        return []
-    left_out = tag.path[0] if tag else ""
-    return [field for field in _fields(model) if field.name in row and field.name != left_out]
-
-
-@cache
-def _fields(model: Any) -> tuple[Known, ...]:
-    hints = typing.get_type_hints(model)
-    return tuple(
-        Known(wire_name(one.name), one.default is attrs.NOTHING, hints[one.name] in (str, str | None))
-        for one in attrs.fields(model)
-    )
-
-
-@cache
-def listed() -> frozenset[str]:
-    """Return the names of all fields that have listed values."""
-    names: set[str] = set()
-    seen: set[Any] = set()
-
-    def look(hint: Any, name: str) -> None:
-        if typing.get_origin(hint) is Literal:
-            names.add(name)
-        elif attrs.has(hint) and hint not in seen:
-            seen.add(hint)
-            for field, inner in typing.get_type_hints(hint, include_extras=True).items():
-                look(inner, wire_name(field))
-        for inner in (*(tag.kind for tag in tags_of(hint)), *typing.get_args(hint)):
-            look(inner, name)
-
-    for declared in ROUTES.values():
-        look(declared.route.model, "")
-    return frozenset(names)
+def _completed(lookup: Lookup, source: RowSource) -> Completed:
+    return Completed(source, _completion(lookup, lookup.match.endpoint.route.model))

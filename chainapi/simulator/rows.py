@@ -1,25 +1,28 @@
-"""Rows of lists: a protocol of their sources, and the draw that they are computed from.
+"""Rows of lists: the protocol of their sources, and the random bytes that each row is computed from.
 
 A list is numbered from its oldest row, 0, upwards: row 7 stays row 7 however many rows are added at the head,
-and a list of a million rows costs nothing until it is asked for. Nothing is remembered between two calls.
+and a list of a million rows costs nothing until a page is requested. No state is kept between two calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Protocol
 
-__all__ = ["Draw", "Row", "RowSource"]
+from attrs import frozen
+
+__all__ = ["Draw", "Row", "RowSource", "View"]
 
 Row = dict[str, object]
 
 
 class RowSource(Protocol):
-    """A list that grows at one end."""
+    """Source of the rows of a list that grows at its head."""
 
     @property
     def size(self) -> int:
-        """How many rows the list had at the beginning."""
+        """Number of rows that the list has at the beginning."""
         ...
 
     def __hash__(self) -> int: ...
@@ -29,14 +32,34 @@ class RowSource(Protocol):
         ...
 
 
+@frozen
+class View:
+    """Part of a list that a query asks for.
+
+    Attributes:
+        source: source of the rows.
+        low: number of its first row.
+        high: number behind its last row; None for no bound.
+        ascending: whether the oldest row comes first.
+        page_fields: returns what a page holds besides its rows, from the number of rows that were added.
+
+    """
+
+    source: RowSource
+    low: int = 0
+    high: int | None = None
+    ascending: bool = False
+    page_fields: Callable[[int], Row] = lambda added: {}
+
+
 class Draw:
-    """64 bytes for each whole number, the same ones for the same seed and names."""
+    """Random bytes: 64 for each whole number, which follow from the seed and the names."""
 
     def __init__(self, seed: int, *names: object) -> None:
-        self._begun = blake2b(repr((seed, *names)).encode())
+        self._state = blake2b(repr((seed, *names)).encode())
 
     def __call__(self, number: int) -> bytes:
         """Return the bytes of `number`, which may be negative."""
-        drawn = self._begun.copy()
+        drawn = self._state.copy()
         drawn.update(number.to_bytes(8, "little", signed=True))
         return drawn.digest()

@@ -170,7 +170,7 @@ async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
 def test_events_are_records() -> None:
     """Each event is frozen, has a repr and a docstring, and belongs to the union `Event`."""
     named = [getattr(events, name) for name in events.__all__ if name != "Event"]
-    assert set(named) == set(Event.__args__)
+    assert set(named) == set(Event.__args__), "`__all__` and `Event` in core/events.py name the same"
     for kind in named:
         assert attrs.has(kind)
         assert kind.__doc__

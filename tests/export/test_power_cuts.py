@@ -109,7 +109,7 @@ FULL = """
     ("stage", "said"),
     [
         ("fetching", "b.jsonl.export cannot grow"),
-        ("writing", "b.jsonl cannot be written: File too large; every row is kept in the state"),
+        ("writing", "b.jsonl cannot be written: File too large; all rows are kept in the journal"),
     ],
 )
 def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> None:
