@@ -31,6 +31,7 @@ from chainapi.core.limits.discovery import SOON, Hidden
 from chainapi.core.limits.headers import LimitNews, hold
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.scope import Routes, Verdict
+from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
@@ -46,8 +47,7 @@ DRIP = Kind.DRIP  # looked up once: in an Enum that takes as long as a call
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < inf:  # type: ignore[operator]
+    if not is_number(value) or not 0 < value < inf:
         raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
 
 
