@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Call, Dispatcher, SentAt, Service
+from chainapi.client.call import Dispatcher
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -24,16 +25,18 @@ from chainapi.client.config import (
     seconds_of,
     trusted,
 )
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter, ServiceEvents
 from chainapi.client.gates import gate_of, used
 from chainapi.client.limiter import Gate
+from chainapi.client.service import Service
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
+from chainapi.core.call import Call, CallSettings, SentAt
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
 from chainapi.core.retry import RetryBudget, RetryPolicy
-from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
+from chainapi.errors import ConfigurationError, SessionClosedError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -125,17 +128,19 @@ class Session:
         self._lifetime = _lifetime(page_token_lifetime)
         self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
         self.now = _callable("now", now)
-        self.emit = Listener(None if on_event is None else _callable("on_event", on_event))
+        self.emit = Emitter(None if on_event is None else _callable("on_event", on_event))
         self._given = transport
         self._dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            policy=RetryPolicy(_whole("max_attempts", max_attempts)),
-            budget=RetryBudget(),
+            settings=CallSettings(
+                RetryPolicy(_whole("max_attempts", max_attempts)),
+                RetryBudget(),
+                jitter=random.random,
+                max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+                deadline=deadline_of(deadline),
+            ),
             timeout=seconds_of("timeout", timeout),
-            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-            deadline=deadline_of(deadline),
             now=now,
-            emit=self.emit,
         )
         if rate is not None and not is_rate(rate):
             raise ConfigurationError(
@@ -170,7 +175,6 @@ class Session:
                 )
             )
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._calls: set[asyncio.Timeout] = set()
         self._metrics = MetricsAPI(self, "metrics")
         self._data = DataAPI(self, "data")
 
@@ -225,9 +229,7 @@ class Session:
             return
         if self._loop is None or not self._loop.is_closed():
             self._enter()
-            for deadline in tuple(self._calls):
-                if not deadline.expired():
-                    deadline.reschedule(self.clock())
+            self._dispatcher.close()
             self._leave()
         self._closed = True
         if self._given is None:
@@ -251,7 +253,7 @@ class Session:
         """Return what is known of the quota of a service now; inside a running event loop."""
         if self._loop is None:
             self._join(asyncio.get_running_loop())
-        return service.share.snapshot()
+        return service.snapshot()
 
     def walk(self, start: Checkpoint) -> Walk:
         """Return a walk that begins at `start`."""
@@ -261,8 +263,12 @@ class Session:
         """Return the time of the running loop in seconds."""
         return asyncio.get_running_loop().time()
 
-    async def call(self, ask: Call, decode: Callable[[bytes], R]) -> tuple[R, SentAt]:
-        """Send one request, with all its retries, and return its decoded answer and when it was sent.
+    def call(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
+    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+        """Send one request, with all its retries; return its decoded response and when it was sent.
+
+        Its deadline counts from `began` on, a time of the loop; None counts from now.
 
         Raises:
             SessionClosedError: the session is closed, or was closed meanwhile.
@@ -270,17 +276,7 @@ class Session:
 
         """
         self._enter()
-        deadline = asyncio.timeout(None)  # no deadline but the closing of the session
-        self._calls.add(deadline)
-        try:
-            async with deadline:
-                return await self._dispatcher.call(ask, decode)
-        except (TimeoutError, APIConnectionError):
-            if not self._closed:
-                raise
-        finally:
-            self._calls.discard(deadline)
-        raise SessionClosedError(f"the session was closed during {ask.query.where}")
+        return self._dispatcher.call(service, call, decode, began)
 
     def _enter(self) -> None:
         if self._closed:
@@ -303,14 +299,14 @@ class Session:
         alone = self._isolated or self._closed
         for service in self._reached():
             gate = Gate() if alone else gate_of(loop, service.endpoint, self._given)
-            service.share.join(gate)
+            service.join(gate)
 
     def _leave(self) -> None:
         """Let go of the gates, which go on knowing what they know."""
         for service in self._reached():
-            service.share.leave()
+            service.leave()
             if not self._isolated and self._loop is not None:
-                used(self._loop, service.endpoint, self._given, service.share.gate)
+                used(self._loop, service.endpoint, self._given, service.gate)
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
@@ -325,24 +321,19 @@ def _service(
     limits: Sequence[Limit],
     probe: bool,
     max_stop: float | None,
-    emit: Listener,
+    emit: Emitter,
 ) -> Service:
-    def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
-        # In a moment of its own: an observer that raises must not come between the gate and its queue.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
-
+    events = ServiceEvents(endpoint.name, emit)
     share = Share(
         rate=rate,
         max_in_flight=flying,
         limits=limits,
         probe=probe,
         max_stop=max_stop,
-        on_wait=on_wait,
+        on_wait=events.on_wait,
         now=now,
     )
-    service = Service(endpoint, share)
-    return service
+    return Service(endpoint, share, events)
 
 
 def _transport(

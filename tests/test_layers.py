@@ -27,6 +27,7 @@ PURE = PURE_STANDARD | {"attrs", "msgspec"}
 # Names that would let a clock or a socket in by the back door of a module that is pure otherwise.
 PURE_NAMES = {
     "datetime": frozenset({"UTC", "datetime", "timedelta", "timezone"}),  # as values: `now` is looked for
+    "http": frozenset({"HTTPStatus"}),
     "urllib": frozenset({"parse"}),
 }
 CLOCKS = frozenset(

@@ -11,9 +11,10 @@ from attrs import frozen
 from chainapi.api.binding import NOT_SENT
 from chainapi.api.identity import deduplicator, key_names
 from chainapi.api.routes import Route, route_name
-from chainapi.client.call import Call, SentAt, Service, always
 from chainapi.client.config import deadline_of, refuse_unknown
 from chainapi.client.pages import OnInvalid, Pages, Source
+from chainapi.client.service import Service
+from chainapi.core.call import Call, SentAt
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -188,8 +189,8 @@ class ServiceAPI:
         _refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        ask = Call(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
-        resource, _ = await self._session.call(ask, ResourceDecoder(model))
+        call = Call(query, priority=_priority(priority), deadline=deadline_of(deadline))
+        resource, _ = await self._session.call(service, call, ResourceDecoder(model))
         return resource
 
     @property
@@ -223,10 +224,11 @@ class ServiceAPI:
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
         priority, deadline = _priority(given["priority"]), deadline_of(given["deadline"])
-        ask = Call(self._service(), query, priority=priority, deadline=deadline)
+        service, began = self._service(), self._session.clock()
+        call = Call(query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
-        resource, _ = await self._session.call(ask, declared.decoder())
+        resource, _ = await self._session.call(service, call, declared.decoder(), began)
         return resource
 
     def _service(self) -> Service:
@@ -264,12 +266,14 @@ class ServiceAPI:
             page_token: str | None,
             bound: int | None,
             not_after: float,
-            wanted: Callable[[], bool] = always,
+            needed: Callable[[], bool] | None = None,
         ) -> Awaitable[tuple[DecodedPage, SentAt]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            ask = Call(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
+            call = Call(asked, page_token, not_after, options.priority, needed, options.deadline)
             decoder = rows.decoder
-            return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
+            if decoder is None:
+                return rows.load_and_call(session, service, call)
+            return session.call(service, call, decoder)
 
         return Source(
             service=self._name,
@@ -286,7 +290,7 @@ class ServiceAPI:
             bounded=route.until is not None and route.descending_key is not None,
             end=_whole_parameter(params, route.until),
             page_size=_whole_parameter(params, "pageSize"),
-            price=lambda: service.share.price(query.route, query.cost),
+            price=lambda: service.price(query),
             limits=service.share.limits,
             others=tuple(name for name, _ in route.others),
         )
@@ -309,11 +313,14 @@ class _Rows:
         """Return the class of the rows."""
         return self._route.model if self._declared is None else self._declared.rows
 
-    async def load_and_call(self, session: Session, ask: Call) -> tuple[DecodedPage, SentAt]:
+    async def load_and_call(
+        self, session: Session, service: Service, call: Call
+    ) -> tuple[DecodedPage, SentAt]:
         """Load the records of the route, off the event loop, then send a request."""
+        began = session.clock()
         if self._declared is not None:
             await self._declared.load()
-        return await session.call(ask, self.decoder or self._make())
+        return await session.call(service, call, self.decoder or self._make(), began)
 
     def _make(self) -> Callable[[bytes], DecodedPage]:
         if self._declared is None:
