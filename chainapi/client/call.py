@@ -13,7 +13,6 @@ from chainapi.client.limiter import Permit
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import (
-    NO_LIMITS,
     Acquire,
     Call,
     CallFlow,
@@ -21,13 +20,13 @@ from chainapi.core.call import (
     Decode,
     Describe,
     Exchange,
+    Flow,
     Pause,
     Send,
     SentAt,
 )
 from chainapi.core.http import Response
 from chainapi.core.limits.headers import read_limits
-from chainapi.core.limits.scope import Verdict
 from chainapi.errors import APIConnectionError, APITimeoutError, ChainAPIError, SessionClosedError
 
 __all__ = ["Dispatcher"]
@@ -71,12 +70,13 @@ class Dispatcher:
 
         """
         clock = asyncio.get_running_loop().time
-        flow = CallFlow(call, self.settings, clock() if began is None else began)
+        now = clock()
+        flow = CallFlow(call, self.settings, now if began is None else began)
         scope = asyncio.timeout_at(None if flow.deadline == inf else flow.deadline)
         self._scopes.add(scope)
         try:
             async with scope:
-                return await self._carry_out(flow, service, call, decode)
+                return await self._carry_out(flow.run(now), service, call, decode)
         except (TimeoutError, APIConnectionError) as error:
             if not self._closed and (isinstance(error, ChainAPIError) or not scope.expired()):
                 raise
@@ -88,14 +88,13 @@ class Dispatcher:
         raise flow.exceeded(clock()) from flow.last
 
     async def _carry_out(
-        self, flow: CallFlow, service: Service, call: Call, decode: Callable[[bytes], R]
+        self, flow: Flow[tuple[R, SentAt]], service: Service, call: Call, decode: Callable[[bytes], R]
     ) -> tuple[R, SentAt]:
         """Carry out the commands of a flow until it returns."""
         clock = asyncio.get_running_loop().time
-        commands = flow.run(clock())
         permit: Permit | None = None
         try:
-            command = next(commands)
+            command = next(flow)
             while True:
                 result: object = None
                 match command:
@@ -104,20 +103,19 @@ class Dispatcher:
                             permit = await service.acquire(call, command)
                         except APITimeoutError as error:
                             result = error.with_traceback(None)
-                    case Send(attempt):
+                    case Send():
                         assert permit is not None  # noqa: S101 - a flow acquires before it sends
                         used, permit = permit, None
-                        result = await self._send(service, call, used, attempt)
-                    case Decode(response):
-                        result = await service.decode(decode, response.body)
-                    case Describe(response):
-                        result = service.describe(response)
-                    case Pause(seconds, attempt, reason):
-                        service.events.retry(call.query.where, attempt, seconds, reason)
-                        await asyncio.sleep(seconds)
+                        result = await self._send(service, call, used, command.attempt)
+                    case Decode():
+                        result = await service.decode(decode, command.response.body)
+                    case Describe():
+                        result = service.describe(command.response)
+                    case Pause():
+                        await _pause(service, call, command)
                     case _:
                         assert_never(command)
-                command = commands.send((clock(), result))
+                command = flow.send((clock(), result))
         except StopIteration as end:
             return cast("tuple[R, SentAt]", end.value)
         finally:
@@ -126,30 +124,42 @@ class Dispatcher:
 
     async def _send(self, service: Service, call: Call, permit: Permit, attempt: int) -> Exchange:
         """Send a request once, and report its outcome to the gate."""
-        clock, where = asyncio.get_running_loop().time, call.query.where
-        limits, verdict = NO_LIMITS, Verdict.PASSED
+        events = service.events if service.events.emit else None
+        clock = asyncio.get_running_loop().time
         outcome: Response | APIConnectionError
         try:
             sent = SentAt(clock(), self.now())
-            service.events.sent(where, attempt)
+            if events is not None:
+                events.sent(call.query.where, attempt)
             try:
-                async with asyncio.timeout(self.timeout):
+                async with asyncio.timeout_at(sent.at + self.timeout):
                     outcome = await self.transport.send(service.request(call))
             except APIConnectionError as error:
-                outcome = error.with_traceback(None)  # whose frames hold the headers of the request
+                outcome = error.with_traceback(None)  # its frames hold the headers of the request
             except TimeoutError:
                 outcome = APITimeoutError(f"no whole answer within {self.timeout:g} s")
-            if not isinstance(outcome, APIConnectionError):
+            if isinstance(outcome, APIConnectionError):
+                permit.lost()
+                exchange = Exchange(sent, outcome)
+            else:
                 limits = read_limits(outcome.headers, self.now())
-                verdict = permit.answered(outcome.status, limits)
-        finally:
-            _settle(permit)
-        service.events.received(where, outcome, clock() - sent.at)
-        return Exchange(sent, outcome, limits, verdict)
+                exchange = Exchange(sent, outcome, limits, permit.answered(outcome.status, limits))
+        except BaseException:
+            _abandon(permit)
+            raise
+        if events is not None:
+            events.received(call.query.where, outcome, clock() - sent.at)
+        return exchange
 
 
-def _settle(permit: Permit) -> None:
-    """End a permit whose request has no known outcome; a permit that ended before is left alone."""
+async def _pause(service: Service, call: Call, pause: Pause) -> None:
+    if service.events.emit:
+        service.events.retry(call.query.where, pause.attempt, pause.seconds, pause.reason)
+    await asyncio.sleep(pause.seconds)
+
+
+def _abandon(permit: Permit) -> None:
+    """End the permit of a request whose outcome nobody will learn."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # the call was dropped after its loop had closed: no other request waits there

@@ -59,7 +59,7 @@ def _fields(event: Event) -> list[tuple[str, object]]:
 class ServiceEvents:
     """Events of the requests of one service, and of their waits for quota; `where` is method and path.
 
-    Nothing is emitted without a listener.
+    Callers check first whether `emit` is true, that is whether anybody listens.
     """
 
     service: str
@@ -69,8 +69,6 @@ class ServiceEvents:
 
     def sent(self, where: str, attempt: int) -> None:
         """Emit that a request leaves, and that the wait before it is over."""
-        if not self.emit:
-            return
         from chainapi.core.events import RequestSent
 
         self._end_wait()
@@ -78,8 +76,6 @@ class ServiceEvents:
 
     def received(self, where: str, outcome: Response | APIConnectionError, elapsed: float) -> None:
         """Emit the outcome of a request, `elapsed` seconds after it left."""
-        if not self.emit:
-            return
         from chainapi.core.events import ResponseReceived
 
         if isinstance(outcome, APIConnectionError):
@@ -89,8 +85,6 @@ class ServiceEvents:
 
     def retry(self, where: str, attempt: int, wait: float, reason: str) -> None:
         """Emit that a call pauses before its next attempt."""
-        if not self.emit:
-            return
         from chainapi.core.events import RetryScheduled
 
         self.emit(RetryScheduled(self.service, where, attempt, wait, reason))

@@ -8,7 +8,6 @@ clock and never sees the API key; a test drives it with a list of results.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from enum import IntEnum
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,7 +29,6 @@ from chainapi.errors import (
 )
 
 __all__ = [
-    "NO_LIMITS",
     "Acquire",
     "Call",
     "CallFlow",
@@ -39,6 +37,7 @@ __all__ = [
     "Decode",
     "Describe",
     "Exchange",
+    "Flow",
     "GivenUp",
     "Pause",
     "Send",
@@ -97,7 +96,7 @@ class CallSettings:
     deadline: float | None = None
 
 
-@frozen
+@define
 class Acquire:
     """Wait for the quota to allow the next attempt.
 
@@ -115,28 +114,28 @@ class Acquire:
     again: bool
 
 
-@frozen
+@define
 class Send:
     """Send the request; `attempt` counts from 1. Result: an `Exchange`."""
 
     attempt: int
 
 
-@frozen
+@define
 class Decode:
     """Decode the body of a successful response. Result: the decoded value, or a DecodeError."""
 
     response: Response
 
 
-@frozen
+@define
 class Describe:
     """Read the body of an error response. Result: its error type and messages, the API key masked."""
 
     response: Response
 
 
-@frozen
+@define
 class Pause:
     """Wait `seconds` before the next attempt, for a `reason` such as ``503``. Result: None."""
 
@@ -149,25 +148,20 @@ Command: TypeAlias = Acquire | Send | Decode | Describe | Pause
 Flow: TypeAlias = Generator[Command, tuple[float, Any], T]
 
 
-NO_LIMITS = LimitNews()  # of a request without a response, or of a response without limit headers
+_NO_LIMITS = LimitNews()
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class Exchange:
     """One request and its outcome, with the limits that the response announced and the gate's verdict."""
 
     sent: SentAt
     outcome: Response | APIConnectionError
-    limits: LimitNews = NO_LIMITS
+    limits: LimitNews = _NO_LIMITS
     verdict: Verdict = Verdict.PASSED
 
 
-class Phase(IntEnum):
-    """Parts of a call between which its time is divided."""
-
-    QUEUE = 0
-    ATTEMPT = 1
-    PAUSE = 2
+_QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided
 
 
 class CallFlow:
@@ -184,11 +178,11 @@ class CallFlow:
         self._settings = settings
         self._began = began
         allowed = settings.deadline if call.deadline is None else call.deadline
-        self._allowed = inf if allowed is None else allowed
+        self._allowed = inf if allowed is None else allowed  # seconds in all
         self.deadline = began + self._allowed
         self.last: Failure | None = None
         self._seconds = [0.0, 0.0, 0.0]  # in each phase
-        self._phase, self._since = Phase.QUEUE, began
+        self._phase, self._since = _QUEUE, began
         self._state = RetryState()
         self._attempts = 0  # requests sent
         self._spent = 0.0  # tokens of the retry budget
@@ -227,9 +221,9 @@ class CallFlow:
         self._enter(self._phase, now)
         return DeadlineExceededError(
             self._allowed,
-            in_queue=self._seconds[Phase.QUEUE],
-            in_attempts=self._seconds[Phase.ATTEMPT],
-            between_attempts=self._seconds[Phase.PAUSE],
+            in_queue=self._seconds[_QUEUE],
+            in_attempts=self._seconds[_ATTEMPT],
+            between_attempts=self._seconds[_PAUSE],
             retry_after=retry_after,
             last="" if self.last is None else str(self.last),
             where=self._call.query.where,
@@ -237,22 +231,24 @@ class CallFlow:
             elapsed=now - self._began,
         )
 
-    def _enter(self, phase: Phase, now: float) -> None:
+    def _enter(self, phase: int, now: float) -> None:
         """Book the time until now, and begin a phase."""
         self._seconds[self._phase] += now - self._since
         self._phase, self._since = phase, now
 
     def _acquire(self, now: float) -> Acquire:
         """Begin to wait for quota; waits of earlier attempts count towards `max_wait`."""
-        self._enter(Phase.QUEUE, now)
-        most = self._settings.max_wait
-        left = None if most is None else max(0.0, most - self._seconds[Phase.QUEUE])
-        return Acquire(left, self.deadline, self._state.attempts > 0)
+        if self._phase != _QUEUE:
+            self._enter(_QUEUE, now)
+        left = self._settings.max_wait
+        if left is not None:
+            left = max(0.0, left - self._seconds[_QUEUE] - (now - self._since))
+        return Acquire(left, self.deadline, self._attempts > 0)
 
     def _send(self, now: float) -> Send:
         """Begin an attempt, unless the page token died or nobody needs the response any more."""
         call = self._call
-        self._enter(Phase.ATTEMPT, now)
+        self._enter(_ATTEMPT, now)
         if now >= call.not_after:
             raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
         if call.needed is not None and not call.needed():
@@ -312,7 +308,7 @@ class CallFlow:
         seconds = settings.retry.backoff(self._state, settings.jitter(), retry_after)
         if now + seconds >= self.deadline:
             raise self.exceeded(now, retry_after=seconds) from failure
-        self._enter(Phase.PAUSE, now)
+        self._enter(_PAUSE, now)
         reason = str(failure.status) if isinstance(failure, APIStatusError) else failure.reason
         now, _ = yield Pause(seconds, self._attempts, reason)
         return now
