@@ -1,13 +1,15 @@
-"""Text that somebody else wrote, as it may be shown: printable, cut, the API key masked."""
+"""Text in messages: printable, cut, the API key masked, the closest of known names."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import quote
 
-__all__ = ["masked", "printable"]
+__all__ = ["closest", "did_you_mean", "masked", "printable", "quoted"]
 
 MASK = "***"
+LONGEST_VALUE = 80  # characters of a value in an error message
 SHORT = 8  # characters; a shorter secret may be part of any word, and is masked only where it stands alone
 
 
@@ -22,6 +24,28 @@ def printable(text: str, most: int | None = None) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
+
+
+def quoted(value: object) -> str:
+    """Return a value as an error message shows it: its ASCII literal, cut to 80 characters."""
+    if isinstance(value, list | dict):  # its literal may be as deep as the stack
+        return f"a {type(value).__name__}"
+    if isinstance(value, int) and abs(value) >= 10**100:  # Python refuses to write the longest ones
+        return "a number of more than 100 digits"
+    return printable(ascii(value), LONGEST_VALUE)
+
+
+def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most like `name`; None where all are less alike than `cutoff`, 0 to 1."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, [*known], n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the question for the known name that is most like `name`, else the text `otherwise`."""
+    found = closest(name, known)
+    return otherwise if found is None else f"did you mean {found!r}?"
 
 
 def masked(text: str, secret: str) -> str:

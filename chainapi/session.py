@@ -1,15 +1,15 @@
-"""The session: how the services are reached, the life of the connection, the calls that run through it."""
+"""Session: the configuration of both services, checked, and the connection that it makes."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
@@ -19,24 +19,29 @@ from chainapi.client.config import (
     Secret,
     ServiceConfig,
     Unconfigured,
-    deadline_of,
-    refuse_unknown,
     resolve,
-    seconds_of,
     trusted,
 )
+from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
-from chainapi.client.gates import gate_of, used
-from chainapi.client.limiter import Gate
 from chainapi.client.service import Service
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
-from chainapi.core.call import Call, CallSettings, SentAt
+from chainapi.core.arguments import (
+    boolean,
+    deadline_of,
+    function,
+    one_of,
+    refuse_unknown,
+    seconds_of,
+    whole_number,
+)
+from chainapi.core.call import CallSettings
+from chainapi.core.duration import DAY
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.walk import Walk
+from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
-from chainapi.errors import ConfigurationError, SessionClosedError
+from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -45,11 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-R = TypeVar("R")
-
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
-DEFAULT_MAX_STOP = 86_400.0  # seconds: no window that is known is longer than a day
+DEFAULT_MAX_STOP = DAY  # no known window is longer
 
 
 class Session:
@@ -122,32 +125,31 @@ class Session:
     ) -> None:
         key = None if api_key is None else Secret(api_key)
         del api_key  # no traceback of an error from here on shows it among its variables
-        self._services: dict[str, Service | Unconfigured] = {}
-        self._closed = False
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        self._lifetime = _lifetime(page_token_lifetime)
-        self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
-        self.now = _callable("now", now)
-        self.emit = Emitter(None if on_event is None else _callable("on_event", on_event))
-        self._given = transport
-        self._dispatcher = Dispatcher(
+        emit = Emitter(None if on_event is None else function("on_event", on_event))
+        walk = partial(
+            StateMachine.resume,
+            lifetime=_lifetime(page_token_lifetime),
+            on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
+        )
+        dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
             settings=CallSettings(
-                RetryPolicy(_whole("max_attempts", max_attempts)),
+                RetryPolicy(whole_number("max_attempts", max_attempts)),
                 RetryBudget(),
                 jitter=random.random,
                 max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
                 deadline=deadline_of(deadline),
             ),
             timeout=seconds_of("timeout", timeout),
-            now=now,
+            now=function("now", now),
         )
         if rate is not None and not is_rate(rate):
             raise ConfigurationError(
                 f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
             )
-        self._isolated = _flag("isolated", isolated)
-        flying = None if max_in_flight is None else _whole("max_in_flight", max_in_flight)
+        isolated = boolean("isolated", isolated)
+        flying = None if max_in_flight is None else whole_number("max_in_flight", max_in_flight)
         known = _limits(limits)
         stop = None if max_stop is None else seconds_of("max_stop", max_stop)
         try:
@@ -159,8 +161,8 @@ class Session:
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None
-        for name, endpoint in zip(("metrics", "data"), endpoints, strict=True):
-            self._services[name] = (
+        services = {
+            name: (
                 endpoint
                 if isinstance(endpoint, Unconfigured)
                 else _service(
@@ -169,25 +171,24 @@ class Session:
                     rate=rate,
                     flying=flying,
                     limits=known.get(name, ()),
-                    probe=_flag("probe", probe),
+                    probe=boolean("probe", probe),
                     max_stop=stop,
-                    emit=self.emit,
+                    emit=emit,
                 )
             )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._metrics = MetricsAPI(self, "metrics")
-        self._data = DataAPI(self, "data")
+            for name, endpoint in zip(("metrics", "data"), endpoints, strict=True)
+        }
+        self.connection = Connection(services, dispatcher, walk, transport, isolated, emit)
+        self._metrics = MetricsAPI(self.connection, "metrics")
+        self._data = DataAPI(self.connection, "data")
 
     def __repr__(self) -> str:
-        reached = ", ".join(
-            f"{name}={service.endpoint.base_url}"
-            for name, service in self._services.items()
-            if isinstance(service, Service)
-        )
-        return f"<Session {reached or 'without a service'}{' closed' if self._closed else ''}>"
+        if not hasattr(self, "connection"):  # refused arguments: a traceback shows it too
+            return "<Session without a service>"
+        return f"<Session {self.connection.describe()}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Session cannot be pickled or copied: make one where it is used")
+        self.connection.__reduce__()
 
     @property
     def metrics(self) -> MetricsAPI:
@@ -205,10 +206,11 @@ class Session:
 
         Sessions that share a gate see the same.
         """
-        return {service.name: self.snapshot(service) for service in self._reached()}
+        connection = self.connection
+        return {service.name: connection.snapshot(service) for service in connection.configured}
 
     async def __aenter__(self) -> Self:
-        self._enter()
+        self.connection.enter()
         return self
 
     async def __aexit__(
@@ -225,88 +227,7 @@ class Session:
             ConfigurationError: it belongs to another event loop, which still runs.
 
         """
-        if self._closed:
-            return
-        if self._loop is None or not self._loop.is_closed():
-            self._enter()
-            self._dispatcher.close()
-            self._leave()
-        self._closed = True
-        if self._given is None:
-            await self._dispatcher.transport.aclose()
-
-    # What the services of the session are built on.
-
-    def service(self, name: str) -> Service:
-        """Return a service by its name.
-
-        Raises:
-            ConfigurationError: it is not configured; the message names the variable.
-
-        """
-        service = self._services[name]
-        if isinstance(service, Unconfigured):
-            raise ConfigurationError(service.reason)
-        return service
-
-    def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return what is known of the quota of a service now; inside a running event loop."""
-        if self._loop is None:
-            self._join(asyncio.get_running_loop())
-        return service.snapshot()
-
-    def walk(self, start: Checkpoint) -> Walk:
-        """Return a walk that begins at `start`."""
-        return Walk.resume(start, lifetime=self._lifetime, on_expired=self._on_expired)
-
-    def clock(self) -> float:
-        """Return the time of the running loop in seconds."""
-        return asyncio.get_running_loop().time()
-
-    def call(
-        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
-    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
-        """Send one request, with all its retries; return its decoded response and when it was sent.
-
-        Its deadline counts from `began` on, a time of the loop; None counts from now.
-
-        Raises:
-            SessionClosedError: the session is closed, or was closed meanwhile.
-            ChainAPIError: any other of chainapi's errors.
-
-        """
-        self._enter()
-        return self._dispatcher.call(service, call, decode, began)
-
-    def _enter(self) -> None:
-        if self._closed:
-            raise SessionClosedError("the session is closed: make a new one")
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._join(loop)
-        elif self._loop is not loop:
-            raise ConfigurationError(
-                "this session belongs to another event loop: make a Session for each loop, and so for each"
-                " asyncio.run()"
-            )
-
-    def _reached(self) -> list[Service]:
-        return [service for service in self._services.values() if isinstance(service, Service)]
-
-    def _join(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Belong to a loop, and use its gates."""
-        self._loop = loop
-        alone = self._isolated or self._closed
-        for service in self._reached():
-            gate = Gate() if alone else gate_of(loop, service.endpoint, self._given)
-            service.join(gate)
-
-    def _leave(self) -> None:
-        """Let go of the gates, which go on knowing what they know."""
-        for service in self._reached():
-            service.leave()
-            if not self._isolated and self._loop is not None:
-                used(self._loop, service.endpoint, self._given, service.gate)
+        await self.connection.aclose()
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
@@ -345,7 +266,7 @@ def _transport(
     for name, value in (("max_body", max_body), ("ssl_context", ssl_context)):
         if value is not None:
             raise ConfigurationError(f"{name}= has no place beside transport=, which decides that itself")
-    _callable("transport.send", getattr(given, "send", None))
+    function("transport.send", getattr(given, "send", None))
     return given
 
 
@@ -353,30 +274,6 @@ def _lifetime(value: object) -> float:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         raise ConfigurationError(f"page_token_lifetime={value!r} must be a timedelta above 0")
     return value.total_seconds()
-
-
-def _choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
-    if value not in choices:
-        raise ConfigurationError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    if type(value) is not bool:
-        raise ConfigurationError(f"{name}={value!r} must be True or False")
-    return value
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(f"{name}={value!r} must be a whole number from 1 on")
-    return value
-
-
-def _callable(name: str, value: Any) -> Any:
-    if not callable(value):
-        raise ConfigurationError(f"{name}={value!r} must be callable")
-    return value
 
 
 def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:

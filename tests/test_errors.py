@@ -73,12 +73,12 @@ def test_the_tree_is_as_drawn() -> None:
         name: None if kind is ChainAPIError else kind.__bases__[0].__name__
         for name, kind in defined().items()
     }
-    assert drawn() == bases
+    assert drawn() == bases, "draw each class in the docstring of chainapi/errors.py"
 
 
 def test_every_error_is_exported_and_described() -> None:
     """`__all__` names the errors and nothing else; each says what it means."""
-    assert sorted(errors.__all__) == sorted(defined())
+    assert sorted(errors.__all__) == sorted(defined()), "__all__ in chainapi/errors.py names each class"
     assert all(kind.__doc__ for kind in defined().values())
 
 
@@ -132,7 +132,7 @@ DUPLICATES: list[Callable[[ChainAPIError], ChainAPIError]] = [
 
 def test_all_errors_are_tried() -> None:
     """The list of this file has every class once."""
-    assert sorted(type(error).__name__ for error in ALL) == sorted(defined())
+    assert sorted(type(error).__name__ for error in ALL) == sorted(defined()), "ALL has one of each class"
 
 
 @pytest.mark.parametrize("duplicate", DUPLICATES, ids=range(len(DUPLICATES)))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError

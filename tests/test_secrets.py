@@ -162,7 +162,7 @@ async def keyed(script: Script, **settings: Any) -> AsyncIterator[tuple[Session,
 def test_key_is_not_shown_by_what_is_made_of_it() -> None:
     """Session, services, streams, checkpoints and requests show no key, however deep one looks."""
     session = Session(data_base_url=BASE, api_key=KEY)
-    service = session.service("data")
+    service = session.connection.service("data")
     assert isinstance(service, Service)
     request = service.request(Call(Query("/v1/chains")))
     assert request.headers["x-data-api-key"] == KEY

@@ -8,9 +8,12 @@ import typing
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
+from chainapi._text import quoted
 from chainapi.api.routes import Route
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import Deduplicator, Identity, Watermark
+from chainapi.core.paging.dedupe import Deduplicator
+from chainapi.core.paging.order import Watermark
+from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.convert import DIGITS
 from chainapi.models.metrics import MetricPoint
@@ -51,7 +54,7 @@ def _check_order(watermark: Watermark | None, route: Route) -> None:
     """Refuse numbers of one field as those of another: rows between them would be taken for given."""
     if watermark is not None and watermark.field != _order_name(route):
         raise CheckpointError(
-            f"the checkpoint has rows in the order of {ascii(watermark.field)[:80]}, and this walk is in that"
+            f"the checkpoint has rows in the order of {quoted(watermark.field)}, and this walk is in that"
             f" of {_order_name(route)!r}: resume in the same order, or without descending_key="
         )
 
@@ -72,7 +75,7 @@ def key_names(key: object) -> tuple[str, ...]:
     if names is None:
         return ()
     if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) and n for n in names):
-        raise ConfigurationError(f"key={ascii(key)[:80]} must be the name of a row field, or several names")
+        raise ConfigurationError(f"key={quoted(key)} must be the name of a row field, or several names")
     return tuple(names)
 
 

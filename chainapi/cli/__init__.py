@@ -13,14 +13,15 @@ from cyclopts import CycloptsError
 
 from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
 from chainapi.cli.completion import completion
-from chainapi.cli.display import Terminal, standard, worded
 from chainapi.cli.estimate import estimate
 from chainapi.cli.export import export
 from chainapi.cli.list import list_
 from chainapi.cli.plot import plot
 from chainapi.cli.routes import routes
 from chainapi.cli.simulate import demo, simulate
+from chainapi.cli.terminal import Terminal, standard
 from chainapi.cli.tps import tps
+from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 __all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]

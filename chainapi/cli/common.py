@@ -14,7 +14,8 @@ from cyclopts.validators import Number
 from rich.text import Text
 
 from chainapi._version import __version__
-from chainapi.cli.display import Progress, Terminal
+from chainapi.cli.progress import Progress
+from chainapi.cli.terminal import Terminal
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import CheckpointError, ConfigurationError
@@ -50,9 +51,10 @@ T = TypeVar("T")
 
 FAILED = 1
 WRONG_USAGE = 2
-INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
-PIPE_CLOSED = 141  # the same for SIGPIPE
-TERMINATED = 143  # the same for SIGTERM
+# As a shell reports a process that the signal ended: SIGINT, SIGPIPE (which not every system has), SIGTERM.
+INTERRUPTED = 128 + signal.SIGINT
+PIPE_CLOSED = 128 + 13
+TERMINATED = 128 + signal.SIGTERM
 DEFAULT_LIMIT = 30  # rows
 
 app = App(

@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import plotext  # type: ignore[import-untyped]
 from attrs import define, field
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.cli.display import Progress, Terminal, counted, pause
+from chainapi.cli.plot import print_chart
+from chainapi.cli.progress import Progress, pause
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import counted
 from chainapi.client.pages import Pages
 from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
 from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.export.chart import chart_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session
 from chainapi.simulator import Simulator
@@ -39,8 +42,6 @@ SETTINGS: Mapping[str, Any] = {
     "latency": 0.2,
 }
 PLOT_DAYS = 90
-PLOT_WIDTH = 100
-PLOT_HEIGHT = 16
 NEWEST = 5
 
 
@@ -129,7 +130,9 @@ async def demonstrate(terminal: Terminal) -> None:
                 series, blocks = await _walk(show, session)
         taken = clock() - show.began
         _print_rows(terminal, series, blocks)
-        _plot(terminal, series)
+        if not terminal.console.options.ascii_only:
+            newest = {f"{chain}": points[:PLOT_DAYS] for chain, points in series.items()}
+            print_chart(terminal, chart_of(newest, "average TPS"))
         _summarise(show, simulator, taken)
 
 
@@ -168,30 +171,6 @@ def _print_rows(terminal: Terminal, series: Series, blocks: Blocks) -> None:
     newest = [f"{chain}: {rows[0]['blockNumber']}" for chain, rows in blocks.items()]
     terminal.console.print("\nAverage TPS of each chain, newest first:", table, sep="\n")
     terminal.console.print(f"Newest block of each chain: {', '.join(newest)}\n")
-
-
-def _plot(terminal: Terminal, series: Series) -> None:
-    """Draw the newest points of each chain, with its name behind its line."""
-    console = terminal.console
-    if console.options.ascii_only:
-        return
-    coloured = console.color_system is not None and not console.no_color
-    figure = plotext.figure
-    figure.clear()
-    figure.theme("simple" if coloured else "colorless")
-    figure.plot_size(min(console.width, PLOT_WIDTH), PLOT_HEIGHT)
-    for points in series.values():
-        values = [point.value for point in reversed(points[:PLOT_DAYS])]
-        figure.draw(figure.signal(list(range(PLOT_DAYS)), values).lines())
-    for chain, points in series.items():
-        figure.draw(figure.text(PLOT_DAYS, points[0].value, plotext.colorize(f" {chain}", "default")))
-    days = [*range(0, PLOT_DAYS - 1, PLOT_DAYS // 3), PLOT_DAYS - 1]
-    dated = next(iter(series.values()))[PLOT_DAYS - 1 :: -1]
-    figure.ruler("x").lim(0, PLOT_DAYS * 1.17)
-    figure.ruler("x").ticks(days, [f"{dated[day].time:%Y-%m-%d}" for day in days])
-    drawn = str(figure.build())
-    terminal.out.write(drawn if coloured else plotext.uncolorize(drawn))
-    terminal.out.write("\n")
 
 
 def _summarise(show: Show, simulator: Simulator, taken: float) -> None:

@@ -12,9 +12,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.table import Table
 
-from chainapi.api.binding import Endpoint
+from chainapi.api.endpoint import Endpoint
 from chainapi.cli.common import Flag, Hidden, Many, Rows
 from chainapi.cli.names import RouteName, Value, read_values, resolve
+from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.core.limits import estimate as arithmetic
 from chainapi.core.limits.estimate import Estimate
 from chainapi.core.limits.quota import Limit
@@ -22,11 +23,11 @@ from chainapi.errors import ConfigurationError
 
 __all__ = ["estimate", "read_limit"]
 
-_SECONDS: Mapping[str, int] = {
-    **dict.fromkeys(("s", "sec", "second"), 1),
-    **dict.fromkeys(("min", "minute"), 60),
-    **dict.fromkeys(("h", "hour"), 3_600),
-    **dict.fromkeys(("d", "day"), 86_400),
+_SECONDS: Mapping[str, float] = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("min", "minute"), MINUTE),
+    **dict.fromkeys(("h", "hour"), HOUR),
+    **dict.fromkeys(("d", "day"), DAY),
 }
 _LIMIT = re.compile(r"([0-9][0-9_]*)/([0-9.]*) *([a-z]*)")
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attrs import asdict, define
+from attrs import asdict
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.text import Text
 
-from chainapi.api.service import ServiceAPI
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
@@ -33,35 +27,36 @@ from chainapi.cli.common import (
     refuse,
     with_page_size,
 )
-from chainapi.cli.display import Progress, Terminal, counted, pause, shell_words, worded
+from chainapi.cli.export_view import ExportView
 from chainapi.cli.names import (
     RouteName,
     Value,
     calling,
     is_path,
     method_of,
-    read_pairs,
+    read_query,
     read_value,
     read_values,
     resolve,
     usage,
 )
+from chainapi.cli.progress import Progress
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import export as run
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
-    from chainapi.core.limits.quota import QuotaSnapshot
-    from chainapi.export.progress import ExportProgress
+    from chainapi.api.endpoint import Endpoint
     from chainapi.export.run import ExportResult
     from chainapi.session import Session
 
-__all__ = ["ExportView", "export"]
+__all__ = ["export"]
 
 CONCURRENCY = 32  # sources
-TOLD_EVERY = 10.0  # seconds between two lines about progress
-WIDEST_BAR = 40  # characters
+
+_EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
 FileFormat = Literal["jsonl", "csv", "parquet", "sqlite", "duckdb"]
 
@@ -207,7 +202,9 @@ def _asked(
     """
     if is_path(route):
         refuse(f"the sources of {route} are more paths", over=over)
-        query = _query_of_path(params, page_size=page_size, items=items)
+        options = {"page_size": page_size, "items": items}
+        given = {name: value for name, value in options.items() if value is not None}
+        query = {**given, **read_query(params, _EXPORT_OPTIONS)}
         return getattr(session, api or "data").list, _paths(route, words), query
     refuse(f"the name {route} says it", api=api, items=items)
     sources, query = _of_route(route, words, with_page_size(params, page_size), over)
@@ -218,19 +215,6 @@ def _paths(route: str, words: Sequence[str]) -> list[str]:
     if wrong := next((word for word in words if not is_path(word)), None):
         raise ConfigurationError(f"{wrong!r} is no path: the sources of {route} are more paths")
     return [*dict.fromkeys([route, *words])]
-
-
-def _query_of_path(params: Sequence[str], **options: object) -> dict[str, Any]:
-    """Return what all paths are asked with."""
-    query: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    for name, value in read_pairs(params):
-        if name in _ARGUMENTS:
-            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
-        query.setdefault(name, []).append(value)
-    return query
-
-
-_ARGUMENTS = frozenset({*inspect.signature(run).parameters, *inspect.signature(ServiceAPI.list).parameters})
 
 
 def _of_route(
@@ -273,122 +257,3 @@ def _summary(result: ExportResult) -> str:
         "" if result.written_invalid is None else f"; {result.invalid:,} invalid in {result.written_invalid}"
     )
     return f"{rows} of {sources} fetched, {result.written} written{invalid}"
-
-
-@define(eq=False)
-class ExportView:
-    """What a person sees of an export: drawn on a terminal, else told in a line now and then.
-
-    Attributes:
-        traffic: counts the requests of the session.
-        quota: gives what is known of the quotas.
-        now: gives the time of day, for the end of a wait.
-        progress: of the export, once there is any.
-
-    """
-
-    traffic: Progress
-    quota: Callable[[], Mapping[str, QuotaSnapshot]]
-    now: Callable[[], datetime]
-    progress: ExportProgress | None = None
-
-    def update(self, progress: ExportProgress) -> None:
-        """Take note of progress."""
-        self.progress = progress
-
-    @asynccontextmanager
-    async def shown(self, terminal: Terminal, *, quiet: bool) -> AsyncIterator[None]:
-        """Show the progress while the block runs."""
-        if quiet:
-            yield
-        elif terminal.err.isatty() and not terminal.messages.is_dumb_terminal:
-            async with terminal.live(self.render, transient=True):
-                yield
-        else:
-            telling = asyncio.create_task(self._tell(terminal))
-            try:
-                yield
-            finally:
-                telling.cancel()
-                with suppress(asyncio.CancelledError):
-                    await telling
-
-    def render(self) -> RenderableType:
-        """Return what is drawn: a bar of the sources, and two lines."""
-        progress = self.progress
-        lines = [Text(self.counts()), Text(" · ".join(self.waits()), style="dim")]
-        if progress is None or not progress.sources:
-            return Group(*lines)
-        ended = progress.done + progress.failed
-        bar = ProgressBar(total=progress.sources, completed=ended, width=WIDEST_BAR)
-        return Group(bar, "", *lines)  # a bar does not end its line
-
-    def line(self) -> str:
-        """Return all of it in one line."""
-        return " · ".join([self.counts(), *self.waits()])
-
-    def kept(self) -> str:
-        """Say what was committed, and how many sources failed."""
-        progress = self.progress
-        if progress is None:
-            return "no page so far"
-        kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
-        return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
-
-    def counts(self) -> str:
-        """Say what is done: sources, rows, requests, and the time that is left."""
-        progress, requests = self.progress, counted(self.traffic.requests, "request")
-        if progress is None:
-            return f"{self.kept()} · {requests}"
-        total = "" if progress.sources is None else f" of {progress.sources:,}"
-        parts = [
-            f"{progress.done:,}{total} sources",
-            counted(progress.rows, "row"),
-            f"{progress.rows_per_second:,.0f} rows/s",
-            requests,
-        ]
-        if progress.invalid:
-            parts.append(f"{progress.invalid:,} invalid")
-        if progress.failed:
-            parts.append(f"{progress.failed:,} failed")
-        if progress.stage == "writing":
-            parts.append("writing the file")
-        elif progress.seconds_left is not None:
-            parts.append(f"about {_duration(progress.seconds_left)} left")
-        return " · ".join(parts)
-
-    def waits(self) -> list[str]:
-        """Say what is left of the quotas, what is waited for, and when that ends."""
-        said = []
-        for service, snapshot in self.quota().items():
-            parts = []
-            if snapshot.remaining is not None and snapshot.limit is not None:
-                parts.append(f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
-            if left := pause(snapshot):
-                parts.append(f"on again in {_duration(left)}, at {self._clock(left)}")
-            if parts:
-                said.append(f"{service}: {', '.join(parts)}")
-        return said
-
-    def _clock(self, seconds: float) -> str:
-        """Return the time of day in so many seconds, with the day where it is another one."""
-        now = self.now()
-        then = now + timedelta(seconds=seconds)
-        return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
-
-    async def _tell(self, terminal: Terminal) -> None:
-        while True:
-            await asyncio.sleep(TOLD_EVERY)
-            terminal.complain(self.line())
-
-
-def _beside(progress: ExportProgress) -> str:
-    return f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration as people say it."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

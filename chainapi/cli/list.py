@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -11,7 +10,6 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from chainapi.api.service import ServiceAPI
 from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
@@ -29,7 +27,6 @@ from chainapi.cli.common import (
     with_page_size,
     write_rows,
 )
-from chainapi.cli.display import Terminal, counted, shell_words, worded
 from chainapi.cli.names import (
     RouteName,
     Value,
@@ -38,13 +35,15 @@ from chainapi.cli.names import (
     is_path,
     method_of,
     plain,
-    read_pairs,
+    read_query,
     read_values,
     resolve,
 )
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.errors import ChainAPIError, DecodeError
 from chainapi.models.invalid import Invalid
 from chainapi.session import Session
 
@@ -165,11 +164,7 @@ _Opener: TypeAlias = Callable[[Session, Checkpoint | None], Pages[Any]]
 
 
 def _by_path(path: str, param: Sequence[str], *, api: str | None, **options: Any) -> _Opener:
-    query: dict[str, Any] = {}
-    for name, value in read_pairs(param):
-        if name in _ARGUMENTS:
-            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
-        query.setdefault(name, []).append(value)
+    query = read_query(param)
 
     def opened(session: Session, start: Checkpoint | None) -> Pages[Any]:
         service = session.metrics if api == "metrics" else session.data
@@ -177,9 +172,6 @@ def _by_path(path: str, param: Sequence[str], *, api: str | None, **options: Any
         return pages
 
     return opened
-
-
-_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
 
 
 def _by_name(terminal: Terminal, name: str, query: Mapping[str, Any]) -> _Opener:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,17 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import Parameter as Option
 
+from chainapi._text import did_you_mean, quoted
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.config import refuse_unknown
+from chainapi.api.service import ServiceAPI
+from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError
 from chainapi.models import Invalid, Unknown
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
-    from chainapi.api.binding import Endpoint
+    from chainapi.api.endpoint import Endpoint
     from chainapi.api.parameters import Parameter
-    from chainapi.cli.display import Terminal
+    from chainapi.cli.terminal import Terminal
     from chainapi.session import Session
 
 __all__ = [
@@ -35,7 +38,7 @@ __all__ = [
     "is_path",
     "method_of",
     "plain",
-    "read_pairs",
+    "read_query",
     "read_value",
     "read_values",
     "resolve",
@@ -58,13 +61,12 @@ def resolve(name: str) -> Endpoint:
     """
     if name in ROUTES:
         return ROUTES[name]
-    from difflib import get_close_matches
-
-    close = [known for known in ROUTES if known.endswith(f".{name}")] or get_close_matches(name, ROUTES, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "`chainapi routes` shows all names"
     if "/" in name:
         hint = "a path begins with '/'"
-    raise ConfigurationError(f"no route is named {name[:80]!r}: {hint}")
+    else:
+        same = next((known for known in ROUTES if known.endswith(f".{name}")), name)
+        hint = did_you_mean(same, ROUTES, "`chainapi routes` shows all names")
+    raise ConfigurationError(f"no route is named {quoted(name)}: {hint}")
 
 
 def gives(declared: Endpoint) -> str:
@@ -121,6 +123,24 @@ def read_pairs(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not name or not equals:
             raise ConfigurationError(f"--param {text!r} must be NAME=VALUE")
         yield name, value
+
+
+def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str, Any]:
+    """Return query parameters of a path, each with its values.
+
+    Raises:
+        ConfigurationError: a text is no pair, or a name is one of the `options` or an argument of ``list``.
+
+    """
+    query: dict[str, Any] = {}
+    for name, value in read_pairs(texts):
+        if name in _LIST_ARGUMENTS or name in options:
+            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
+        query.setdefault(name, []).append(value)
+    return query
+
+
+_LIST_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
 
 
 def usage(name: str) -> str:
@@ -225,7 +245,7 @@ def calling(terminal: Terminal, name: str) -> Iterator[None]:
         return
     route = resolve(name).route
     if route.deprecated:
-        terminal.complain(f"{name} is deprecated: the service will take {route.path} away")
+        terminal.complain(route.deprecation(name))
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         yield
 

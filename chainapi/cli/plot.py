@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from chainapi.cli.common import Hidden
-from chainapi.cli.display import Terminal
+from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.chart import Chart, draw, read_chart, save
 
-__all__ = ["plot", "present"]
+__all__ = ["plot", "present", "print_chart"]
 
 WIDEST = 120  # characters
 HEIGHT = 20  # lines
@@ -41,12 +41,22 @@ async def plot(
 
 
 def present(terminal: Terminal, chart: Chart, *, drawn: bool, png: Path | None) -> None:
-    """Draw a chart on the terminal, save it as a picture, both or neither."""
+    """Draw a chart on the terminal, save it as a picture, both or neither.
+
+    Raises:
+        ConfigurationError: the output takes ASCII only, or a package is missing.
+
+    """
     if png is not None:
         save(chart, png)
     if drawn:
-        console = terminal.console
-        if console.options.ascii_only:
+        if terminal.console.options.ascii_only:
             raise ConfigurationError("the output takes ASCII only: a chart needs UTF-8, or --png")
-        coloured = console.color_system is not None and not console.no_color
-        terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, coloured=coloured))
+        print_chart(terminal, chart)
+
+
+def print_chart(terminal: Terminal, chart: Chart) -> None:
+    """Draw a chart on the terminal, in colour where that has colours."""
+    console = terminal.console
+    coloured = console.color_system is not None and not console.no_color
+    terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, coloured=coloured))

@@ -6,19 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import attrs
 from cyclopts import Parameter as Option
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
-from chainapi.cli.display import Terminal
 from chainapi.cli.names import gives, route_names
-from chainapi.models import Unknown
-from chainapi.models.unions import tags_of
+from chainapi.cli.terminal import Terminal
+from chainapi.models.schema import fields_of, row_classes
 
 __all__ = ["routes"]
 
@@ -77,7 +75,10 @@ def _units(declared: Endpoint) -> str:
 
 
 def _show(terminal: Terminal, name: str, declared: Endpoint, *, table: bool) -> None:
-    fields = {kind.__name__: _fields(kind) for kind in _kinds(declared.route.model)}
+    fields = {
+        kind.__name__: {field.name: str(field.type) for field in fields_of(kind)}
+        for kind in row_classes(declared.route.model)
+    }
     if not table:
         terminal.line({**_record(name, declared), "fields": fields})
         return
@@ -146,21 +147,3 @@ def _parameter(one: Parameter) -> dict[str, Any]:
         "bounds": None if one.bounds is None else [one.bounds.least, one.bounds.most],
         "choices": list(one.choices),
     }
-
-
-def _kinds(model: Any) -> list[type]:
-    """Return the records that rows can be; none for plain values."""
-    kinds = [tag.kind for tag in tags_of(model)] or [model]
-    return [kind for kind in dict.fromkeys(kinds) if kind is not Unknown and attrs.has(kind)]
-
-
-def _fields(kind: type) -> dict[str, str]:
-    """Return the fields of a record with their types; the values that are known of a text are left out.
-
-    The types are those of the source: attrs has them as texts or as classes, as soon as rows were made.
-    """
-    known = re.compile(r"Annotated\[(\w+), (?:[\w.]+|Literal\[[^]]*\])\]")
-    declared: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        declared |= vars(base).get("__annotations__", {})
-    return {field.name: known.sub(r"\1", str(declared[field.name])) for field in attrs.fields(kind)}

@@ -20,8 +20,10 @@ from chainapi.cli.common import (
     open_session,
     write_rows,
 )
-from chainapi.cli.display import Terminal, print_series, worded
 from chainapi.cli.plot import present
+from chainapi.cli.tables import print_series
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import worded
 from chainapi.client.pages import Pages
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.export.chart import chart_of, require_pictures

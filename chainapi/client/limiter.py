@@ -332,7 +332,7 @@ class Gate:
         """
         units, ahead = self._queue.ahead(waiter, last=again)
         units += self._quota.costs.likely(waiter.route, waiter.prior)
-        seconds = self._quota.forecast(now, units, least=least)
+        seconds = self._quota.forecast(now, units, ahead + 1.0, least=least)
         if self._quota.routes:
             seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
         if (rate := waiter.share.rate) is not None:

@@ -11,7 +11,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 import msgspec
 from attrs import frozen
 
-from chainapi._text import masked, printable
+from chainapi._text import masked, printable, quoted
+from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.contents import LARGE, canonical_rows, first_bytes, scan
 from chainapi.models.convert import Maker, RowType
@@ -40,7 +41,6 @@ EXCERPT = 300  # characters of a text that is quoted in an error
 _AS_RAW = 'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record'
 _UNTYPED = "; without a model, list() of the same path and parameters goes on with plain JSON"
 _GET = "get() of the same path and parameters, without a model, gives the resource as plain JSON"
-MAX_TOKEN = 4_096  # characters; it has to fit into a URL
 MESSAGES = 20  # messages of one error body that are kept
 
 PART = 256  # rows of a large body that are decoded in one step
@@ -213,7 +213,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         try:
             self._envelope = None if items is None else self._envelope_of(items)
         except (TypeError, ValueError):
-            raise ConfigurationError(f"items={ascii(items)[:80]} is no name of a list field") from None
+            raise ConfigurationError(f"items={quoted(items)} is no name of a list field") from None
 
     def decode(self, body: bytes) -> DecodedPage:
         """Decode one page at once; null stands for an empty list.

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-import attrs
 import msgspec
 from attrs import frozen
 
@@ -28,6 +27,7 @@ from chainapi.models.plain import exact
 from chainapi.models.records import NULL, Record, keep
 from chainapi.models.refusals import DIGITS as DIGITS
 from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, names_unknown_field, refusal
+from chainapi.models.schema import fields_of, row_classes
 from chainapi.models.structs import quick_struct, quick_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of
 from chainapi.models.unions import wire_name as wire_name
@@ -83,8 +83,8 @@ def row_type(model: Any, *, strict: bool = False) -> RowType:
 
 def _names_fields(model: Any) -> bool:
     """Tell whether rows of `model` are our records, which keep what they do not name."""
-    kinds: list[Any] = [tag.kind for tag in tags_of(model)] or [model]
-    return all(isinstance(kind, type) and issubclass(kind, Record) for kind in kinds)
+    classes = row_classes(model)
+    return bool(classes) and all(issubclass(kind, Record) for kind in classes)
 
 
 @lru_cache(maxsize=256)
@@ -92,12 +92,13 @@ def _row_type(model: Any, strict: bool) -> RowType:
     if model is None:
         return RowType(Any)
     if model in _AS_ON_THE_WIRE:
-        return RowType(model, fields=len(attrs.fields(model)) if strict else None)
+        return RowType(model, fields=len(fields_of(model)) if strict else None)
     if tags := tags_of(model):
         return RowType(msgspec.Raw, _Union(tags, strict), _tagged_way(tags, strict))
     try:
         wire = wire_type(model, strict=strict)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
+        msgspec.convert([], types.GenericAlias(list, (model,)), from_attributes=True)
     except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
         check_cattrs(model)
         return RowType(Any, lambda rows: structure(rows, model), rounded=True)

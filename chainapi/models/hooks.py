@@ -14,7 +14,7 @@ import msgspec
 
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.refusals import DIGITS
-from chainapi.models.unions import wire_name
+from chainapi.models.schema import fields_of
 
 if TYPE_CHECKING:
     import cattrs
@@ -40,7 +40,7 @@ def converter() -> cattrs.Converter:
     def from_wire(cls: Any) -> Callable[[Any, Any], Any]:
         attrs.resolve_types(typing.get_origin(cls) or cls)
         names: dict[str, Any] = {
-            a.name: cattrs.gen.override(rename=_name_on_wire(a)) for a in attrs.fields(cls)
+            field.name: cattrs.gen.override(rename=field.wire) for field in fields_of(cls)
         }
         make = cattrs.gen.make_dict_structure_fn(cls, made, **names)
 
@@ -73,12 +73,6 @@ def is_hooked(kind: Any) -> bool:
     # Hooks of cattrs itself, for enumerations and the like, do what msgspec does.
     of_cattrs = (getattr(hook, "__module__", None) or "cattrs").startswith("cattrs")
     return hook not in _own_hooks and (attrs.has(kind) or not of_cattrs)
-
-
-def _name_on_wire(attribute: attrs.Attribute[Any]) -> str:
-    """Return the name on the wire: an alias as it is, else by Python's name."""
-    plain = attribute.name.lstrip("_")
-    return wire_name(plain) if attribute.alias in (plain, attribute.name) else str(attribute.alias)
 
 
 def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
@@ -153,8 +147,8 @@ def _first_fault(error: BaseException) -> tuple[str, str]:
         if isinstance(note, cattrs.IterableValidationNote):
             path += f"[{note.index!r}]"
             continue
-        fields = attrs.fields_dict(kind) if attrs.has(kind) else {}
-        name = _name_on_wire(fields[note.name]) if note.name in fields else note.name
+        wires = {field.name: field.wire for field in fields_of(kind)}
+        name = wires.get(note.name, note.name)
         path += f".{name}"
     if isinstance(error, KeyError) and error.args == (name,):
         return "missing", path

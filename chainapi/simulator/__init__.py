@@ -8,11 +8,11 @@
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-``settings`` are the knobs, ``faults`` and ``anomalies`` what goes wrong, ``targets`` where. ``world`` decides
-every answer and knows neither clock nor loop; ``places`` finds what is at a path, ``pages`` cuts lists into
-pages. ``rows`` computes the lists of the specification, ``table`` and ``made`` serve all other routes from
-their records and models; ``altered`` and ``order`` show them with their anomalies. ``lists`` is what a list
-is, ``stats`` what is counted, ``server`` and ``memory`` are the two ways in.
+``world`` decides every answer and knows neither clock nor loop; ``server`` and ``memory`` are the
+two ways in.
+``router`` finds the route of a path, its handler in ``handlers`` gives a list or a resource, ``pages`` cuts
+lists into pages. ``sources`` compute the lists of the specification, ``factories`` make the rows of all other
+routes from their models; ``injection`` and ``order`` add anomalies.
 """
 
 from __future__ import annotations

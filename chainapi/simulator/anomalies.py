@@ -7,7 +7,7 @@ from typing import Any, Literal
 from attrs import Attribute, field, frozen
 from attrs.validators import and_, ge, in_, le
 
-from chainapi.simulator.targets import is_route
+from chainapi.simulator.matching import check_route
 
 __all__ = ["Anomalies", "Changing", "Order", "Paging"]
 
@@ -51,7 +51,7 @@ class Anomalies:
 
     """
 
-    route: str | None = field(default=None, validator=is_route)
+    route: str | None = field(default=None, validator=check_route)
     ties: int = field(default=1, validator=ge(1))
     equal: int = field(default=1, validator=ge(1))
     replays: int = field(default=1, validator=ge(1))

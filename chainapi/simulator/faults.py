@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from attrs import define, field, frozen
 from attrs.validators import ge, lt, optional
 
-from chainapi.simulator.targets import is_route, target
+from chainapi.simulator.matching import Segments, check_route, parse_pattern
 
 __all__ = ["Broken", "Fault", "Schedule"]
 
@@ -60,7 +60,7 @@ class Fault:
 
     """
 
-    route: str | None = field(default=None, validator=is_route)
+    route: str | None = field(default=None, validator=check_route)
     after_page: int | None = field(default=None, validator=optional(ge(1)))
     at: int | None = field(default=None, validator=optional(ge(1)))
     every: int | None = field(default=None, validator=optional(ge(1)))
@@ -110,17 +110,17 @@ class Fault:
         """Whether the fault concerns some requests only."""
         return self.route is not None or self.after_page is not None
 
-    def concerns(self, place: tuple[str, ...] | None, page: int) -> bool:
-        """Tell whether a request is one of those that count: by its place, and the number of its page.
+    def matches(self, segments: Segments | None, page: int) -> bool:
+        """Return whether a request is one of those that the fault counts, by its path and page number.
 
-        `place` is None for a request to neither service, `page` is 0 where no such page is known.
+        `segments` is None for a request to neither service, `page` is 0 for an unknown page token.
         """
-        if self.route is not None and (place is None or place not in target(self.route)):
+        if self.route is not None and (segments is None or not parse_pattern(self.route).matches(segments)):
             return False
         return self.after_page is None or page > self.after_page
 
-    def befalls(self, ordinal: int) -> bool:
-        """Tell whether request number `ordinal`, of those that count, meets the fault."""
+    def is_due(self, ordinal: int) -> bool:
+        """Return whether request number `ordinal`, of those that the fault counts, meets the fault."""
         first = self.at or self.every or 1
         every = 1 if self.at is None and self.every is None else self.every
         if every is None:
@@ -159,7 +159,7 @@ class Schedule:
     _counts: Counter[tuple[str | None, int | None]] = field(factory=Counter[tuple[str | None, int | None]])
 
     def fault(
-        self, faults: Iterable[Fault], total: int, place: tuple[str, ...] | None, page: int
+        self, faults: Iterable[Fault], total: int, segments: Segments | None, page: int
     ) -> Fault | None:
         """Return the first fault that meets a request, the `total`-th of both services."""
         ordinals: dict[tuple[str | None, int | None], int] = {(None, None): total}
@@ -167,9 +167,9 @@ class Schedule:
         for fault in faults:
             aim = fault.route, fault.after_page
             if aim not in ordinals:
-                concerned = fault.concerns(place, page)
-                self._counts[aim] += concerned
-                ordinals[aim] = self._counts[aim] if concerned else 0
-            if met is None and ordinals[aim] and fault.befalls(ordinals[aim]):
+                counts = fault.matches(segments, page)
+                self._counts[aim] += counts
+                ordinals[aim] = self._counts[aim] if counts else 0
+            if met is None and ordinals[aim] and fault.is_due(ordinals[aim]):
                 met = fault
         return met

@@ -14,11 +14,12 @@ from uuid import UUID
 import msgspec
 from attrs import define, evolve
 
-from chainapi.simulator.altered import Alterations
-from chainapi.simulator.lists import Listing, Refusal, View, page_size
-from chainapi.simulator.rows import Draw, Row, RowSource
+from chainapi.simulator.injection import Injector
+from chainapi.simulator.lists import Listing, page_size
+from chainapi.simulator.rows import Draw, Row, RowSource, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats
+from chainapi.simulator.validation import HTTPError
 
 __all__ = ["TOLERANCE", "Pages", "encode"]
 
@@ -98,44 +99,44 @@ class Pages:
         """Return a page of the list, and the token of the next one where there is one.
 
         Raises:
-            Refusal: the query asks for what there is not.
+            HTTPError: the query asks for what there is not.
 
         """
         name = parameters.pop("pageToken", None)
         query = frozenset(parameters.items())
-        view = listing.asked(parameters)
+        view = listing.view(parameters)
         asked = _Token(listing, query, None, now) if name is None else self._redeem(name, listing, query, now)
         count = page_size(listing, parameters)
-        if listing.alterations is not None:
+        if listing.injector is not None:
             if name is None:
-                asked.walk = listing.alterations.begin()
-            return self._altered(listing.alterations, view, asked, count, now)
+                asked.walk = listing.injector.begin()
+            return self._anomalous(listing.injector, view, asked, count, now)
         start, stop, following = _stretch(view, asked.place, count, self._size(listing, view))
-        page = self._body(listing, view, view.source, start, stop)
+        page = self._body(listing, view, start, stop)
         if following is not None:
             page["nextPageToken"] = self._mint(_Token(listing, query, following, now, asked.page + 1))
         return page
 
     def rows(self, listing: Listing, parameters: Mapping[str, str]) -> list[Row]:
         """Return all rows that a query asks for, in the order of the pages, as the latest pass sees them."""
-        view = listing.asked(parameters)
-        if listing.alterations is not None:
-            view = listing.alterations.latest(view)
+        view = listing.view(parameters)
+        if listing.injector is not None:
+            view = listing.injector.latest(view)
         rows = view.source.rows(view.low, max(self._size(listing, view), view.low))
         return rows[::-1] if view.ascending else rows
 
-    def _altered(self, alterations: Alterations, view: View, asked: _Token, count: int, now: float) -> Row:
+    def _anomalous(self, injector: Injector, view: View, asked: _Token, count: int, now: float) -> Row:
         """Return a page of a list with anomalies, and the token of the page that comes next there."""
-        anomalies, listing = alterations.anomalies, asked.listing
-        shown = alterations.view(view, asked.walk, alterations.answers)
-        alterations.answers += 1
+        anomalies, listing = injector.anomalies, asked.listing
+        shown = injector.view(view, asked.walk, injector.answers)
+        injector.answers += 1
         size = self._size(listing, shown)
         counted = anomalies.paging == "offset"
         place = _behind(shown, asked.place, size) if counted else asked.place
         start, stop, following = _stretch(shown, place, count, size)
         if counted and following is not None:
             following = (asked.place or 0) + stop - start
-        page = self._body(listing, shown, view.source, start, stop)
+        page = self._body(listing, shown, start, stop)
         if anomalies.unknown_fields:
             page["newField"] = "simulated"
         token = _next(asked, following, anomalies.repeat_pages, now)
@@ -148,10 +149,10 @@ class Pages:
         size = view.source.size + self._added(listing)
         return size if view.high is None else min(size, view.high)
 
-    def _body(self, listing: Listing, view: View, source: RowSource, start: int, stop: int) -> Row:
-        """Return the rows of a page, encoded, and what it holds besides, which follows from `source`."""
+    def _body(self, listing: Listing, view: View, start: int, stop: int) -> Row:
+        """Return a page: its rows, encoded, and its other fields."""
         rows = msgspec.Raw(self._rows(view.source, start, stop, view.ascending))
-        return {listing.name: rows, **listing.fields(source, self._added(listing))}
+        return {listing.name: rows, **view.page_fields(self._added(listing))}
 
     def _mint(self, token: _Token) -> str:
         name = str(UUID(bytes=self._draw_token(self._stats.tokens_minted)[:16], version=4))
@@ -162,13 +163,13 @@ class Pages:
     def _redeem(self, name: str, listing: Listing, query: frozenset[tuple[str, str]], now: float) -> _Token:
         """Return the page that a token opens; it may be redeemed again while it lives."""
         if not _UUID.fullmatch(name):
-            raise Refusal(400, "pageToken must be a UUID")
+            raise HTTPError(400, "pageToken must be a UUID")
         token = self._tokens.get(name)
         if token is None or token.listing is not listing or token.query != query:
-            raise Refusal(400, "pageToken does not belong to this request")
+            raise HTTPError(400, "pageToken does not belong to this request")
         if now - token.minted >= self._settings.token_lifetime - TOLERANCE:
             self._stats.tokens_expired += 1
-            raise Refusal(self._settings.expired_status, "pageToken has expired")
+            raise HTTPError(self._settings.expired_status, "pageToken has expired")
         return token
 
 

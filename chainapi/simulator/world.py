@@ -22,12 +22,14 @@ from attrs import define, frozen
 
 from chainapi.core.http import Request, Response
 from chainapi.simulator.faults import Broken, Fault, Schedule
-from chainapi.simulator.lists import Listing, Place, Refusal
+from chainapi.simulator.lists import Listing
+from chainapi.simulator.matching import Segments
 from chainapi.simulator.pages import TOLERANCE, Pages, encode
-from chainapi.simulator.places import Places
+from chainapi.simulator.router import Router
 from chainapi.simulator.rows import Row
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats, Tally
+from chainapi.simulator.validation import HTTPError
 
 __all__ = ["Answer", "World"]
 
@@ -107,7 +109,7 @@ class World:
         self.settings = settings
         self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
         self._now = 0.0
-        self._places = Places(settings, self._added)
+        self._router = Router(settings, self._added)
         self._pages = Pages(settings, self.stats, self._added)
         self._schedule = Schedule()
         self._windows: dict[object, _Window] = {}
@@ -174,8 +176,8 @@ class World:
         self._now = self._now if now is None else now
         try:
             return self._pages.rows(found, query)
-        except Refusal as refusal:
-            raise ValueError(f"cannot read {path!r}: {'; '.join(refusal.messages)}") from None
+        except HTTPError as error:
+            raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
 
     def _list_at(self, path: str) -> Listing:
         services: list[Service] = ["data", "metrics"]
@@ -183,8 +185,8 @@ class World:
             services.reverse()
         for service in services:
             try:
-                found = self._places.find(_place(service, path), {})
-            except Refusal:
+                found = self._router.find(_segments_of(service, path), {})
+            except HTTPError:
                 continue
             if isinstance(found, Listing):
                 return found
@@ -193,9 +195,9 @@ class World:
 
     def _fault(self, caller: _Caller) -> Fault | None:
         """Return the fault that a request meets."""
-        place = None if caller.service is None else _place(caller.service, caller.path)
+        segments = None if caller.service is None else _segments_of(caller.service, caller.path)
         page = self._pages.number(dict(parse_qsl(caller.query)))
-        return self._schedule.fault(self.settings.faults, self.stats.requests, place, page)
+        return self._schedule.fault(self.settings.faults, self.stats.requests, segments, page)
 
     def _identify(self, request: Request) -> _Caller:
         url = urlsplit(request.url)
@@ -220,8 +222,8 @@ class World:
             return _refuse(429, "rate limit exceeded", headers=headers)
         try:
             body = self._find(request, caller, now)
-        except Refusal as refusal:
-            return _refuse(refusal.status, *refusal.messages, headers=headers)
+        except HTTPError as error:
+            return _refuse(error.status, *error.messages, headers=headers)
         return _respond(200, body, headers)
 
     def _meter(self, caller: _Caller, now: float) -> tuple[dict[str, str], int | None]:
@@ -233,7 +235,7 @@ class World:
             return {}, None
         meter = self._windows.setdefault(caller.quota, _Window())
         weighted = self.settings.weighted and not public
-        cost = self._places.units(_place(caller.service, caller.path)) if weighted else 1
+        cost = self._router.units(_segments_of(caller.service, caller.path)) if weighted else 1
         wait = meter.take(cost, limit, window, now)
         if public:
             return {}, wait
@@ -248,13 +250,13 @@ class World:
 
     def _find(self, request: Request, caller: _Caller, now: float) -> Row:
         if request.method != "GET":
-            raise Refusal(405, f"{request.method} is not allowed here")
+            raise HTTPError(405, f"{request.method} is not allowed here")
         if caller.service is None:
-            raise Refusal(404, f"no service at {caller.path}")
+            raise HTTPError(404, f"no service at {caller.path}")
         if caller.service == "data" and caller.path in self.settings.forbidden:
-            raise Refusal(403, "the key lacks the privilege for this resource")
+            raise HTTPError(403, "the key lacks the privilege for this resource")
         parameters = dict(parse_qsl(caller.query, keep_blank_values=True))
-        found = self._places.find(_place(caller.service, caller.path), parameters)
+        found = self._router.find(_segments_of(caller.service, caller.path), parameters)
         return self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
 
     def _added(self, listing: Listing) -> int:
@@ -265,7 +267,7 @@ class World:
         return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
 
 
-def _place(service: Service, path: str) -> Place:
+def _segments_of(service: Service, path: str) -> Segments:
     segments = path.split("/")[1:]
     if "%" in path:  # so that one list is one list however its address is escaped
         segments = [unquote(segment) for segment in segments]

@@ -22,8 +22,9 @@ from rich.console import Console
 
 from chainapi import Session
 from chainapi.cli import FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE, run
-from chainapi.cli.display import Progress, Terminal
-from chainapi.cli.export import ExportView
+from chainapi.cli.export_view import ExportView
+from chainapi.cli.progress import Progress
+from chainapi.cli.terminal import Terminal
 from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress

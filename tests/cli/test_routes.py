@@ -65,7 +65,7 @@ class Recorder(Fixed):
 def test_each_name_leads_to_its_route_and_method(name: str) -> None:
     """Every name of the catalogue is resolved, and is a method of a session that declares that route."""
     assert resolve(name) is ROUTES[name]
-    assert method_of(Session(), name).declared is ROUTES[name]  # type: ignore[attr-defined]
+    assert method_of(Session(), name).endpoint is ROUTES[name]  # type: ignore[attr-defined]
     assert not is_path(name)
 
 
@@ -337,7 +337,7 @@ def test_deprecated_route_is_told_in_one_line(single: bool) -> None:
     outcome = chainapi("list", name, *["x"] * single, transport=Fixed(200, body))
     assert (outcome.code, outcome.rows) == (0, [{"a": 1}])
     (line,) = outcome.err.splitlines()
-    assert line.startswith(f"chainapi: {name} is deprecated: the service will take /v1/teleporter/messages")
+    assert line.startswith(f"chainapi: {name} is deprecated: the service will remove /v1/teleporter/messages")
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from chainapi.client.config import (
     Secret,
     ServiceConfig,
     Unconfigured,
-    refuse_unknown,
     resolve,
 )
+from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 KEY = "k3y-\\'\"%s{0}-never-shown"

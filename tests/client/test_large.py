@@ -149,10 +149,10 @@ async def test_decoding_ends_when_it_is_cancelled() -> None:
     """A timeout ends a call that decodes; no step is taken behind its back."""
     endless = Endless()
     async with session_of(b"x" * (LARGE + 1)) as session:
-        service = session.service("data")
+        service = session.connection.service("data")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1e-6):
-                await session.call(service, Call(Query("/v1/x", (), "data:/v1/x", None)), endless)
+                await session.connection.call(service, Call(Query("/v1/x", (), "data:/v1/x", None)), endless)
         taken = endless.steps_taken
         assert taken > 0
         await asyncio.sleep(1)

@@ -26,7 +26,7 @@ from matplotlib.image import imread
 
 from chainapi import Session
 from chainapi.cli import FAILED, WRONG_USAGE, run
-from chainapi.cli.display import Terminal
+from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.chart import Chart, chart_of, draw, read_chart, save, visible
 from chainapi.export.columns import Codec
@@ -264,7 +264,7 @@ def test_columns_that_are_named(name: str, tmp_path: Path) -> None:
         (
             None,
             None,
-            r"has 12 columns of numbers: name one for y; there are chain_id \(number\), block_number",
+            r"has 12 columns of numbers: choose a column for y; there are chain_id \(number\), block_number",
         ),
         ("nothing", "gas_used", r"has no column 'nothing' of numbers or times; there are chain_id"),
         (None, "block_hash", r"has no column 'block_hash' of numbers or times"),
@@ -298,10 +298,10 @@ def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
     )
     assert read_chart(path).series == {"s": [(1.0, 1.0), (1.0, 2.5), (1.0, 4.0)]}
     with pytest.raises(
-        ConfigurationError, match="has no column of numbers: name one for y; there are timestamp"
+        ConfigurationError, match="has no column of numbers: choose a column for y; there are timestamp"
     ):
         read_chart(lines(tmp_path / "g.jsonl", {"timestamp": 1, "value": True, "text": "x", "huge": 10**400}))
-    with pytest.raises(ConfigurationError, match="no column of times: name one for x; there are none"):
+    with pytest.raises(ConfigurationError, match="no column of times: choose a column for x; there are none"):
         read_chart(lines(tmp_path / "h.jsonl", {"a": "NaN", "b": [1], "c": "1_000"}))
     with pytest.raises(ConfigurationError, match="has no row with a number in 'timestamp' and in 'value'"):
         read_chart(lines(tmp_path / "i.jsonl", {"timestamp": 1}, {"value": 1}))

@@ -18,7 +18,7 @@ from attrs import define
 from chainapi import Session
 from chainapi.errors import ExportError
 from chainapi.export import export
-from chainapi.export.audit import checksum
+from chainapi.export.integrity import checksum
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 

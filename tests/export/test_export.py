@@ -185,7 +185,7 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
 
 async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that came faster than they could be committed are kept when the export is cancelled."""
-    monkeypatch.setattr("chainapi.export.writer.MOST_PENDING", 1)
+    monkeypatch.setattr("chainapi.export.writer.MAX_PENDING", 1)
     chains = tuple(range(1, 201))
     simulator = Simulator(chains=chains, rows=60, latency=1.0)
     events: list[Event] = []
@@ -445,7 +445,7 @@ async def test_a_file_that_was_changed_or_is_gone(tmp_path: Path) -> None:
         with pytest.raises(ExportError, match="was changed since it was written"):
             await export(session.data.evm.blocks, [43114], path)
         path.unlink()
-        with pytest.raises(ExportError, match="is gone"):
+        with pytest.raises(ExportError, match="is missing"):
             await export(session.data.evm.blocks, [43114], path)
         path.write_text(text)
         await export(session.data.evm.blocks, [43114], path)
@@ -465,7 +465,7 @@ async def test_a_state_that_is_older_than_its_file(name: str, tmp_path: Path) ->
         await export(session.data.evm.blocks, [43114], target)
         files = contents(tmp_path)
         state.write_bytes(older)
-        with pytest.raises(ExportError, match="does not know it"):
+        with pytest.raises(ExportError, match="has no record of it"):
             await export(session.data.evm.blocks, [43114], target)
     assert files == contents(tmp_path)
     assert len(files) == 1
@@ -484,7 +484,7 @@ async def test_a_state_that_is_none(content: bytes | None, tmp_path: Path) -> No
         state.write_bytes(content)
     before = state.read_bytes()
     async with session_of(simulator) as session:
-        with pytest.raises(ExportError, match=r"b\.jsonl\.export is no state of an export"):
+        with pytest.raises(ExportError, match=r"b\.jsonl\.export is not a journal"):
             await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
     assert state.read_bytes() == before
 
@@ -595,7 +595,7 @@ async def test_arguments_that_cannot_be_used(tmp_path: Path) -> None:
                 await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="over= has no source"):
             await export(session.data.evm.blocks, [], path)
-        with pytest.raises(ConfigurationError, match="resumes by itself"):
+        with pytest.raises(ConfigurationError, match="does not take resume="):
             await export(session.data.evm.blocks, [43114], path, resume=None)
         with pytest.raises(ConfigurationError, match="concurrency=0"):
             await export(session.data.evm.blocks, [43114], path, concurrency=0)

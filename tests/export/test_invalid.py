@@ -18,7 +18,7 @@ from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from tests.documents import DEEP
-from tests.export.power import PowerCuts
+from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block
 
 FIRST = 100  # number of the newest block

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainapi.export.formats import format_of
-from tests.export.kill import CHAINS, PAGE, PAGES, export_and_kill
+from tests.export.killed_runs import CHAINS, PAGE, PAGES, export_and_kill
 
 pytestmark = [pytest.mark.real_time, pytest.mark.untraced]
 

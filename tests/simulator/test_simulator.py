@@ -595,7 +595,7 @@ def test_second_refusal_never_shortens_the_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "befallen"),
+    ("fault", "met"),
     [
         (Fault(at=3, status=500), [3]),
         (Fault(every=3, status=500), [3, 6, 9]),
@@ -603,11 +603,11 @@ def test_second_refusal_never_shortens_the_stop() -> None:
         (Fault(at=5, every=1, times=2, status=500), [5, 6]),
     ],
 )
-def test_faults_keep_their_schedule(fault: Fault, befallen: list[int]) -> None:
+def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
     """A fault meets the requests that at, every and times say."""
     asker = Asker(faults=[fault])
     statuses = [asker.response(BLOCKS).status for _ in range(10)]
-    assert [ordinal for ordinal, status in enumerate(statuses, 1) if status == 500] == befallen
+    assert [ordinal for ordinal, status in enumerate(statuses, 1) if status == 500] == met
 
 
 @pytest.mark.parametrize(
@@ -638,7 +638,7 @@ def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
     """A name that no route has is a ValueError; a path is taken as it is."""
     with pytest.raises(ValueError, match=r"no route is named 'data\.evm\.bloks'"):
         Fault(route="data.evm.bloks", status=500)
-    assert Fault(route="/v1/of/my/own", status=500).befalls(1)
+    assert Fault(route="/v1/of/my/own", status=500).is_due(1)
 
 
 @pytest.mark.parametrize(
@@ -771,7 +771,7 @@ def test_any_text_is_a_fault_or_refused(text: str) -> None:
         fault = Fault.parse(text)
     except ValueError:
         return
-    assert fault.befalls(fault.at or fault.every or 1)
+    assert fault.is_due(fault.at or fault.every or 1)
 
 
 def test_scripted_status_never_meets_the_limit() -> None:

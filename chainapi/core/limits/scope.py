@@ -15,7 +15,6 @@ from attrs import define, field
 __all__ = ["Routes", "Verdict"]
 
 PROVEN = 64  # successes after which a route is like all others
-SOME = 3  # successes after which a refusal is the first again
 MOST_ROUTES = 1024
 LATER = 1e-3  # seconds after the end of a stop: others are the canary then
 
@@ -25,7 +24,7 @@ class Verdict(Enum):
 
     PASSED = "passed"
     QUOTA = "quota"  # refused: everybody waits
-    HIDDEN = "hidden"  # refused without a wait by a service that let others pass: everybody waits
+    HIDDEN = "hidden"  # refused by a limit that nobody told: everybody waits
     ROUTE = "route"  # refused: requests of this route wait
     TOO_DEAR = "too dear"  # refused although the whole limit was there
 
@@ -110,6 +109,20 @@ class Routes:
             )
         return left is None and mine is not None and (mine.others_passed or mine.own)
 
+    def passes(self, route: str) -> bool:
+        """Tell whether a route was never refused alone, or some of it passed since."""
+        one = self._routes.get(route)
+        return one is None or one.passed > 0
+
+    def passes_alone(self, route: str) -> bool:
+        """Tell whether some of a route passed since it was refused, and nothing of any other."""
+        one = self._routes.get(route)
+        return one is not None and one.passed > 0 and not one.others_passed
+
+    def closed(self, now: float) -> list[str]:
+        """Return the routes that are closed."""
+        return [name for name, one in self._routes.items() if one.until > now]
+
     def refused(self, route: str, now: float) -> int:
         """Note that a route was refused alone; return how often that was so in a row."""
         one = self._routes.get(route)
@@ -118,7 +131,7 @@ class Routes:
                 self._routes.pop(next(iter(self._routes)))
             self._routes[route] = _Route(now, now, own=True)
             return 1
-        if one.passed >= SOME:
+        if one.passed:
             one.refusals = 1  # a limiter that lets some pass is no closed route
         elif one.most > 1 or now >= one.until:
             one.refusals += 1

@@ -11,10 +11,11 @@ from typing import Any
 
 from attrs import frozen
 
+from chainapi._text import quoted
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import CheckpointError
 
-__all__ = ["Checkpoint", "query_fingerprint"]
+__all__ = ["MAX_TOKEN", "Checkpoint", "query_fingerprint"]
 
 CHECKPOINT_VERSION = 2
 
@@ -113,7 +114,7 @@ _CHECKPOINT_FIELDS: Mapping[str, tuple[type, ...]] = {
 
 # No number in a checkpoint is as large; a larger one may be no float, or no index.
 _TOO_LARGE = 2**53
-_MAX_TOKEN = 4_096  # characters; no longer one is taken from a page either
+MAX_TOKEN = 4_096  # characters: it has to fit into a URL; no longer one is taken from a page either
 
 
 def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def _check_token(fields: Mapping[str, Any]) -> None:
         raise CheckpointError("the checkpoint is damaged: token and minted_at belong together")
     if token is not None and fields["done"]:
         raise CheckpointError("the checkpoint is damaged: it is done, and has a token")
-    if token is not None and not (1 <= len(token) <= _MAX_TOKEN and _is_unicode(token)):
+    if token is not None and not (1 <= len(token) <= MAX_TOKEN and _is_unicode(token)):
         raise CheckpointError("the checkpoint is damaged: its token cannot be sent")
 
 
@@ -209,10 +210,7 @@ _MISSING = object()
 
 
 def _shown(value: object) -> str:
-    if value is _MISSING:
-        return "missing"
-    # What nests is not shown: its repr may be as deep as the stack.
-    return f"a {type(value).__name__}" if isinstance(value, list | dict) else ascii(value)[:40]
+    return "missing" if value is _MISSING else quoted(value)
 
 
 def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:

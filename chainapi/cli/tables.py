@@ -1,0 +1,143 @@
+"""Tables of rows and of time series, and rows as lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from chainapi._text import printable
+from chainapi.models.metrics import MetricPoint
+from chainapi.models.plain import shown
+
+__all__ = ["Lines", "RowTable", "cell", "print_series"]
+
+WIDEST_CELL = 24  # characters
+SERIES_WIDTH = 14
+BATCH = 50  # rows of a table that are laid out together
+
+
+def cell(text: str, style: str = "") -> Text:
+    """Return a text for a table: neither markup of rich nor a control character does anything in it."""
+    return Text(printable(text), style=style)
+
+
+def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
+    """Print the series side by side, as many as fit; each below its name."""
+    chains = list(series)
+    abreast = max(1, (console.width - 10) // (SERIES_WIDTH + 2))
+    for first in range(0, len(chains), abreast):
+        _print_abreast(console, {chain: series[chain] for chain in chains[first : first + abreast]})
+
+
+def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("time", no_wrap=True)
+    for chain in series:
+        table.add_column(cell(chain), justify="right", min_width=SERIES_WIDTH)
+    cells = [{point.timestamp: point for point in points} for points in series.values()]
+    for timestamp in sorted({stamp for points in cells for stamp in points}, reverse=True):
+        values = (points.get(timestamp) for points in cells)
+        table.add_row(
+            _moment(timestamp), *("" if value is None else _figure(value.value) for value in values)
+        )
+    console.print(table)
+
+
+def _figure(value: float) -> str:
+    """Return a value with two decimals, or as a power of ten where that would not fit into a column."""
+    return f"{value:,.2f}" if abs(value) < 1e9 else f"{value:.6g}"
+
+
+def _moment(timestamp: int) -> str:
+    """Return the time as a person reads it: midnight is left out."""
+    try:
+        return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")
+    except (ValueError, OverflowError):  # no date
+        return str(timestamp)
+
+
+@frozen
+class Lines:
+    """Prints rows as lines of JSON."""
+
+    write: Callable[[object], None]
+
+    def add(self, row: object) -> None:
+        """Print a row."""
+        self.write(row)
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+@define(eq=False)
+class RowTable:
+    """Prints rows as a table that fits the console, batch by batch, so that a long list needs no memory."""
+
+    console: Console
+    _rows: list[Any] = field(factory=list)
+    _columns: dict[str, int] = field(factory=dict[str, int])  # widths
+    _more: list[str] = field(factory=list[str])
+    _begun: bool = False
+
+    def add(self, row: object) -> None:
+        """Take in a row."""
+        self._rows.append(row)
+        if len(self._rows) == BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print what was taken in."""
+        rows = [row if isinstance(row, dict) else {"value": row} for row in self._rows]
+        self._rows.clear()
+        if not rows:
+            return
+        if not self._begun:
+            self._lay_out(rows)
+        table = Table(
+            *(Column(cell(name), width=width, no_wrap=True) for name, width in self._columns.items()),
+            box=None,
+            show_header=not self._begun,
+            pad_edge=False,
+            header_style="bold",
+        )
+        for row in rows:
+            table.add_row(*(cell(_text_of(row.get(name))) for name in self._columns))
+        self.console.print(table)
+        self._begun = True
+
+    def close(self) -> None:
+        """Print the rest, and name the fields that found no place."""
+        self.flush()
+        if self._more:
+            self.console.print(cell(f"more fields, with --json: {', '.join(self._more)}", "dim"))
+
+    def _lay_out(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Choose the columns: the first fields with simple values, as many as fit."""
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        room = self.console.width
+        for name in names:
+            values = [row.get(name) for row in rows]
+            texts = map(printable, (name, *map(_text_of, values)))
+            width = min(WIDEST_CELL, max(map(cell_len, texts)))
+            if any(isinstance(value, dict | list) for value in values) or (width > room and self._columns):
+                self._more.append(name)
+            else:
+                self._columns[name] = width
+                room -= width + 2
+
+
+def _text_of(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case _:
+            return shown(value)

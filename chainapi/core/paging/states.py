@@ -1,0 +1,287 @@
+"""The walk over pages as a state machine.
+
+The rules (specification, section 4, and what it leaves open):
+
+* The walk is in one of five states; `TRANSITIONS` lists every step between them.
+* A page token's age counts from when the request that returned it was sent. A token as old as its
+  lifetime is never sent: the walk restarts at the first page.
+* 400, 404, 410 or 422 to a request with a token may mean that the token died early, or that the page behind
+  it is refused whatever its token. So the page before it is fetched once more, with its older token: if that
+  is refused as well, tokens have died, and the walk restarts. If it is answered as before, its new token is
+  tried; where that one is refused too, the walk ends with the service's own words.
+* A restart has to get further than the pass before it, or the walk fails: no endless loop.
+* A token that comes back together with the same rows as before is a loop; with new rows it is not.
+* Pages that bring no row that was not there before are a loop as well, when too many of them come in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from math import inf
+from typing import Literal
+
+from attrs import define, evolve, field, frozen
+
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.loop_guard import LoopGuard
+from chainapi.errors import APIStatusError, PageRefusedError, PageTokenExpiredError, PaginationLoopError
+
+__all__ = [
+    "DEAD_TOKEN_STATUSES",
+    "TRANSITIONS",
+    "PageToken",
+    "State",
+    "StateMachine",
+    "Step",
+]
+
+DEAD_TOKEN_STATUSES = frozenset({400, 404, 410, 422})
+
+# Ages are differences of two floats: one that is this much short of the lifetime has reached it. Seconds.
+_ROUNDING = 1e-6
+
+# Pages in a row that bring no new row: an empty page is not the end, equal rows are rows, and a list that
+# grows may show old pages again, though never more than were read. Beyond that a service repeats itself.
+MAX_IDLE_PAGES = 1_000
+
+
+class State(Enum):
+    """Where a walk stands."""
+
+    FIRST = "first page next"
+    NEXT = "token in hand"
+    CHECK = "token refused, page before it next"
+    EXHAUSTED = "exhausted"
+    FAILED = "failed"
+
+
+class Step(Enum):
+    """What moves a walk from one state to another."""
+
+    PAGE = "page with a token"
+    LAST_PAGE = "page without a token"
+    REFUSED = "token refused"
+    SAME_PAGE = "same page, new token"
+    EXPIRED = "token expired"
+    GIVE_UP = "no progress, or no restart wanted"
+    LOOP = "nothing new comes"
+
+
+TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
+    State.FIRST: {Step.PAGE: State.NEXT, Step.LAST_PAGE: State.EXHAUSTED},
+    State.NEXT: {
+        Step.PAGE: State.NEXT,
+        Step.LAST_PAGE: State.EXHAUSTED,
+        Step.REFUSED: State.CHECK,
+        Step.EXPIRED: State.FIRST,
+        Step.GIVE_UP: State.FAILED,
+        Step.LOOP: State.FAILED,
+    },
+    State.CHECK: {
+        Step.SAME_PAGE: State.NEXT,
+        Step.EXPIRED: State.FIRST,
+        Step.GIVE_UP: State.FAILED,
+    },
+    State.EXHAUSTED: {},
+    State.FAILED: {},
+}
+
+
+@frozen
+class PageToken:
+    """A page token and when the request that returned it was sent, in seconds.
+
+    `minted` is on the loop's clock, which no change of the wall clock moves; None where the token comes from
+    a checkpoint. `minted_at` is Unix time.
+    """
+
+    value: str
+    minted: float | None
+    minted_at: float
+
+
+@define
+class StateMachine:
+    """One walk over the pages of one query. Pure: times are arguments, requests are the caller's.
+
+    Ask `next_token` before each request, then say how it went: `received`, or `refused`.
+    """
+
+    lifetime: float
+    on_expired: Literal["restart", "raise"] = "restart"
+    state: State = State.FIRST
+    token: PageToken | None = None
+    restarts: int = 0
+    depth: int = 0  # pages received in this pass
+    reached: int = 0  # the depth at which the pass before this one ended
+    proven: bool = False  # the first page of this query was answered once
+    _guard: LoopGuard = field(factory=LoopGuard, repr=False)
+    _deepest: int = 0  # the greatest depth of the passes before this one
+    _idle: int = 0  # pages in a row that brought nothing new
+    _page: int | None = None  # hash of the rows of the page received last; None after a resume
+    _opener: PageToken | None = None  # the token that opened it; None for the first page, after a resume
+    _refusal: APIStatusError | None = None  # of a token, while the page before it is fetched once more
+    _renewed: bool = False  # the token in hand took the place of one that was refused
+
+    @classmethod
+    def resume(
+        cls,
+        checkpoint: Checkpoint,
+        *,
+        lifetime: float,
+        on_expired: Literal["restart", "raise"],
+    ) -> StateMachine:
+        """Take a walk up at a checkpoint."""
+        walk = cls(lifetime, on_expired, restarts=checkpoint.restarts, depth=checkpoint.pages)
+        if checkpoint.done:
+            walk.state = State.EXHAUSTED
+        elif checkpoint.token is not None and checkpoint.minted_at is not None:
+            walk.state = State.NEXT
+            walk.proven = True
+            walk.token = PageToken(checkpoint.token, None, checkpoint.minted_at)
+        return walk
+
+    @property
+    def exhausted(self) -> bool:
+        """True only after a last page, one without a token."""
+        return self.state is State.EXHAUSTED
+
+    def next_token(self, now: float, wall: float) -> str | None:
+        """Return the token to send (None for the first page); restart where it has expired.
+
+        `now` is the loop's time; `wall` is Unix time, used once, for a token from a checkpoint.
+
+        Raises:
+            PageTokenExpiredError: it has expired and a restart is not wanted or got no further.
+
+        """
+        token = self.token
+        if token is None:
+            return None
+        if token.minted is None:
+            age = max(0.0, wall - token.minted_at)
+            token = self.token = evolve(token, minted=now - age)
+        if now < self.dies_at(token):
+            return token.value
+        self.expired()
+        return None
+
+    def dies_at(self, token: PageToken) -> float:
+        """Return from when on a token is not to be sent, on the loop's clock."""
+        return inf if token.minted is None else token.minted + self.lifetime - _ROUNDING
+
+    @property
+    def token_dies_at(self) -> float:
+        """From when on the token in hand is not to be sent, on the loop's clock."""
+        return inf if self.token is None else self.dies_at(self.token)
+
+    def expired(self) -> None:
+        """Note that the token has reached its lifetime: the walk restarts.
+
+        Raises:
+            PageTokenExpiredError: a restart is not wanted or got no further.
+
+        """
+        if self._refusal is not None and self.state is State.CHECK:
+            self._expire(_refusal(self._refusal), self._refusal)
+        else:
+            self._expire("the page token has reached its lifetime")
+
+    def refused(self, error: APIStatusError) -> bool:
+        """Take in an error status; False where it is the caller's to raise.
+
+        Then ask for the next token: it opens the page before the one that was refused (see `State.CHECK`), or
+        the first page, where the walk has restarted.
+
+        Raises:
+            PageTokenExpiredError: the token has died and a restart is not wanted or got no further.
+            PageRefusedError: a new token was refused as well.
+
+        """
+        if error.status not in DEAD_TOKEN_STATUSES or not self.proven:
+            return False
+        if self.state is State.CHECK:
+            self._expire(_refusal(error), error)
+            return True
+        if self.token is None:
+            return False
+        if self._renewed:
+            self._renewed = False  # whoever asks again has it checked again: the new token may die as well
+            words = error.status, error.error, error.messages
+            raise PageRefusedError(*words, where=error.where) from error
+        if self._opener is None or self._opener.value == self.token.value:  # the first page is before it
+            self._expire(_refusal(error), error)
+            return True
+        self._refusal, self.token = error, self._opener
+        self._take(Step.REFUSED)
+        return True
+
+    def checked(self, token: PageToken | None, *, rows: int) -> bool:
+        """Take in the page before the refused one; True when its new token goes on, else a restart has begun.
+
+        Raises:
+            PageTokenExpiredError: the page changed, and a restart is not wanted or got no further.
+
+        """
+        if token is None or rows != self._page:
+            self.expired()
+            return False
+        self.token, self._refusal, self._renewed = token, None, True
+        self._take(Step.SAME_PAGE)
+        return True
+
+    def moved(self) -> None:
+        """Note that the restart begins where the pass before it ended: its first page is progress already."""
+        self.reached = self._deepest = 0
+
+    def received(self, token: PageToken | None, *, rows: int, size: int, fresh: bool | None = None) -> None:
+        """Take in a page: its `token` to the next one, a hash of its rows, and their number.
+
+        `fresh` says whether one of them never came before; None where nobody knows.
+
+        Raises:
+            PaginationLoopError: token and rows are those of an earlier page, or no new row comes any more.
+
+        """
+        self.proven = True
+        self.depth += 1
+        self._opener, self._page, self._renewed = self.token, rows, False
+        if token is not None and self._goes_nowhere(token, rows, size, fresh):
+            self._take(Step.LOOP)
+            raise PaginationLoopError(
+                f"the service repeats itself: page {self.depth} brought nothing that was not there before"
+            )
+        self.token = token
+        self._take(Step.LAST_PAGE if token is None else Step.PAGE)
+
+    def _goes_nowhere(self, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
+        new = self._guard.is_new(rows) if fresh is None else fresh
+        if size and new:
+            self._idle = 0
+        elif self.depth > self._deepest:
+            self._idle += 1
+        too_many = self._idle > MAX_IDLE_PAGES and 2 * self._idle > self.depth
+        return too_many or self._guard.loops(token.value, rows)
+
+    def _expire(self, reason: str, cause: APIStatusError | None = None) -> None:
+        if self.on_expired == "raise" or (self.restarts and self.depth <= self.reached):
+            stuck = "" if self.on_expired == "raise" else ", at the same place as before the last restart"
+            self._take(Step.GIVE_UP)
+            raise PageTokenExpiredError(f"{reason}{stuck}") from cause
+        self.reached, self.depth = self.depth, 0
+        self._deepest = max(self._deepest, self.reached)
+        self.restarts += 1
+        self.token = self._opener = self._page = self._refusal = None
+        self._renewed, self._idle = False, 0
+        self._guard = LoopGuard()
+        self._take(Step.EXPIRED)
+
+    def _take(self, step: Step) -> None:
+        self.state = TRANSITIONS[self.state][step]
+
+
+def _refusal(error: APIStatusError) -> str:
+    """Say that the service refused the page token, in its own words."""
+    words = "; ".join(error.messages) or error.error
+    return f"the service refused the page token with status {error.status}" + (f" ({words})" if words else "")

@@ -1,0 +1,727 @@
+"""The walk over pages: its states, the age of tokens, restarts, and the guard against endless loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.loop_guard import LoopGuard
+from chainapi.core.paging.states import (
+    DEAD_TOKEN_STATUSES,
+    MAX_IDLE_PAGES,
+    TRANSITIONS,
+    PageToken,
+    State,
+    StateMachine,
+    Step,
+)
+from chainapi.errors import (
+    APIStatusError,
+    BadRequestError,
+    NotFoundError,
+    PageRefusedError,
+    PageTokenExpiredError,
+    PaginationLoopError,
+)
+
+DAY = 86_400.0
+
+
+def token(value: str = "t", minted: float = 0.0, minted_at: float = 0.0) -> PageToken:
+    """Return a token minted at 0 s on both clocks."""
+    return PageToken(value, minted, minted_at)
+
+
+def fresh(on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
+    """Return a walk that has not begun."""
+    return StateMachine(DAY, on_expired)
+
+
+def refusal(status: int, *words: str) -> APIStatusError:
+    """Return the error of a refused request."""
+    kind = {400: BadRequestError, 404: NotFoundError}.get(status, APIStatusError)
+    return kind(status, "Refused", words, where="GET /v1/rows")
+
+
+def page(
+    walk: StateMachine, value: str | None = "t", rows: int = 1, *, fresh: bool | None = True, size: int = 1
+) -> None:
+    """Let a page come that names the next one by `value`; `rows` stands for what it holds."""
+    walk.received(None if value is None else token(value), rows=rows, size=size, fresh=fresh)
+
+
+def with_token(on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
+    """Return a walk that holds the token of the second page."""
+    walk = fresh(on_expired)
+    page(walk)
+    return walk
+
+
+def deep(pages: int = 3, on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
+    """Return a walk that has so many pages, and the token of the next one."""
+    walk = fresh(on_expired)
+    for number in range(1, pages + 1):
+        page(walk, f"to {number + 1}", number)
+    return walk
+
+
+def refused_twice(walk: StateMachine, status: int = 400) -> None:
+    """Let the token in hand be refused, and then that of the page before it as well."""
+    assert walk.refused(refusal(status))
+    assert walk.state is State.CHECK
+    assert walk.refused(refusal(status))
+
+
+def resumed(
+    checkpoint: Checkpoint, on_expired: Literal["restart", "raise"] = "restart", lifetime: float = DAY
+) -> StateMachine:
+    """Return a walk taken up at a checkpoint."""
+    return StateMachine.resume(checkpoint, lifetime=lifetime, on_expired=on_expired)
+
+
+# Every transition, by what the caller of a walk does.
+
+
+def first_page() -> StateMachine:
+    """StateMachine one page, which names the next."""
+    return with_token()
+
+
+def only_page() -> StateMachine:
+    """StateMachine a list of one page."""
+    walk = fresh()
+    page(walk, None)
+    return walk
+
+
+def another_page() -> StateMachine:
+    """StateMachine a second page, which names the third."""
+    return deep(2)
+
+
+def last_page() -> StateMachine:
+    """StateMachine a list of two pages."""
+    walk = with_token()
+    page(walk, None, 2)
+    return walk
+
+
+def expired() -> StateMachine:
+    """Let the token reach its lifetime."""
+    walk = with_token()
+    assert walk.next_token(DAY, 0.0) is None
+    return walk
+
+
+def given_up() -> StateMachine:
+    """Let the token reach its lifetime where no restart is wanted."""
+    walk = with_token("raise")
+    with pytest.raises(PageTokenExpiredError, match=r"reached its lifetime$"):
+        walk.next_token(DAY, 0.0)
+    return walk
+
+
+def looped() -> StateMachine:
+    """Let the same token and the same rows come again."""
+    walk = with_token()
+    with pytest.raises(PaginationLoopError, match="page 2 "):
+        page(walk)
+    return walk
+
+
+def checking() -> StateMachine:
+    """Let a token be refused."""
+    walk = deep(3)
+    assert walk.refused(refusal(400))
+    return walk
+
+
+def renewed() -> StateMachine:
+    """Let the page before the refused one come as before, with a new token."""
+    walk = checking()
+    assert walk.checked(token("new"), rows=3)
+    return walk
+
+
+def died() -> StateMachine:
+    """Let the page before the refused one be refused as well."""
+    walk = deep(3)
+    refused_twice(walk)
+    return walk
+
+
+def refused_for_good() -> StateMachine:
+    """Let the page before the refused one be refused as well, where no restart is wanted."""
+    walk = deep(3, "raise")
+    assert walk.refused(refusal(400))
+    with pytest.raises(PageTokenExpiredError, match="refused the page token with status 400"):
+        walk.refused(refusal(400))
+    return walk
+
+
+SCENARIOS: dict[tuple[State, Step], Callable[[], StateMachine]] = {
+    (State.FIRST, Step.PAGE): first_page,
+    (State.FIRST, Step.LAST_PAGE): only_page,
+    (State.NEXT, Step.PAGE): another_page,
+    (State.NEXT, Step.LAST_PAGE): last_page,
+    (State.NEXT, Step.EXPIRED): expired,
+    (State.NEXT, Step.GIVE_UP): given_up,
+    (State.NEXT, Step.LOOP): looped,
+    (State.NEXT, Step.REFUSED): checking,
+    (State.CHECK, Step.SAME_PAGE): renewed,
+    (State.CHECK, Step.EXPIRED): died,
+    (State.CHECK, Step.GIVE_UP): refused_for_good,
+}
+
+
+@pytest.mark.parametrize(("state", "step"), SCENARIOS)
+def test_every_transition_is_reached(state: State, step: Step) -> None:
+    """Each step leads where the table says."""
+    assert SCENARIOS[state, step]().state is TRANSITIONS[state][step]
+
+
+def test_no_other_transition_is_listed() -> None:
+    """The table has the states that there are, and the steps that callers can take."""
+    assert set(TRANSITIONS) == set(State)
+    assert {(state, step) for state, steps in TRANSITIONS.items() for step in steps} == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("ended", [only_page, looped, given_up])
+def test_an_ended_walk_takes_no_more_pages(ended: Callable[[], StateMachine]) -> None:
+    """An exhausted or failed walk has no way on."""
+    walk = ended()
+    with pytest.raises(KeyError):
+        page(walk, "new", 9)
+
+
+class AnyWalk(RuleBasedStateMachine):
+    """Whatever happens to a walk, it steps as the table says, and never sends a dead token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.pages = 0
+        self.walk = fresh()
+        self.before = self.walk.state
+
+    @rule(seconds=st.sampled_from([0.0, 60.0, DAY - 1, DAY, DAY * 2]))
+    def time_passes(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    @precondition(lambda self: self.walk.state in (State.FIRST, State.NEXT))
+    @rule(last=st.booleans(), size=st.integers(0, 2), again=st.booleans(), new=st.none() | st.booleans())
+    def a_page_comes(self, last: bool, size: int, again: bool, new: bool | None) -> None:
+        """Answer a request, perhaps by a page that was here before."""
+        self._ask()
+        if self.walk.state is State.CHECK:
+            return
+        self.pages += not again
+        minted = PageToken(f"t{self.pages}", self.now, self.now)
+        try:
+            self.walk.received(None if last else minted, rows=hash((self.pages, size)), size=size, fresh=new)
+        except PaginationLoopError:
+            assert self.walk.state is State.FAILED
+
+    @precondition(lambda self: self.walk.state is State.CHECK)
+    @rule(changed=st.booleans(), last=st.booleans())
+    def the_page_before_comes(self, changed: bool, last: bool) -> None:
+        """Answer the request for the page before the one that was refused."""
+        self._ask()
+        if self.walk.state is not State.CHECK:
+            return
+        rows = self.walk._page if not changed else -1
+        assert rows is not None
+        self.pages += 1
+        minted = PageToken(f"t{self.pages}", self.now, self.now)
+        restarts = self.walk.restarts
+        try:
+            same = self.walk.checked(None if last else minted, rows=rows)
+        except PageTokenExpiredError:
+            self._failed()
+        else:
+            assert same == (not changed and not last)
+            assert same == (self.walk.restarts == restarts)
+
+    @precondition(lambda self: self.walk.state in (State.FIRST, State.NEXT, State.CHECK))
+    @rule(status=st.sampled_from([400, 401, 403, 404, 410, 422, 429, 500]))
+    def a_refusal_comes(self, status: int) -> None:
+        """Refuse a request."""
+        sent = self._ask()
+        before, restarts = self.walk.state, self.walk.restarts
+        try:
+            taken = self.walk.refused(refusal(status))
+        except PageRefusedError:
+            assert self.walk.state is State.NEXT
+        except PageTokenExpiredError:
+            assert self.walk.state is State.FAILED
+        else:
+            dead = sent is not None or before is State.CHECK
+            assert taken == (self.walk.restarts > restarts or self.walk.state is not before)
+            assert taken <= (dead and status in DEAD_TOKEN_STATUSES)
+
+    def _failed(self) -> None:
+        assert self.walk.state is State.FAILED
+
+    def _ask(self) -> str | None:
+        held = self.walk.token
+        try:
+            sent = self.walk.next_token(self.now, self.now)
+        except PageTokenExpiredError:
+            self.walk = fresh()  # another walk goes on from here
+            self.before = self.walk.state
+            return None
+        if held is not None:
+            assert held.minted is not None
+            assert (sent is None) == (self.now - held.minted >= DAY)
+        self._stepped()
+        return sent
+
+    @invariant()
+    def _stepped(self) -> None:
+        after = self.walk.state
+        assert after is self.before or after in TRANSITIONS[self.before].values()
+        self.before = after
+
+    @invariant()
+    def token_and_state_agree(self) -> None:
+        """Hold a token exactly in the state of that name, a failed walk apart."""
+        if self.walk.state is not State.FAILED:
+            assert (self.walk.token is not None) == (self.walk.state in (State.NEXT, State.CHECK))
+        assert self.walk.exhausted == (self.walk.state is State.EXHAUSTED)
+
+
+TestAnyWalk = AnyWalk.TestCase
+
+
+# The age of tokens.
+
+
+@settings(max_examples=500)
+@given(minted=st.floats(0, 1e8), early=st.floats(0, 1e-9))
+def test_a_token_as_old_as_its_lifetime_is_not_sent(minted: float, early: float) -> None:
+    """24 h 0 s is too old and 23:59:59 is not, whatever rounding does to the loop's clock."""
+    for age, sent in ((DAY - 1.0, "t"), (DAY - early, None), (DAY, None), (DAY + 1.0, None)):
+        walk = fresh()
+        walk.received(token(minted=minted), rows=1, size=1, fresh=True)
+        assert walk.next_token(minted + age, 0.0) == sent
+        assert walk.restarts == (sent is None)
+
+
+def test_the_first_page_is_asked_for_without_a_token() -> None:
+    """A walk that has not begun sends no token, and that is no restart."""
+    walk = fresh()
+    assert walk.next_token(DAY * 9, DAY * 9) is None
+    assert walk.restarts == 0
+
+
+@given(jump=st.floats(-1e10, 1e10))
+def test_the_wall_clock_does_not_age_a_token_of_this_process(jump: float) -> None:
+    """Within a process only the loop's clock counts, however the wall clock jumps."""
+    walk = with_token()
+    assert walk.next_token(DAY - 1, jump) == "t"
+    assert walk.next_token(DAY - 1, -jump) == "t"
+
+
+READ_BACK = Checkpoint("q", token="t", minted_at=1_000.0, pages=3)
+
+
+@pytest.mark.parametrize(
+    ("away", "sent"), [(0.0, "t"), (DAY - 1, "t"), (DAY, None), (DAY * 30, None), (-DAY * 30, "t")]
+)
+def test_a_token_read_back_has_aged_by_the_wall_clock(away: float, sent: str | None) -> None:
+    """The age of a checkpoint's token is wall-clock time; a clock that is behind makes it new, not older."""
+    walk = resumed(READ_BACK)
+    assert walk.state is State.NEXT
+    assert walk.next_token(50.0, 1_000.0 + away) == sent
+
+
+def test_the_wall_clock_is_asked_once() -> None:
+    """After the first look the loop's clock counts the age on."""
+    walk = resumed(READ_BACK)
+    assert walk.next_token(50.0, 1_000.0 + DAY - 10) == "t"
+    assert walk.token == PageToken("t", 50.0 - (DAY - 10), 1_000.0)
+    assert walk.next_token(59.0, 1e12) == "t"
+    assert walk.next_token(60.0, 0.0) is None
+
+
+def test_a_walk_is_resumed_where_it_stood() -> None:
+    """A checkpoint's token, depth and restarts are taken over; one that is done stays done."""
+    walk = resumed(Checkpoint("q", token="t", minted_at=1_000.0, pages=3, restarts=2))
+    assert (walk.depth, walk.restarts, walk.exhausted) == (3, 2, False)
+    done = resumed(Checkpoint("q", pages=3, done=True))
+    assert done.exhausted
+    begun = resumed(Checkpoint("q"))
+    assert (begun.state, begun.token, begun.proven) == (State.FIRST, None, False)
+
+
+def test_when_tokens_die() -> None:
+    """A token dies one lifetime after it was minted; where there is none, or its age is unknown, never."""
+    walk = with_token()
+    assert walk.next_token(walk.token_dies_at - 1e-3, 0.0) == "t"
+    assert walk.token_dies_at == pytest.approx(DAY)
+    assert walk.next_token(walk.token_dies_at, 0.0) is None
+    assert walk.token_dies_at == inf
+    read_back = resumed(READ_BACK)
+    assert read_back.token_dies_at == inf
+    read_back.next_token(50.0, 1_000.0 + 60.0)
+    assert read_back.token_dies_at == pytest.approx(50.0 + DAY - 60.0)
+
+
+# Refusals and restarts.
+
+
+@pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
+def test_a_token_refused_behind_the_first_page_restarts_the_walk(status: int) -> None:
+    """400, 404, 410 and 422 to the second page restart the walk: the page before it is the first one."""
+    walk = with_token()
+    assert walk.refused(refusal(status))
+    assert (walk.state, walk.token, walk.restarts, walk.depth) == (State.FIRST, None, 1, 0)
+
+
+@pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
+def test_a_refused_token_is_checked_by_the_page_before_it(status: int) -> None:
+    """Deeper in a walk the page before the refused one is asked for, with the token that opened it."""
+    walk = deep(3)
+    assert walk.next_token(0.0, 0.0) == "to 4"
+    assert walk.refused(refusal(status))
+    assert (walk.state, walk.restarts, walk.depth) == (State.CHECK, 0, 3)
+    assert walk.next_token(0.0, 0.0) == "to 3"
+
+
+@pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
+def test_tokens_that_are_both_refused_have_died(status: int) -> None:
+    """Where the page before is refused as well, the walk restarts."""
+    walk = deep(3)
+    refused_twice(walk, status)
+    assert (walk.state, walk.token, walk.restarts, walk.reached) == (State.FIRST, None, 1, 3)
+    assert walk.next_token(0.0, 0.0) is None
+
+
+def test_a_page_before_that_answers_as_before_renews_the_token() -> None:
+    """The same rows and a new token: the walk continues with that, and no page counts twice."""
+    walk = renewed()
+    assert (walk.state, walk.depth, walk.restarts) == (State.NEXT, 3, 0)
+    assert walk.next_token(0.0, 0.0) == "new"
+    page(walk, "to 5", 4)
+    assert walk.depth == 4
+    assert walk.refused(refusal(400)), "a later refusal is checked again"
+    assert walk.state is State.CHECK
+    assert walk.next_token(0.0, 0.0) == "new"
+
+
+@pytest.mark.parametrize(("value", "rows"), [("new", 99), (None, 3)])
+def test_a_page_before_that_has_changed_restarts_the_walk(value: str | None, rows: int) -> None:
+    """Other rows, or no token behind the same ones: nothing says where the walk would continue."""
+    walk = checking()
+    assert not walk.checked(None if value is None else token(value), rows=rows)
+    assert (walk.state, walk.token, walk.restarts) == (State.FIRST, None, 1)
+
+
+def test_a_page_that_is_refused_whatever_its_token() -> None:
+    """A new token that is refused as well is an error in the service's words; the walk can be tried again."""
+    walk = renewed()
+    error = refusal(404, "under maintenance", "until 17:00")
+    for _ in range(2):
+        with pytest.raises(PageRefusedError) as caught:
+            walk.refused(error)
+        assert isinstance(caught.value, PageTokenExpiredError)
+        assert isinstance(caught.value, APIStatusError)
+        assert (caught.value.status, caught.value.messages) == (404, ("under maintenance", "until 17:00"))
+        assert str(caught.value) == "404 Refused for GET /v1/rows: under maintenance; until 17:00"
+        assert caught.value.__cause__ is error
+        assert (walk.state, walk.restarts) == (State.NEXT, 0)
+        assert walk.refused(error), "whoever asks again has it checked again: the new token may have died"
+        assert walk.checked(token("newer"), rows=3)
+    page(walk, "to 5", 4)
+    assert walk.depth == 4
+
+
+def test_the_older_token_may_have_reached_its_lifetime() -> None:
+    """Where the token of the page before is too old to be sent, the walk restarts without a request."""
+    walk = fresh()
+    for number in range(3):
+        walk.received(token(f"t{number}", minted=100.0 * number), rows=number, size=1, fresh=True)
+    assert walk.refused(refusal(400))
+    assert walk.next_token(DAY + 150.0, 0.0) is None
+    assert (walk.state, walk.restarts) == (State.FIRST, 1)
+
+
+def test_a_token_that_never_changes_cannot_be_checked() -> None:
+    """Where a service has one token for all pages, the one before the refused one says nothing: a restart."""
+    walk = fresh()
+    for number in range(3):
+        page(walk, "same", number)
+    assert walk.refused(refusal(400))
+    assert (walk.state, walk.restarts) == (State.FIRST, 1)
+
+
+@pytest.mark.parametrize("status", [401, 403, 402, 405, 408, 409, 418, 429, 500, 502, 503, 504, 301])
+def test_other_statuses_do_not_restart(status: int) -> None:
+    """Any other status has nothing to do with the token, also while the page before is asked for."""
+    walk = deep(3)
+    assert not walk.refused(refusal(status))
+    assert (walk.state, walk.restarts) == (State.NEXT, 0)
+    assert walk.refused(refusal(400))
+    assert not walk.refused(refusal(status))
+    assert (walk.state, walk.restarts) == (State.CHECK, 0)
+
+
+@pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
+def test_a_refused_first_page_is_no_dead_token(status: int) -> None:
+    """Without a token, at the beginning or after a restart, the request itself is wrong."""
+    walk = fresh()
+    assert not walk.refused(refusal(status))
+    walk = with_token()
+    assert walk.refused(refusal(400))
+    assert not walk.refused(refusal(status))
+    assert walk.restarts == 1
+
+
+def test_a_token_without_a_proven_first_page_does_not_restart() -> None:
+    """Where nothing was answered yet, the token is not the only thing that may be wrong."""
+    walk = StateMachine(DAY, state=State.NEXT, token=token())
+    assert not walk.refused(refusal(400))
+
+
+def test_a_resumed_walk_has_a_proven_first_page() -> None:
+    """A checkpoint with a token comes from a walk whose first page was answered; it has no older token."""
+    walk = resumed(READ_BACK)
+    assert walk.refused(refusal(404))
+    assert (walk.state, walk.restarts) == (State.FIRST, 1)
+
+
+@pytest.mark.parametrize("how", [400, None])
+def test_a_restart_without_progress_fails(how: int | None) -> None:
+    """A walk whose token dies again at the same depth gives up, and says so in the service's words."""
+    walk = with_token()
+    assert walk.refused(refusal(400))
+    walk.received(token("u", minted=5.0), rows=1, size=1, fresh=True)
+    error = None if how is None else refusal(how, "no such page")
+    with pytest.raises(PageTokenExpiredError) as caught:
+        walk.next_token(DAY * 2, 0.0) if error is None else walk.refused(error)
+    reason = "the page token has reached its lifetime"
+    if error is not None:
+        reason = "the service refused the page token with status 400 (no such page)"
+    assert str(caught.value) == f"{reason}, at the same place as before the last restart"
+    assert caught.value.__cause__ is error
+    assert walk.state is State.FAILED
+
+
+def test_a_page_that_changes_while_it_is_refused_has_the_words_of_the_service() -> None:
+    """Where the page before never comes as it was, the error at the second time has the refusal's words."""
+    walk = deep(3)
+    for number in range(2):
+        error = refusal(422, "under maintenance until 17:00")
+        assert walk.refused(error)
+        if number == 0:
+            assert not walk.checked(token("new"), rows=-1)
+            for place in range(1, 4):
+                page(walk, f"to {place + 1}", place, fresh=False)
+            continue
+        with pytest.raises(PageTokenExpiredError, match="under maintenance until 17:00") as caught:
+            walk.checked(token("newer"), rows=-2)
+        assert caught.value.__cause__ is error
+    assert walk.state is State.FAILED
+
+
+def test_a_refusal_without_words_has_the_name_of_the_status() -> None:
+    """A refusal without a message is described by the error type, and one without that by its status."""
+    for error, words in ((refusal(410), "status 410 (Refused)"), (APIStatusError(410), "status 410")):
+        walk = with_token("raise")
+        with pytest.raises(PageTokenExpiredError) as caught:
+            walk.refused(error)
+        assert str(caught.value) == f"the service refused the page token with {words}"
+
+
+def test_restarts_go_on_while_each_gets_further() -> None:
+    """Progress by one page is enough, and the number of restarts is counted."""
+    walk = fresh()
+    for deepest in range(1, 20):
+        for number in range(deepest):
+            page(walk, str(number), number)
+        assert walk.refused(refusal(410))
+        assert walk.state is (State.CHECK if deepest > 1 else State.FIRST)
+        if deepest > 1:
+            assert walk.refused(refusal(410))
+        assert walk.restarts == deepest
+        assert walk.reached == deepest
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_a_pass_that_ends_earlier_fails(depth: int) -> None:
+    """A token that dies before the place where the last one died is no progress either."""
+    walk = deep(5)
+    refused_twice(walk)
+    for number in range(depth):
+        page(walk, f"second {number}", number)
+    walk.refused(refusal(400)) if depth > 1 else None
+    with pytest.raises(PageTokenExpiredError):
+        walk.refused(refusal(400))
+
+
+def test_a_restart_behind_the_rows_given_is_progress() -> None:
+    """A pass that begins where the one before ended need not get as many pages far."""
+    walk = deep(5)
+    for pages in (5, 1, 1):
+        walk.moved()
+        assert walk.refused(refusal(400))
+        if walk.state is State.CHECK:
+            assert walk.refused(refusal(400))
+        walk.moved()
+        for number in range(pages):
+            page(walk, f"behind {number}", number)
+    assert walk.restarts == 3
+    for number in range(MAX_IDLE_PAGES):
+        page(walk, f"idle {number}", 7, fresh=False)
+    with pytest.raises(PaginationLoopError):
+        page(walk, "one more", 7, fresh=False)
+
+
+@pytest.mark.parametrize("walk", [with_token("raise"), resumed(READ_BACK, "raise")])
+def test_raise_means_raise(walk: StateMachine) -> None:
+    """With on_expired="raise" a refused token ends the walk; nothing is begun again."""
+    error = refusal(404)
+    with pytest.raises(PageTokenExpiredError, match=r"with status 404 \(Refused\)$") as caught:
+        walk.refused(error)
+    assert caught.value.__cause__ is error
+    assert (walk.state, walk.restarts) == (State.FAILED, 0)
+
+
+# The guard against loops.
+
+
+def walk_of(pages: list[tuple[str, int, bool | None]]) -> StateMachine:
+    """StateMachine over pages of token, rows, and whether one of them is new."""
+    walk = fresh()
+    for value, rows, new in pages:
+        page(walk, value, rows, fresh=new)
+    return walk
+
+
+@pytest.mark.parametrize("new", [True, None])
+def test_a_token_that_never_changes_is_no_loop_while_rows_do(new: bool | None) -> None:
+    """The same token with new rows each time goes on."""
+    assert walk_of([("t", number, new) for number in range(5_000)]).depth == 5_000
+
+
+def test_rows_that_are_new_are_no_loop_though_pages_look_alike() -> None:
+    """Pages that look the same under new tokens go on while somebody knows that their rows are new."""
+    assert walk_of([(str(number), 7, True) for number in range(5_000)]).depth == 5_000
+
+
+def pages_until_noticed(cycle: int, lead: int, *, same_token: bool = False) -> int:
+    """Return how many pages a service that cycles gives before the guard notices."""
+    guard = LoopGuard()
+    for number in range(20 * (cycle + lead) + 100):
+        place = number if number < lead else lead + (number - lead) % cycle
+        if guard.loops("t" if same_token else f"t{place}", hash((place, "rows"))):
+            return number
+    raise AssertionError("never noticed")
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    cycle=st.integers(1, 40) | st.sampled_from([1_023, 1_024, 1_025, 1_500, 4_000]),
+    lead=st.integers(0, 20) | st.sampled_from([1_024, 2_000]),
+    same_token=st.booleans(),
+)
+def test_cycles_of_any_length_are_noticed(cycle: int, lead: int, same_token: bool) -> None:
+    """A cycle of pages with their tokens is noticed, also one that is longer than what the guard holds."""
+    noticed = pages_until_noticed(cycle, lead, same_token=same_token)
+    assert lead + cycle <= noticed <= lead + 2 * cycle
+
+
+@pytest.mark.parametrize("cycle", [1, 2, 1_000])
+def test_short_cycles_are_noticed_at_once(cycle: int) -> None:
+    """The first page that comes again with its token is noticed, as long as the guard holds all pages."""
+    assert pages_until_noticed(cycle, 5) == 5 + cycle
+
+
+@pytest.mark.untraced
+def test_the_memory_of_the_guard_is_flat() -> None:
+    """However long the walk, the guard keeps a bounded sample of its pages, and confuses none."""
+    guard = LoopGuard()
+    new = 0
+    for number in range(50_000):
+        assert not guard.loops(f"t{number}", hash((number, "rows")))
+        new += guard.is_new(hash((number, "rows")))
+    assert len(guard._tokens) <= LoopGuard.LIMIT
+    assert len(guard._pages) <= LoopGuard.LIMIT
+    assert LoopGuard.LIMIT / 2 <= new <= 16 * LoopGuard.LIMIT
+
+
+def test_a_restart_forgets_the_pages_before_it() -> None:
+    """After a restart the same pages come again: that is no loop."""
+    walk = with_token()
+    assert walk.refused(refusal(400))
+    page(walk)
+    assert walk.state is State.NEXT
+
+
+@pytest.mark.parametrize(("new", "size"), [(False, 1), (None, 1), (None, 0), (False, 0), (True, 0)])
+def test_pages_that_bring_nothing_go_on_up_to_a_bound(new: bool | None, size: int) -> None:
+    """A thousand pages in a row without a new row go on, whoever says so; one more, and the walk fails."""
+    walk = fresh()
+    page(walk, "first", 7, fresh=None if new is None else True)
+    for number in range(MAX_IDLE_PAGES):
+        page(walk, str(number), 7, fresh=new, size=size)
+    with pytest.raises(PaginationLoopError, match="page 1002 brought nothing"):
+        page(walk, "one more", 7, fresh=new, size=size)
+    assert walk.state is State.FAILED
+
+
+@pytest.mark.parametrize("new", [True, None])
+def test_one_new_row_in_between_counts_from_the_beginning(new: bool | None) -> None:
+    """A page with a new row lets another thousand pages go on."""
+    idle = False if new else None
+    pages: list[tuple[str, int, bool | None]] = [("first", 7, new)]
+    pages += [(f"a{number}", 7, idle) for number in range(MAX_IDLE_PAGES)]
+    pages += [("row", 8, new), *((f"b{number}", 7, idle) for number in range(MAX_IDLE_PAGES))]
+    walk = walk_of(pages)
+    assert walk.state is State.NEXT
+    if new is None:  # nobody counts rows: in a longer walk, fewer pages than half of all are no loop
+        page(walk, "one more", 7, fresh=None)
+
+
+def test_pages_that_bring_nothing_are_more_than_half_of_a_long_walk() -> None:
+    """In a walk of 3,000 pages with new rows, 3,000 pages without one go on, and one more does not."""
+    walk = deep(3_000)
+    for number in range(3_000):
+        page(walk, f"idle {number}", 7, fresh=False)
+    assert walk.state is State.NEXT
+    with pytest.raises(PaginationLoopError):
+        page(walk, "one more", 7, fresh=False)
+
+
+def test_pages_of_earlier_passes_are_no_loop() -> None:
+    """After restarts, pages as deep as the deepest pass before bring nothing new, and that is expected."""
+    walk = deep(2_500)
+    refused_twice(walk)
+    for number in range(2_500):
+        page(walk, f"again {number}", number, fresh=False)
+    for number in range(100):
+        page(walk, f"new {number}", -number, fresh=True)
+    refused_twice(walk)
+    for number in range(2_600):
+        page(walk, f"third {number}", number, fresh=False)
+    for number in range(2_600):
+        page(walk, f"idle {number}", 7, fresh=False)
+    with pytest.raises(PaginationLoopError):
+        page(walk, "one more", 7, fresh=False)
+
+
+def test_an_empty_last_page_is_the_end() -> None:
+    """However many empty pages came, one without a token ends the walk well."""
+    walk = fresh()
+    for number in range(MAX_IDLE_PAGES):
+        page(walk, str(number), number, fresh=False, size=0)
+    page(walk, None, -1, fresh=False, size=0)
+    assert walk.exhausted
