@@ -12,7 +12,8 @@ from chainapi._version import __version__
 
 if TYPE_CHECKING:
     from chainapi.client.config import Provider
-    from chainapi.client.pages import MetricPage, Page, Pages
+    from chainapi.client.page import MetricPage, Page
+    from chainapi.client.pages import Pages
     from chainapi.core.limits.quota import Limit
     from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
@@ -36,9 +37,9 @@ _PLACES = {
     "Checkpoint": "core.paging.checkpoint",
     "Invalid": "models.invalid",
     "Limit": "core.limits.quota",
-    "MetricPage": "client.pages",
+    "MetricPage": "client.page",
     "MetricPoint": "models.metrics",
-    "Page": "client.pages",
+    "Page": "client.page",
     "Pages": "client.pages",
     "Provider": "client.config",
     "Session": "session",

@@ -161,7 +161,7 @@ async def keyed(script: Script, **settings: Any) -> AsyncIterator[tuple[Session,
 def test_key_is_not_shown_by_what_is_made_of_it() -> None:
     """Session, services, streams, checkpoints and requests show no key, however deep one looks."""
     session = Session(data_base_url=BASE, api_key=KEY)
-    service = session.service("data")
+    service = session.connection.service("data")
     assert isinstance(service, Service)
     request = service.request(Query("/v1/chains"), None)
     assert request.headers["x-data-api-key"] == KEY

@@ -6,61 +6,36 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from attrs import frozen
-
-from chainapi.api.binding import NOT_SENT
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
+from chainapi.api.options import NOT_SENT, Options, priority_of, refuse_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.client.call import Call, SentAt, Service, always
-from chainapi.client.config import deadline_of, refuse_unknown
+from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages, Source
+from chainapi.core.arguments import deadline_of
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.codec import DecodedPage, PageDecoder, ResourceDecoder
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
     from chainapi.core.limits.quota import QuotaSnapshot
-    from chainapi.session import Session
 
 __all__ = ["ServiceAPI"]
 
 T = TypeVar("T")
 
-MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
-
-
-@frozen
-class Options:
-    """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
-
-    resume: Checkpoint | None
-    on_invalid: OnInvalid
-    prefetch: int
-    priority: int
-    deadline: float | None
-
-    def __attrs_post_init__(self) -> None:
-        if self.on_invalid not in ("raise", "raw"):
-            raise ConfigurationError(f"on_invalid={ascii(self.on_invalid)[:80]} must be 'raise' or 'raw'")
-        if type(self.prefetch) is not int or not 0 <= self.prefetch <= MAX_PREFETCH:
-            raise ConfigurationError(
-                f"prefetch={self.prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}"
-            )
-        _priority(self.priority)
-        deadline_of(self.deadline)
-
 
 class ServiceAPI:
-    """One service, bound to a session: `session.metrics` or `session.data`."""
+    """One service of a session: `session.metrics` or `session.data`."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self._session = session
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
         self._name = name
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._session!r}>"
+        return f"<{type(self).__name__} of <Session {self._connection.describe()}>>"
 
     @property
     def quota(self) -> QuotaSnapshot:
@@ -70,7 +45,7 @@ class ServiceAPI:
             ConfigurationError: the service is not configured.
 
         """
-        return self._session.snapshot(self._service())
+        return self._connection.snapshot(self._service())
 
     @overload
     def list(
@@ -185,11 +160,11 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
-        _refuse_misspelt(params, "get")
+        refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        ask = Call(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
-        resource, _ = await self._session.call(ask, ResourceDecoder(model))
+        ask = Call(service, query, priority=priority_of(priority), deadline=deadline_of(deadline))
+        resource, _ = await self._connection.call(ask, ResourceDecoder(model))
         return resource
 
     @property
@@ -222,22 +197,22 @@ class ServiceAPI:
         segments, params = declared.asked(given)
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
-        priority, deadline = _priority(given["priority"]), deadline_of(given["deadline"])
+        priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
         ask = Call(self._service(), query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
-        resource, _ = await self._session.call(ask, declared.decoder())
+        resource, _ = await self._connection.call(ask, declared.decoder())
         return resource
 
     def _service(self) -> Service:
-        return self._session.service(self._name)
+        return self._connection.service(self._name)
 
     def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
         return Query(path, params, route_name(self._name, path), units)
 
     @staticmethod
     def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
-        _refuse_misspelt(params, "list")
+        refuse_misspelt(params, "list")
         size = checked_page_size(page_size)
         first = () if size is None else (("pageSize", str(size)),)
         return first + query_params(params)
@@ -250,7 +225,7 @@ class ServiceAPI:
         options: Options,
         declared: Endpoint | None = None,
     ) -> Source:
-        session, service = self._session, self._service()
+        connection, service = self._connection, self._service()
         query = self._query(path, params, route.units)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
 
@@ -269,18 +244,18 @@ class ServiceAPI:
             asked = query if bound is None else query.bounded(route.until, bound)
             ask = Call(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
             decoder = rows.decoder
-            return rows.load_and_call(session, ask) if decoder is None else session.call(ask, decoder)
+            return rows.load_and_call(connection, ask) if decoder is None else connection.call(ask, decoder)
 
         return Source(
             service=self._name,
             where=query.where,
             fetch=fetch,
-            walk=session.walk(start),
+            walk=connection.walk(start),
             seen=deduplicator(route, start, declared=declared is not None, invalid=invalid),
             start=start,
-            clock=session.clock,
-            now=session.now,
-            emit=session.emit,
+            clock=connection.clock,
+            now=connection.now,
+            emit=connection.emit,
             prefetch=options.prefetch,
             model=rows.model,
             bounded=route.until is not None and route.descending_key is not None,
@@ -309,11 +284,11 @@ class _Rows:
         """Return the class of the rows."""
         return self._route.model if self._declared is None else self._declared.rows
 
-    async def load_and_call(self, session: Session, ask: Call) -> tuple[DecodedPage, SentAt]:
+    async def load_and_call(self, connection: Connection, ask: Call) -> tuple[DecodedPage, SentAt]:
         """Load the records of the route, off the event loop, then send a request."""
         if self._declared is not None:
             await self._declared.load()
-        return await session.call(ask, self.decoder or self._make())
+        return await connection.call(ask, self.decoder or self._make())
 
     def _make(self) -> Callable[[bytes], DecodedPage]:
         if self._declared is None:
@@ -321,32 +296,6 @@ class _Rows:
         else:
             self.decoder = self._declared.decoder(shown=self._shown)
         return self.decoder
-
-
-def _refuse_misspelt(params: dict[str, object], what: str) -> None:
-    """Refuse what was meant for an argument: query parameters of the services have no underscore."""
-    if not params:
-        return
-    import difflib
-
-    for name in params:
-        if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
-            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
-            refuse_unknown([name], known, what, params)
-
-
-_GET_ARGUMENTS = ("path", "model", "priority", "deadline")
-_LIST_ARGUMENTS = (
-    *_GET_ARGUMENTS,
-    "items",
-    "page_size",
-    "key",
-    "descending_key",
-    "until",
-    "resume",
-    "on_invalid",
-    "prefetch",
-)
 
 
 def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
@@ -357,12 +306,6 @@ def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
     """Return the path with its parameters filled in; each is one segment."""
     return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
-
-
-def _priority(priority: object) -> int:
-    if type(priority) is not int:
-        raise ConfigurationError(f"priority={priority!r} must be a whole number")
-    return priority
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:

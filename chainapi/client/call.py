@@ -39,7 +39,9 @@ from chainapi.errors import (
     RedirectError,
     ServerError,
 )
-from chainapi.models.codec import LARGE, Stepwise, decode_error, excerpt
+from chainapi.models.codec import Stepwise
+from chainapi.models.error_body import decode_error, excerpt
+from chainapi.models.sizes import LARGE
 
 if TYPE_CHECKING:
     from chainapi.core.events import WaitBegan

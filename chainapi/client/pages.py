@@ -9,23 +9,24 @@ from collections.abc import (
     Callable,
     Collection,
     Iterator,
-    Mapping,
     Sequence,
 )
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVar, cast
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from chainapi.client.call import SentAt, always
 from chainapi.client.emitter import Listener
+from chainapi.client.page import MetricPage, Page
 from chainapi.client.prefetch import Fetched, Prefetcher
 from chainapi.client.threads import in_thread
+from chainapi.core.arguments import whole_number
 from chainapi.core.limits.quota import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Deduplicator, Doubt, Taken
-from chainapi.core.paging.walk import State, Walk
+from chainapi.core.paging.states import State, StateMachine
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
@@ -34,68 +35,17 @@ from chainapi.errors import (
     PaginationLoopError,
     PagingError,
 )
-from chainapi.models.codec import DecodedPage, decode_resource
+from chainapi.models.codec import DecodedPage
 from chainapi.models.codec import OnInvalid as OnInvalid
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
 
-__all__ = ["MetricPage", "MetricPages", "OnInvalid", "Page", "Pages", "Source"]
+__all__ = ["MetricPages", "OnInvalid", "Pages", "Source"]
 
 T = TypeVar("T")
 
 HUGE = 1 << 20  # bytes of a page whose rows are many to count: up to a second for ten million bytes
-
-
-@define
-class Page(Generic[T]):
-    """One page as the service gave it.
-
-    Attributes:
-        items: its rows, in the service's order; after a resume inside a page, the rest of them.
-        next_page_token: the token to the next page; None on the last one.
-        checkpoint: resumes with the page after this one.
-        restarts: how often the walk had begun again when this page came.
-        others: what else the answer holds that the route names, such as ``chain_info``.
-        body: the answer as it came.
-
-    """
-
-    items: list[T]
-    next_page_token: str | None
-    checkpoint: Checkpoint
-    restarts: int
-    others: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
-    body: bytes = field(default=b"{}", kw_only=True, repr=False, eq=False)
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        """The whole answer as plain JSON, with the fields that no model names; read anew at each look."""
-        return cast("dict[str, Any]", decode_resource(self.body))
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.items)
-
-
-@define
-class MetricPage(Page[T]):
-    """One page of a metric (specification, section 2).
-
-    Attributes:
-        status: the status that the body repeats, 200; None where it is missing.
-        last_run: Unix time in seconds when the data was last updated; None where it is missing.
-
-    """
-
-    status: int | None = None
-    last_run: int | None = None
-
-    # attrs makes a new class for the slots; the methods are those of Page.
-    __len__ = Page.__len__
-    __iter__ = Page.__iter__
 
 
 class Fetch(Protocol):
@@ -122,7 +72,7 @@ class Source:
     service: str
     where: str
     fetch: Fetch
-    walk: Walk
+    walk: StateMachine
     seen: Deduplicator
     start: Checkpoint
     clock: Callable[[], float]
@@ -274,8 +224,8 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint` and `partial`.
 
         """
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
+        if limit is not None:
+            whole_number("limit", limit)
         rows: list[T] = []
         self._target = inf if limit is None else self.checkpoint.rows + limit
         try:

@@ -36,6 +36,7 @@ Kind: TypeAlias = Literal[
     "literal",
     "enum",
     "list",
+    "tuple",
     "mapping",
     "record",
     "union",
@@ -66,8 +67,8 @@ class Type:
     Attributes:
         hint: the annotation that is left: ``int`` of ``Annotated[int, Meta(ge=0)] | None``.
         kind: ``any``, ``boolean``, ``integer``, ``float``, ``decimal``, ``text``; ``literal``, ``enum``;
-            ``list`` (also a set, a sequence, ``tuple[X, ...]``), ``mapping``; ``record`` (`is_record`);
-            ``union`` of several types; ``other``.
+            ``list`` (also a set, a sequence, ``tuple[X, ...]``), ``tuple`` with a type for each place,
+            ``mapping``; ``record`` (`is_record`); ``union`` of several types; ``other``.
         optional: whether None is a value too.
         notes: the notes of ``Annotated``.
         choices: the listed values of a literal, an enumeration, or a text with a literal among its notes.
@@ -86,7 +87,7 @@ class Type:
 
     @property
     def origin(self) -> Any:
-        """Class of a list or a mapping without its arguments; None of other types."""
+        """Class of a list, a tuple or a mapping without its arguments."""
         return typing.get_origin(self.hint)
 
     @property
@@ -106,8 +107,8 @@ class Type:
 
     @property
     def members(self) -> tuple[Type, ...]:
-        """Types of a union, in their order, without None; empty for any other type."""
-        if self.kind != "union":
+        """Types of a union, without None, or of a tuple, in their order; empty for any other type."""
+        if self.kind not in ("union", "tuple"):
             return ()
         return tuple(type_of(hint) for hint in typing.get_args(self.hint) if hint is not types.NoneType)
 
@@ -124,6 +125,8 @@ class Type:
                 return f"{self.origin.__name__}[{self.item}]"
             case "mapping":
                 return f"{self.origin.__name__}[{self.key}, {self.item}]"
+            case "tuple":
+                return f"tuple[{', '.join(map(str, self.members))}]"
             case "union":
                 return " | ".join(map(str, self.members))
             case "literal":
@@ -169,7 +172,9 @@ def _kind(hint: Any) -> Kind:
 
 
 def _container(origin: Any, arguments: tuple[Any, ...]) -> Kind:
-    if origin in _LISTS and (len(arguments) == 1 if origin is not tuple else arguments[1:] == (...,)):
+    if origin is tuple and arguments[1:] != (...,):
+        return "tuple"
+    if origin in _LISTS:
         return "list"
     if isinstance(origin, type) and issubclass(origin, Mapping) and len(arguments) == 2:
         return "mapping"
@@ -231,11 +236,13 @@ def is_record(model: Any) -> bool:
 def row_classes(model: Any) -> tuple[type, ...]:
     """Return the classes of records that rows of a model can be: several of one of our unions.
 
-    It is empty for rows that are no records, such as texts and plain JSON.
+    A generic class with its arguments counts as that class. It is empty for rows that are no records, such as
+    texts and plain JSON.
     """
     if tags := tags_of(model):
         return tuple(dict.fromkeys(tag.kind for tag in tags))
-    return (model,) if is_record(model) else ()
+    kind = typing.get_origin(model) or model
+    return (kind,) if is_record(kind) else ()
 
 
 def fields_of(model: Any) -> tuple[Field, ...]:
@@ -243,12 +250,13 @@ def fields_of(model: Any) -> tuple[Field, ...]:
 
     They are cached by class, unless an annotation cannot be resolved yet.
     """
-    if not is_record(model):
+    kind = typing.get_origin(model) or model
+    if not is_record(kind):
         return ()
     try:
-        return _resolved(model)
+        return _resolved(kind)
     except NameError:
-        return tuple(_declared(model, {}))
+        return tuple(_declared(kind, {}))
 
 
 @lru_cache(maxsize=512)

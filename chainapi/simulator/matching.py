@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import Attribute, frozen
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
+    from chainapi.api.endpoint import Endpoint
 
 __all__ = ["Match", "Pattern", "Segments", "check_route", "match_path", "parse_pattern"]
 

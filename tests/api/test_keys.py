@@ -14,8 +14,10 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi.api.binding import Endpoint
+from chainapi._tooling import keys
+from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.core.http import Request, Response
 from chainapi.models import (
@@ -26,14 +28,13 @@ from chainapi.models import (
     InternalTransaction,
     Unknown,
 )
-from chainapi.models.convert import converter
 from chainapi.models.enums import SortOrder
+from chainapi.models.hooks import converter
 from chainapi.models.unions import Tag, tags_of, wire_name
 from tests.api.test_routes import kinds_of, method_of
 from tests.documents import Maker, values
 from tests.simulator.test_routes import BLOCK_ROWS, arguments, session_with, simulator
 from tests.test_session import reply, scripted, session_of
-from tests.tooling import generate, names
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
 
@@ -97,14 +98,14 @@ def keys_of(route: Route) -> Iterator[tuple[type, tuple[str, ...]]]:
 
 def test_every_list_is_decided() -> None:
     """Each list has a decision with its reason, none is left over, and the records say the same."""
-    assert set(LISTS) == set(names.IDENTITIES)
+    assert set(LISTS) == set(keys.IDENTITIES), "chainapi/_tooling/keys.py has an entry for each"
     for name in LISTS:
-        identity, route = names.identity_of(name), ROUTES[name].route
+        identity, route = keys.identity_of(name), ROUTES[name].route
         assert (route.key, dict(route.kind_keys), route.immutable) == (
             identity.key,
             identity.kinds,
             identity.immutable,
-        ), f"{name}: run python -m tests.tooling.generate"
+        ), f"{name}: run {COMMAND}"
         assert len(identity.why) > 20, name
         assert identity.why.startswith("no key: ") == (not identity.key and not identity.kinds), name
         assert not (identity.key and identity.kinds), name
@@ -113,19 +114,11 @@ def test_every_list_is_decided() -> None:
 def test_orders_are_those_of_the_records() -> None:
     """Each order that is declared has its evidence, and the records say the same."""
     ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
-    assert ordered == set(names.ORDERS)
-    for name, order in names.ORDERS.items():
+    assert ordered == set(keys.ORDERS), f"run {COMMAND}"
+    for name, order in keys.ORDERS.items():
         route = ROUTES[name].route
-        assert (route.descending_key, route.until) == (order.attribute, order.until), name
+        assert (route.descending_key, route.until) == (order.attribute, order.until), f"{name}: run {COMMAND}"
         assert len(order.why) > 20, name
-
-
-def test_a_list_that_nobody_decided_is_an_error() -> None:
-    """A new list cannot be generated before it is decided; the error names the file and the steps."""
-    with pytest.raises(LookupError) as caught:
-        list(generate.identity_parts("data.evm.logs"))
-    for said in ("data.evm.logs", "tests/tooling/names.py", "IDENTITIES", "python -m tests.tooling.generate"):
-        assert said in str(caught.value)
 
 
 # Soundness
@@ -322,7 +315,7 @@ async def test_keys_are_unique(name: str) -> None:
     assert rows or name == BLOCK_ROWS
     read = declared.route.key_reader()
     if read is None:
-        assert names.identity_of(name).why.startswith("no key: ")
+        assert keys.identity_of(name).why.startswith("no key: ")
         return
     keyed = [key for row in rows if (key := read(row)) is not None]
     assert len(set(keyed)) == len(keyed)

@@ -82,7 +82,7 @@ def simulated(sim: Simulator, transport: Transport, **options: Any) -> Session:
 def gate(session: Session) -> Gate:
     """Return the gate of a session's Data API."""
     assert session.quota
-    return session.service("data").share.gate
+    return session.connection.service("data").share.gate
 
 
 def limited(seed: int = 0) -> Simulator:
@@ -177,7 +177,7 @@ async def test_who_shares_a_gate() -> None:
     assert gate(opened(None)) is gate(apart[1])
     keyless = Session(metrics_base_url=HOST, transport=one)
     assert keyless.quota
-    assert keyless.service("metrics").share.gate is not gate(first)
+    assert keyless.connection.service("metrics").share.gate is not gate(first)
     for session in [first, *same, *apart, keyless]:
         await session.aclose()
 
@@ -427,7 +427,7 @@ async def test_careful_settings_hold_for_all() -> None:
     assert gate(careful)._quota is quota
     assert (quota.probe, quota.max_stop) == (False, float("inf"))
     assert [*quota.limits] == [Limit(100), Limit(5, per=1.0)]
-    assert bold.service("data").share.limits == (Limit(100),)
+    assert bold.connection.service("data").share.limits == (Limit(100),)
     began = time()
     await asyncio.gather(*(bold.data.get(PATH) for _ in range(12)))
     assert time() - began == pytest.approx(2.05, abs=0.2)

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import models
+from chainapi._tooling.openapi import snake
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.models import (
@@ -41,7 +42,6 @@ from chainapi.models.convert import row_type
 from chainapi.models.timestamps import MaybeMoment, Moment
 from chainapi.models.unions import tags_of, wire_name
 from tests.documents import Maker
-from tests.tooling.document import snake
 
 RECORDS = sorted(
     (record for name in {*dir(models)} - {"Invalid"} if attrs.has(record := getattr(models, name))),

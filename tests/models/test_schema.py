@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections import abc
+from collections import abc, deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -64,14 +64,15 @@ MaybeHeight = NewType("MaybeHeight", int | None)  # type: ignore[valid-newtype]
         (set[int], "list"),
         (abc.MutableSequence[int], "list"),
         (tuple[int, ...], "list"),
+        (tuple[int, str], "tuple"),
         (dict[str, int], "mapping"),
+        (deque[int], "other"),
         (Mapping[str, int], "mapping"),
         (Tree, "record"),
         (MetricPoint, "record"),
         (int | str, "union"),
         (models.Erc20Transfer, "record"),
         (list, "other"),
-        (tuple[int, str], "other"),
         (Box[int], "other"),
         (datetime, "other"),
         (None, "other"),
@@ -122,6 +123,7 @@ def test_parts() -> None:
         (list[Annotated[str, Literal["a"]]] | None, "list[str] | None"),
         (dict[str, Tree], "dict[str, Tree]"),
         (Sequence[Height], "Sequence[int]"),
+        (tuple[Height, str | None], "tuple[int, str | None]"),
         (int | str | None, "int | str | None"),
         (Literal["a", 1], "Literal['a', 1]"),
         (dict[str, Any], "dict[str, Any]"),
@@ -183,16 +185,24 @@ def test_fields_of_other_classes() -> None:
 
 
 def test_no_record() -> None:
-    """What is no class with fields has none: plain JSON, a TypedDict, a generic alias, an instance."""
+    """What is no class with fields has none: plain JSON, a TypedDict, an instance."""
 
     class Row(TypedDict):
         a: int
 
-    for model in (None, dict, dict[str, int], int, Row, Box[int], Tree("a")):
+    for model in (None, dict, dict[str, int], int, Row, Tree("a")):
         assert not is_record(model)
         assert fields_of(model) == ()
         if not isinstance(model, Tree):
             assert row_classes(model) == ()
+
+
+def test_a_generic_class() -> None:
+    """A generic class with its arguments has the fields of the class, whose types are open."""
+    assert row_classes(Box[int]) == (Box,)
+    assert fields_of(Box[int]) is fields_of(Box)
+    assert not is_record(Box[int])
+    assert [field.type.kind for field in fields_of(Box)] == ["other"]
 
 
 def test_a_class_that_contains_itself() -> None:
@@ -238,7 +248,16 @@ def test_amounts_by_name() -> None:
         time = Moment("value")
 
     assert [field.amount for field in fields_of(Row)] == [True, False, False, False]
-    assert is_amount("token_id")
+
+
+AMOUNTS = ("value", "total_supply", "base_fee_per_gas", "token_id", "Balance", "fees_")
+NUMBERS = ("fee_count", "reward_id", "height", "evaluation", "id", "balance_index")
+
+
+@pytest.mark.parametrize("name", AMOUNTS + NUMBERS)
+def test_names_of_amounts(name: str) -> None:
+    """A word of the name makes it an amount, unless the last one is a counter or an identifier."""
+    assert is_amount(name) is (name in AMOUNTS)
 
 
 def test_models_of_ours_are_described_whole() -> None:

@@ -30,9 +30,8 @@ from chainapi.core.events import (
     Restarted,
     TokenRenewed,
 )
-from chainapi.core.paging import dedupe
-from chainapi.core.paging import walk as paging
-from chainapi.core.paging.order import Runs
+from chainapi.core.paging import dedupe, resumed, states
+from chainapi.core.paging.history import Runs
 from chainapi.errors import (
     APIConnectionError,
     ChainAPIError,
@@ -104,9 +103,10 @@ def _scaled_down(manners: Manners) -> ExitStack:
     """Scale the limits of the client down, so that lists of a few rows reach them."""
     stack = ExitStack()
     stack.enter_context(patch.object(dedupe, "NEIGHBOURS", 6))
+    stack.enter_context(patch.object(resumed, "NEIGHBOURS", 6))
     stack.enter_context(patch.object(dedupe, "MAX_TIES", 4))
     if manners.repeat is not None:  # else many equal rows are no loop
-        stack.enter_context(patch.object(paging, "MAX_IDLE_PAGES", 40))
+        stack.enter_context(patch.object(states, "MAX_IDLE_PAGES", 40))
     stack.enter_context(patch.object(Runs, "LIMIT", 4))
     return stack
 

@@ -16,15 +16,19 @@ from unittest.mock import patch
 
 from attrs import evolve, frozen
 
-from chainapi.client.pages import Page, Pages
+from chainapi.client.page import Page
+from chainapi.client.pages import Pages
 from chainapi.client.prefetch import Fetched, Prefetcher
 from chainapi.core.paging import dedupe, order
-from chainapi.core.paging import walk as paging
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import Deduplicator, RowsOfPage, Taken, _Begun, _Descent
+from chainapi.core.paging.dedupe import Deduplicator, Taken
 from chainapi.core.paging.digests import DigestCounter
+from chainapi.core.paging.history import OrderHistory
+from chainapi.core.paging.loop_guard import LoopGuard
 from chainapi.core.paging.order import Order, Rows, Watermark
-from chainapi.core.paging.walk import LoopGuard, PageToken, Walk
+from chainapi.core.paging.resumed import ResumedPage
+from chainapi.core.paging.rows import RowsOfPage
+from chainapi.core.paging.states import PageToken, State, StateMachine
 from chainapi.errors import APIStatusError, ChainAPIError, ServerError
 
 __all__ = ["MUTANTS"]
@@ -56,7 +60,7 @@ def mutant(*scripts: int) -> Callable[[Make], Make]:
 @mutant(4, 54)
 def no_age_check() -> AbstractContextManager[object]:
     """Let tokens live for ever."""
-    return patch.object(Walk, "dies_at", lambda self, token: inf)
+    return patch.object(StateMachine, "dies_at", lambda self, token: inf)
 
 
 @mutant(99, 175)
@@ -85,14 +89,14 @@ def age_by_the_wall_clock() -> AbstractContextManager[object]:
 @mutant(54, 282)
 def age_forgotten_on_resume() -> AbstractContextManager[object]:
     """Take the token of a checkpoint for new."""
-    real = Walk.next_token
+    real = StateMachine.next_token
 
-    def next_token(self: Walk, now: float, wall: float) -> str | None:
+    def next_token(self: StateMachine, now: float, wall: float) -> str | None:
         if self.token is not None and self.token.minted is None:
             self.token = evolve(self.token, minted=now)
         return real(self, now, wall)
 
-    return patch.object(Walk, "next_token", next_token)
+    return patch.object(StateMachine, "next_token", next_token)
 
 
 @mutant(129, 196)
@@ -149,14 +153,14 @@ def offset_off_by_one() -> AbstractContextManager[object]:
 @mutant(0, 4)
 def restart_keeps_the_token() -> AbstractContextManager[object]:
     """Restart with the token that has died."""
-    real = Walk._expire
+    real = StateMachine._expire
 
-    def expire(self: Walk, reason: str, cause: APIStatusError | None = None) -> None:
+    def expire(self: StateMachine, reason: str, cause: APIStatusError | None = None) -> None:
         token = self.token
         real(self, reason, cause)
         self.token = token
 
-    return patch.object(Walk, "_expire", expire)
+    return patch.object(StateMachine, "_expire", expire)
 
 
 @mutant(3, 9)
@@ -176,10 +180,10 @@ def no_loop_guard() -> AbstractContextManager[object]:
 def idle_pages_unbounded() -> AbstractContextManager[object]:
     """Take any number of pages that bring nothing new."""
 
-    def goes_nowhere(self: Walk, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
+    def goes_nowhere(self: StateMachine, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
         return self._guard.loops(token.value, rows)
 
-    return patch.object(Walk, "_goes_nowhere", goes_nowhere)
+    return patch.object(StateMachine, "_goes_nowhere", goes_nowhere)
 
 
 @mutant(99, 175)
@@ -246,7 +250,7 @@ def error_ends_the_walk() -> AbstractContextManager[object]:
         try:
             return await real(self)
         except ServerError:
-            self._walk.state = paging.State.EXHAUSTED
+            self._walk.state = State.EXHAUSTED
             return None
 
     return patch.object(Pages, "_fetch", fetch)
@@ -300,34 +304,34 @@ def marks_forgotten() -> AbstractContextManager[object]:
 @mutant(441, 442)
 def marks_as_a_set() -> AbstractContextManager[object]:
     """Leave out, after a resume inside a page, all rows that have one of its marks."""
-    real = _Begun._matches
+    real = ResumedPage._matches
 
-    def matches(self: _Begun, own: str) -> bool:
+    def matches(self: ResumedPage, own: str) -> bool:
         marks = Counter(self.marks)
         try:
             return real(self, own)
         finally:
             self.marks = marks
 
-    return patch.object(_Begun, "_matches", matches)
+    return patch.object(ResumedPage, "_matches", matches)
 
 
 @mutant(0, 27)
 def refused_token_is_an_error() -> AbstractContextManager[object]:
     """Raise the refusal of a token as any other error."""
-    return patch.object(Walk, "refused", lambda self, error: False)
+    return patch.object(StateMachine, "refused", lambda self, error: False)
 
 
 @mutant(0, 28)
 def restarts_without_end() -> AbstractContextManager[object]:
     """Restart again and again, without regard to progress."""
-    real = Walk._expire
+    real = StateMachine._expire
 
-    def expire(self: Walk, reason: str, cause: APIStatusError | None = None) -> None:
+    def expire(self: StateMachine, reason: str, cause: APIStatusError | None = None) -> None:
         self.reached = 0
         real(self, reason, cause)
 
-    return patch.object(Walk, "_expire", expire)
+    return patch.object(StateMachine, "_expire", expire)
 
 
 @mutant(28, 116)
@@ -359,12 +363,14 @@ def restart_keeps_what_was_met() -> AbstractContextManager[object]:
 @mutant(2, 4)
 def empty_page_is_the_end() -> AbstractContextManager[object]:
     """Take an empty page for the last one."""
-    real = Walk.received
+    real = StateMachine.received
 
-    def received(self: Walk, token: PageToken | None, *, rows: int, size: int, fresh: bool | None) -> None:
+    def received(
+        self: StateMachine, token: PageToken | None, *, rows: int, size: int, fresh: bool | None
+    ) -> None:
         real(self, token if size else None, rows=rows, size=size, fresh=fresh)
 
-    return patch.object(Walk, "received", received)
+    return patch.object(StateMachine, "received", received)
 
 
 # Equal rows, keys and order
@@ -546,31 +552,31 @@ def ties_met_not_in_the_checkpoint() -> AbstractContextManager[object]:
 @mutant(91, 387)
 def refused_token_restarts_at_once() -> AbstractContextManager[object]:
     """Take every refusal for the death of the token."""
-    real = Walk.refused
+    real = StateMachine.refused
 
-    def refused(self: Walk, error: APIStatusError) -> bool:
+    def refused(self: StateMachine, error: APIStatusError) -> bool:
         self._opener = None
         return real(self, error)
 
-    return patch.object(Walk, "refused", refused)
+    return patch.object(StateMachine, "refused", refused)
 
 
 @mutant(756, 1312)
 def renewed_token_not_used() -> AbstractContextManager[object]:
     """Go on with the token that was refused, not with the new one."""
-    real, refuse = Walk.checked, Walk.refused
+    real, refuse = StateMachine.checked, StateMachine.refused
     refused_tokens: dict[int, PageToken | None] = {}
 
-    def refused(self: Walk, error: APIStatusError) -> bool:
+    def refused(self: StateMachine, error: APIStatusError) -> bool:
         refused_tokens[id(self)] = self.token
         return refuse(self, error)
 
-    def checked(self: Walk, token: PageToken | None, *, rows: int) -> bool:
+    def checked(self: StateMachine, token: PageToken | None, *, rows: int) -> bool:
         return real(self, token and refused_tokens[id(self)], rows=rows)
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(Walk, "refused", refused), patch.object(Walk, "checked", checked):
+        with patch.object(StateMachine, "refused", refused), patch.object(StateMachine, "checked", checked):
             yield
 
     return both()
@@ -579,27 +585,27 @@ def renewed_token_not_used() -> AbstractContextManager[object]:
 @mutant(1327)
 def page_before_not_compared() -> AbstractContextManager[object]:
     """Go on with a new token although the page that it came with has changed."""
-    real = Walk.checked
+    real = StateMachine.checked
 
-    def checked(self: Walk, token: PageToken | None, *, rows: int) -> bool:
+    def checked(self: StateMachine, token: PageToken | None, *, rows: int) -> bool:
         return real(self, token, rows=rows if self._page is None else self._page)
 
-    return patch.object(Walk, "checked", checked)
+    return patch.object(StateMachine, "checked", checked)
 
 
 @mutant(543, 7779)
 def refused_page_refused_for_good() -> AbstractContextManager[object]:
     """Take a token for tried once and for all, although it may have died since."""
-    real = Walk.refused
+    real = StateMachine.refused
 
-    def refused(self: Walk, error: APIStatusError) -> bool:
+    def refused(self: StateMachine, error: APIStatusError) -> bool:
         renewed = self._renewed
         try:
             return real(self, error)
         finally:
             self._renewed = renewed
 
-    return patch.object(Walk, "refused", refused)
+    return patch.object(StateMachine, "refused", refused)
 
 
 @mutant(232, 388)
@@ -639,13 +645,13 @@ def partial_list_after_close() -> AbstractContextManager[object]:
 @mutant(51_296)
 def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
     """Give again, where the order breaks in a later pass, what the passes before gave below the break."""
-    return patch.object(_Descent, "later", False)
+    return patch.object(OrderHistory, "later", False)
 
 
 @mutant(2_255, 2_770)
 def rows_before_a_break_forgotten() -> AbstractContextManager[object]:
     """Count only the rows behind the break of an order."""
-    return patch.object(_Descent, "move_to", lambda self, counter: None)
+    return patch.object(OrderHistory, "move_to", lambda self, counter: None)
 
 
 @mutant(263, 1_573)

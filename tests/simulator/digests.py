@@ -15,7 +15,7 @@ from typing import Any
 from chainapi.api.catalogue import ROUTES
 from chainapi.core.http import Request
 from chainapi.simulator import Anomalies, Fault, Settings, World
-from tests.tooling.conform import questions
+from tests.simulator.conform import questions
 
 __all__ = ["FILE", "digests", "main", "of_route", "of_setting"]
 

@@ -17,8 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi import Session
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.core.http import Request, Response
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, Simulator, World

@@ -13,19 +13,26 @@ Three kinds of evidence, and nothing else, make a row a repeated one:
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Hashable, Sequence
 from enum import Enum
-from functools import cached_property
-from typing import Any, Protocol
 
 from attrs import define, frozen
 
-from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
-from chainapi.core.paging.order import MAX_TIES, Order, Rows, Runs, Watermark, rising
+from chainapi.core.paging.digests import DigestCounter
+from chainapi.core.paging.history import OrderHistory
+from chainapi.core.paging.order import MAX_TIES, Order, Rows, Watermark, rising
+from chainapi.core.paging.resumed import ResumedPage
+from chainapi.core.paging.rows import (
+    Identity,
+    NoRows,
+    PageRows,
+    RowsOfPage,
+    mark_digest,
+    number_digest,
+)
 
-__all__ = ["Deduplicator", "Doubt", "Identity", "RowsOfPage", "Taken", "Watermark"]
+__all__ = ["Deduplicator", "Doubt", "Taken"]
 
 NEIGHBOURS = 128  # rows, in whole pages, among which a key that comes again is a repeated row
 
@@ -36,47 +43,6 @@ class Doubt(Enum):
     KEY = "two rows of one page share a key"
     ORDER = "a row rises above the one before it"
     TIES = "too many rows share one number"
-
-
-class RowsOfPage(Protocol):
-    """The rows of a page, and the content of each as the service sent it."""
-
-    @property
-    def rows(self) -> Sequence[Any]:
-        """The rows."""
-        ...
-
-    @property
-    def digest(self) -> int:
-        """A hash of the rows."""
-        ...
-
-    def contents(self) -> Sequence[bytes]:
-        """Return the canonical JSON of each row."""
-        ...
-
-
-@frozen(eq=False)
-class Identity:
-    """The means of telling the rows of a list apart.
-
-    Attributes:
-        key: returns the key of a row, or None for a row that lacks one; None for a list without a key.
-        number: returns the number that never rises from row to row, or None for a row that lacks one.
-        number_name: the field with that number, as the service names it.
-        unique: the number is the key.
-        stable: returns what never changes of a row without a key, or None; several rows may share it. None
-            where rows are counted by all that they hold.
-        frozen: rows cannot be changed by their reader.
-
-    """
-
-    key: Callable[[Any], Hashable] | None = None
-    number: Callable[[Any], int | None] | None = None
-    number_name: str = ""
-    unique: bool = False
-    stable: Callable[[Any], Hashable] | None = None
-    frozen: bool = False
 
 
 @frozen(eq=False)
@@ -99,181 +65,13 @@ class Taken:
     doubts: tuple[Doubt, ...] = ()
 
 
-class _Page:
-    """The rows of one page, as they were when it came: a reader may change them later."""
-
-    def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.rows)
-        self.size = len(self.rows)
-        self.keyed = keyed  # the key, where there is one, identifies rows
-        self._identity = identity
-        self._contents = page.contents
-        self._digest = page.digest
-        number = identity.number
-        self.numbers = None if number is None else list(map(number, self.rows))
-        self.repeated: set[int] = set()
-        self.ordered = Rows()  # those that keep the order of the list
-        if not identity.frozen:
-            _ = self.keys, self.stable
-
-    @cached_property
-    def keys(self) -> Sequence[Hashable]:
-        """The key of each row; None for a row that lacks one."""
-        identity = self._identity
-        if identity.unique and self.numbers is not None:
-            return self.numbers
-        return [None] * self.size if identity.key is None else list(map(identity.key, self.rows))
-
-    @cached_property
-    def stable(self) -> Sequence[Hashable]:
-        """What never changes of each row; empty where rows are counted by all that they hold."""
-        stable = self._identity.stable
-        return () if stable is None else list(map(stable, self.rows))
-
-    @property
-    def signature(self) -> int:
-        """A hash of the keys where those identify rows, else of what the rows hold."""
-        return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
-
-    @cached_property
-    def contents(self) -> Sequence[bytes]:
-        """Canonical JSON of each row."""
-        return self._contents()
-
-    def digest(self, index: int) -> bytes:
-        """Return the digest under which a row is counted: of its key, else of its content."""
-        if self.keyed and (key := self.keys[index]) is not None:
-            return key_digest(key)
-        if self.stable and (part := self.stable[index]) is not None:
-            return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
-        return self.content_digest(index)
-
-    def content_digest(self, index: int) -> bytes:
-        """Return the digest of a row's content."""
-        return _digest(b"c", self.contents[index])
-
-    def mark(self, index: int) -> str:
-        """Return half a digest in hexadecimal: enough to tell rows of neighbouring pages apart."""
-        return self.digest(index)[:8].hex()
-
-    def marks(self, index: int) -> str:
-        """Return the mark of a row's content, and behind it that of its key where it is counted by that."""
-        content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
-        return content if mark == content else content + mark
-
-
 @define(eq=False)
 class _Neighbour:
     """The keys and numbers of a page of this pass; the page, where its content matters or it is the last."""
 
     keys: Sequence[Hashable]
     numbers: Sequence[int | None] | None
-    page: _Page | None
-
-
-class _NoRows:
-    """A page without rows: what there was before the first one."""
-
-    rows: Sequence[Any] = ()
-    digest = 0
-
-    def contents(self) -> Sequence[bytes]:
-        """Return nothing."""
-        return ()
-
-
-class _Begun:
-    """Marks of rows given before a resume, of a page that was begun."""
-
-    def __init__(self, marks: Collection[str] = ()) -> None:
-        self.marks = Counter(marks)
-        self._by_part: dict[str, set[str]] = {}
-        for mark in self.marks:
-            for part in _parts(mark):
-                self._by_part.setdefault(part, set()).add(mark)
-        self._passed: int | None = None  # rows behind the last one given before; None above the first
-
-    def match(self, page: _Page, indices: Iterable[int]) -> set[int]:
-        """Return the indices of rows that have a mark; each mark is for one row."""
-        if not self.marks:
-            return set()
-        return {index for index in indices if self._matches(page.marks(index))}
-
-    def passed(self, page: _Page, again: Collection[int]) -> None:
-        """Note that a page has passed, in which these rows were given before; drop marks that do not come.
-
-        The list may have grown by any number of rows above the first of them. Behind the last one, a row that
-        is equal to one of them is another row.
-        """
-        if again:
-            self._passed = page.size - 1 - max(again)
-        elif self._passed is not None:
-            self._passed += page.size
-        if self._passed is not None and self._passed >= NEIGHBOURS:
-            self.marks.clear()
-
-    def _matches(self, own: str) -> bool:
-        for part in _parts(own):
-            for mark in self._by_part.get(part, ()):
-                if self.marks[mark] and _same(mark, own):
-                    self.marks -= Counter((mark,))
-                    return True
-        return False
-
-
-class _Descent:
-    """The rows given while a list kept its order, for the case that it breaks: then nothing else knows them.
-
-    Rows at the ends of spans are known by their marks, for rows that come later may share their number. The
-    others are known by their numbers.
-    """
-
-    def __init__(self) -> None:
-        self._given = Runs()
-        self._met: Runs | None = None  # in this pass; None in the first one, where it would be the same
-        self._ends: Mapping[int, tuple[Counter[str], Counter[str]]] = {}
-
-    @property
-    def later(self) -> bool:
-        """Whether this pass is not the first one."""
-        return self._met is not None
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether the numbers follow no pattern, and were dropped."""
-        return self._given.overflowed or (self._met is not None and self._met.overflowed)
-
-    def restart(self) -> None:
-        """Begin another pass."""
-        self._met = Runs()
-
-    def extend(self, rows: Rows, stale: Collection[int]) -> None:
-        """Add the rows of a page; the `stale` ones were given before, and are met again."""
-        self._given.extend(rows.without(stale))
-        if self._met is not None:
-            self._met.extend(rows.numbers)
-
-    def end(self, order: Order) -> None:
-        """Take over what the order knew before the page that broke it."""
-        self._ends = {number: (marks, met) for number, marks, met in order.ends()}
-
-    def move_to(self, counter: DigestCounter) -> None:
-        """Count the rows as given, and of those the ones that came in this pass as met."""
-        for digest in self._digests(self._given, met=False):
-            counter.give(digest)
-        if self._met is not None:
-            counter.restart()
-            for digest in self._digests(self._met, met=True):
-                counter.meet(digest)
-        self._given, self._met, self._ends = Runs(), None, {}
-
-    def _digests(self, numbers: Iterable[int], *, met: bool) -> Iterator[bytes]:
-        for number in numbers:
-            if number not in self._ends:
-                yield _number_digest(number)
-        for number, marks in self._ends.items():
-            for mark in marks[met].elements():
-                yield _mark_digest(number, mark)
+    page: PageRows | None
 
 
 class Deduplicator:
@@ -307,12 +105,12 @@ class Deduplicator:
         self._began = resumed  # rows were given
         # Rows given before a key was given up may be known by it alone.
         self._complete = not resumed or (self._order is not None and not keyless)
-        self._descent = _Descent()
+        self._descent = OrderHistory()
         self._counter: DigestCounter | None = None
         self._numbered = False  # the counter has rows that were given in order
         self._neighbours: deque[_Neighbour] = deque()
-        self._begun = _Begun()
-        self._page = _Page(_NoRows(), identity, keyed=False)
+        self._begun = ResumedPage()
+        self._page = PageRows(NoRows(), identity, keyed=False)
 
     @property
     def ordered(self) -> bool:
@@ -346,12 +144,12 @@ class Deduplicator:
 
     def expect(self, head: Collection[str]) -> None:
         """Leave out the rows with these marks: they were given of the page to come."""
-        self._begun = _Begun(head)
+        self._begun = ResumedPage(head)
 
     def restart(self) -> None:
         """Begin another pass over the list."""
         self._neighbours.clear()
-        self._begun = _Begun()
+        self._begun = ResumedPage()
         if self._order is not None:
             self._order.restart()
             self._descent.restart()
@@ -367,7 +165,7 @@ class Deduplicator:
             DecodeError: a row lacks the field that a caller named; nothing was counted.
 
         """
-        rows = self._page = _Page(page, self._identity, keyed=self._keyed)
+        rows = self._page = PageRows(page, self._identity, keyed=self._keyed)
         doubts: list[Doubt] = []
         if self._keyed and not self._key_holds(rows):
             self._give_up_key(rows)
@@ -387,7 +185,7 @@ class Deduplicator:
 
     def signature(self, page: RowsOfPage) -> int:
         """Return the signature of a page that is not taken (see `Taken`)."""
-        return _Page(page, self._identity, keyed=self._keyed).signature
+        return PageRows(page, self._identity, keyed=self._keyed).signature
 
     def watermark(self, given: int | None = None) -> Watermark | None:
         """Return the numbers given; with `given`, when only so many rows of the last page were."""
@@ -416,7 +214,7 @@ class Deduplicator:
 
     # Keys
 
-    def _key_holds(self, page: _Page) -> bool:
+    def _key_holds(self, page: PageRows) -> bool:
         """Find the rows that neighbouring pages had; False where the key is shown to identify no row."""
         if _repeats(page.keys):
             return False
@@ -430,7 +228,7 @@ class Deduplicator:
         self._remember(page)
         return True
 
-    def _all_below(self, page: _Page) -> bool:
+    def _all_below(self, page: PageRows) -> bool:
         """Check whether all rows lie below those of this pass: none is repeated."""
         numbers = page.numbers
         if self._order is None or not numbers or numbers[0] == self._order.last:
@@ -442,7 +240,7 @@ class Deduplicator:
         places = [(page, index) for page in self._neighbours for index in range(len(page.keys))]
         return {page.keys[index]: (page, index) for page, index in places[-NEIGHBOURS:]}
 
-    def _remember(self, page: _Page) -> None:
+    def _remember(self, page: PageRows) -> None:
         if not page.size:
             return
         neighbours = self._neighbours
@@ -452,7 +250,7 @@ class Deduplicator:
         while sum(len(one.keys) for one in neighbours) - len(neighbours[0].keys) >= NEIGHBOURS:
             neighbours.popleft()
 
-    def _is_other(self, page: _Page, index: int, known: _Neighbour, place: int) -> bool:
+    def _is_other(self, page: PageRows, index: int, known: _Neighbour, place: int) -> bool:
         """Check whether a row is another one than a row with the same key.
 
         A row keeps its number, while its other fields may change. Only where the number is the key, they are
@@ -466,7 +264,7 @@ class Deduplicator:
             and page.numbers[index] != known.numbers[place]
         )
 
-    def _give_up_key(self, page: _Page) -> None:
+    def _give_up_key(self, page: PageRows) -> None:
         self._keyed = page.keyed = False
         page.repeated = set()
         self._neighbours.clear()
@@ -477,7 +275,7 @@ class Deduplicator:
     # Order
 
     def _take_ordered(
-        self, order: Order, page: _Page, indices: Sequence[int]
+        self, order: Order, page: PageRows, indices: Sequence[int]
     ) -> tuple[set[int], bool | None, list[Doubt]]:
         """Count the rows of a list in descending order; return the stale ones, and whether any is fresh."""
         numbers: Sequence[int | None] = page.numbers or ()
@@ -502,14 +300,14 @@ class Deduplicator:
         self._begun.passed(page, stale)
         return stale, fresh, doubts
 
-    def _given_before_resume(self, order: Order, page: _Page, stale: Collection[int]) -> set[int]:
+    def _given_before_resume(self, order: Order, page: PageRows, stale: Collection[int]) -> set[int]:
         """Return rows that were given of a begun page, where the order has lost what tells them."""
         self._begun.match(page, stale)  # the order is the surer evidence
         if not order.lost_marks:
             return set()
         return self._begun.match(page, [index for index in page.ordered.indices if index not in stale])
 
-    def _break_order(self, page: _Page, stale: Collection[int]) -> None:
+    def _break_order(self, page: PageRows, stale: Collection[int]) -> None:
         """Count the rows that were given in order, those of the page that broke it by what they hold."""
         self._order = None
         self._numbered = True
@@ -528,7 +326,7 @@ class Deduplicator:
     # Counts
 
     def _take_counted(
-        self, page: _Page, indices: Sequence[int], again: Collection[int]
+        self, page: PageRows, indices: Sequence[int], again: Collection[int]
     ) -> tuple[set[int], bool | None]:
         """Count rows one by one; return the stale ones, `again` among them, and whether any is fresh."""
         counter = self._counter
@@ -547,13 +345,13 @@ class Deduplicator:
                 counter.give(names[0])
         return stale, fresh
 
-    def _names(self, page: _Page, index: int) -> list[bytes]:
+    def _names(self, page: PageRows, index: int) -> list[bytes]:
         """Return the digests under which a row may have been counted, from the surest on."""
         own = page.digest(index)
         number = self.number(index) if self._numbered else None
         if number is None:
             return [own]
-        return [own, _mark_digest(number, page.mark(index)), _number_digest(number)]
+        return [own, mark_digest(number, page.mark(index)), number_digest(number)]
 
 
 def _cut(order: Order, numbers: Sequence[int | None]) -> tuple[int | None, list[Doubt]]:
@@ -570,35 +368,7 @@ def _falls(numbers: Sequence[int], last: int | None) -> bool:
     return bool(numbers) and (last is None or numbers[-1] < last)
 
 
-def key_digest(key: Hashable) -> bytes:
-    """Return the digest of a key."""
-    return _digest(b"k", repr(key).encode("utf-8", "surrogatepass"))
-
-
-def _number_digest(number: int) -> bytes:
-    return _digest(b"n", str(number).encode())
-
-
-def _mark_digest(number: int, mark: str) -> bytes:
-    return _digest(b"m", f"{number} {mark}".encode())
-
-
-def _digest(kind: bytes, content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=DIGEST_SIZE, person=kind).digest()
-
-
 def _repeats(keys: Sequence[Hashable]) -> bool:
     """Check whether two rows share a key; a row without a key shares none."""
     given = [key for key in keys if key is not None]
     return len(set(given)) < len(given)
-
-
-def _parts(mark: str) -> tuple[str, ...]:
-    """Return the mark of the key, where there is one, and that of the content."""
-    return (mark[16:], mark[:16]) if len(mark) > 16 else (mark,)
-
-
-def _same(mark: str, own: str) -> bool:
-    """Compare the marks of a row: its key decides where both have one, else its content."""
-    part = 0 if len(mark) > 16 and len(own) > 16 else -1
-    return _parts(mark)[part] == _parts(own)[part]

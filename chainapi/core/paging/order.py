@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from attrs import field, frozen
 
-__all__ = ["MAX_TIES", "Order", "Rows", "Runs", "Watermark"]
+__all__ = ["MAX_TIES", "Order", "Rows", "Watermark"]
 
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
 Mark = Callable[[int], str]  # the mark of the row at an index of the page
@@ -246,60 +246,6 @@ def _written(given: _Position, before: _Position, name: str) -> Watermark | None
         () if before.last is None else tuple(before.met.get(before.last, Counter()).elements()),
         name,
     )
-
-
-class Runs:
-    """Numbers as arithmetic runs, such as consecutive blocks or daily points; a bounded number of runs.
-
-    An order that breaks proves nothing about the rows given before the break: this says which they were.
-    """
-
-    LIMIT = 1_024
-
-    def __init__(self) -> None:
-        self._runs: list[tuple[int, int, int]] | None = []  # first number, step, count
-
-    @property
-    def overflowed(self) -> bool:
-        """Whether the numbers took too many runs, and were dropped."""
-        return self._runs is None
-
-    def __iter__(self) -> Iterator[int]:
-        for first, step, count in self._runs or ():
-            for place in range(count):
-                yield first + step * place
-
-    def extend(self, numbers: Sequence[int]) -> None:
-        """Add numbers in the order in which their rows were given."""
-        runs = self._runs
-        if runs is None or _lengthened(runs, numbers):
-            return
-        for number in numbers:
-            _append(runs, number)
-        if len(runs) > self.LIMIT:
-            self._runs = None
-
-
-def _lengthened(runs: list[tuple[int, int, int]], numbers: Sequence[int]) -> bool:
-    """Lengthen the last run by a whole page, where that fits: the usual case, at little cost."""
-    if not runs or not numbers:
-        return False
-    first, step, count = runs[-1]
-    start = first + step * count
-    if not step or numbers != list(range(start, start + step * len(numbers), step)):
-        return False
-    runs[-1] = first, step, count + len(numbers)
-    return True
-
-
-def _append(runs: list[tuple[int, int, int]], number: int) -> None:
-    first, step, count = runs[-1] if runs else (number, 0, 0)
-    if count == 1:
-        runs[-1] = first, number - first, 2
-    elif count and number == first + step * count:
-        runs[-1] = first, step, count + 1
-    else:
-        runs.append((number, 0, 1))
 
 
 def rising(numbers: Sequence[int | None], last: int | None) -> int | None:

@@ -36,7 +36,7 @@ TYPES: dict[str, tuple[Any, ...]] = {
     "time": (TIME, pa.int64(), WHOLE, pa.string()),
     "decimal": (FRACTION, pa.string()),
     "float": (pa.float64(),),
-    "truth": (pa.bool_(),),
+    "boolean": (pa.bool_(),),
     "text": (pa.string(),),
     "json": (pa.string(),),
 }

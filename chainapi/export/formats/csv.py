@@ -68,7 +68,7 @@ def _quoted(text: str) -> str:
 def _writer(column: Column) -> Callable[[Any], str]:
     if column.kind in NESTED:
         return _json
-    kinds: dict[str, Callable[[Any], str]] = {"text": _quoted, "time": _time, "truth": _truth}
+    kinds: dict[str, Callable[[Any], str]] = {"text": _quoted, "time": _time, "boolean": _boolean}
     return kinds.get(column.kind, str)
 
 
@@ -84,7 +84,7 @@ def _time(seconds: int) -> str:
         return str(seconds)
 
 
-def _truth(value: bool) -> str:
+def _boolean(value: bool) -> str:
     return "true" if value else "false"
 
 

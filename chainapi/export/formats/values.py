@@ -80,7 +80,7 @@ def _time(value: Any) -> datetime | int:
         return int(value)
 
 
-def _truth(value: Any) -> bool:
+def _boolean(value: Any) -> bool:
     return value == "true" if isinstance(value, str) else bool(value)
 
 
@@ -89,7 +89,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "big": int,
     "float": float,
     "decimal": Decimal,
-    "truth": _truth,
+    "boolean": _boolean,
     "text": str,
     "time": _time,
 }

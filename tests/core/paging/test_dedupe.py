@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import NEIGHBOURS, Deduplicator, Doubt, Identity, Taken
+from chainapi.core.paging.dedupe import NEIGHBOURS, Deduplicator, Doubt, Taken
 from chainapi.core.paging.order import MAX_TIES, Watermark
+from chainapi.core.paging.rows import Identity
 
 Row = dict[str, Any]
 Happening = tuple[str, Any]

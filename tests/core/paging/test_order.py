@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.order import Order, Rows, Runs, Watermark, rising
+from chainapi.core.paging.history import Runs
+from chainapi.core.paging.order import Order, Rows, Watermark, rising
 
 Row = tuple[int, int]  # its number, and the rest of its content
 

@@ -1,4 +1,4 @@
-"""An OpenAPI document as the tools read it: routes and schemas, with references followed."""
+"""OpenAPI documents: GET routes and schemas, with references followed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
+
+from chainapi._tooling.files import ROOT, GeneratorError
 
 Schema = dict[str, Any]
 
@@ -27,17 +29,27 @@ class Operation:
 
 @frozen
 class Document:
-    """The parts of a document that matter here."""
+    """An OpenAPI document of one of the two services."""
 
     content: Schema
     name: str = field()  # `data` or `metrics`
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Read a document; its server says which of the two it is."""
+        """Read a document; the host of its first server names the service.
+
+        Raises:
+            GeneratorError: the document has no server.
+
+        """
         content = json.loads(path.read_text("utf-8"))
-        host = content["servers"][0]["url"]
-        return cls(content, "metrics" if "metrics" in host else "data")
+        servers = content.get("servers")
+        if not servers:
+            raise GeneratorError(
+                f'{path} has no servers: add "servers": [{{"url": "https://data-api.example.com"}}],'
+                ' with "metrics" in the host if the routes are of the Metrics API'
+            )
+        return cls(content, "metrics" if "metrics" in servers[0]["url"] else "data")
 
     def operations(self) -> Iterator[Operation]:
         """Yield the GET routes."""
@@ -67,7 +79,7 @@ class Document:
 
     @staticmethod
     def name_of(schema: Schema) -> str | None:
-        """Return the name under which a schema is referred to."""
+        """Return the name of the component that a schema refers to."""
         while "$ref" not in schema:
             alone = [schema[way][0] for way in ("allOf", "oneOf", "anyOf") if len(schema.get(way, ())) == 1]
             if not alone:
@@ -77,16 +89,16 @@ class Document:
         return name
 
     def variants(self, schema: Schema) -> list[Schema]:
-        """Return what a schema may be: the members of its union, or itself."""
+        """Return the members of a union, or the schema itself."""
         followed = self.follow(schema)
         return list(followed.get("oneOf") or followed.get("anyOf") or [schema])
 
     def answers(self, operation: Operation) -> list[Schema]:
-        """Return the objects that may be the body of an answer."""
+        """Return the objects that may be the body of a response."""
         return [self.follow(variant) for variant in self.variants(operation.answer)]
 
     def list_field(self, operation: Operation) -> str | None:
-        """Return the name of the list field, for routes that give rows: the only field that holds a list."""
+        """Return the field that holds the rows; None for a single resource."""
         for body in self.answers(operation):
             fields = body.get("properties", {})
             lists: list[str] = [
@@ -100,22 +112,21 @@ class Document:
         return None
 
 
-def beside() -> list[Document]:
-    """Return the documents of both services, where they are beside the project; none where they are not.
+def find_documents() -> list[Document]:
+    """Return the documents in the folder of OpenAPI documents; an empty list if there is no such folder.
 
-    They are in a folder `openapi`, or the one that CHAINAPI_OPENAPI names: beside the project, or one level
-    below that.
+    The variable CHAINAPI_OPENAPI names the folder; the default is a folder `openapi` beside the checkout, or
+    in a folder beside it. All of its `*-api.json` are read; several documents of one service are read as one.
     """
-    around = Path(__file__).resolve().parents[3]
+    around = ROOT.resolve().parent
     named = os.environ.get("CHAINAPI_OPENAPI")
     folders = [Path(named)] if named else [*around.glob("openapi"), *sorted(around.glob("*/openapi"))]
     for folder in folders:
-        places = sorted(folder.glob("*-api.json"))
-        if places:
+        if places := sorted(folder.glob("*-api.json")):
             return [Document.read(place) for place in places]
     return []
 
 
 def snake(name: str) -> str:
-    """Return a name of the wire as Python writes it: `blockNumber` is `block_number`."""
+    """Return a name of JSON in the style of Python: `blockNumber` becomes `block_number`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])", r"_\g<0>", name).lower()

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.walk import (
+from chainapi.core.paging.loop_guard import LoopGuard
+from chainapi.core.paging.states import (
     DEAD_TOKEN_STATUSES,
     MAX_IDLE_PAGES,
     TRANSITIONS,
-    LoopGuard,
     PageToken,
     State,
+    StateMachine,
     Step,
-    Walk,
 )
 from chainapi.errors import (
     APIStatusError,
@@ -39,9 +39,9 @@ def token(value: str = "t", minted: float = 0.0, minted_at: float = 0.0) -> Page
     return PageToken(value, minted, minted_at)
 
 
-def fresh(on_expired: Literal["restart", "raise"] = "restart") -> Walk:
+def fresh(on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
     """Return a walk that has not begun."""
-    return Walk(DAY, on_expired)
+    return StateMachine(DAY, on_expired)
 
 
 def refusal(status: int, *words: str) -> APIStatusError:
@@ -51,20 +51,20 @@ def refusal(status: int, *words: str) -> APIStatusError:
 
 
 def page(
-    walk: Walk, value: str | None = "t", rows: int = 1, *, fresh: bool | None = True, size: int = 1
+    walk: StateMachine, value: str | None = "t", rows: int = 1, *, fresh: bool | None = True, size: int = 1
 ) -> None:
     """Let a page come that names the next one by `value`; `rows` stands for what it holds."""
     walk.received(None if value is None else token(value), rows=rows, size=size, fresh=fresh)
 
 
-def with_token(on_expired: Literal["restart", "raise"] = "restart") -> Walk:
+def with_token(on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
     """Return a walk that holds the token of the second page."""
     walk = fresh(on_expired)
     page(walk)
     return walk
 
 
-def deep(pages: int = 3, on_expired: Literal["restart", "raise"] = "restart") -> Walk:
+def deep(pages: int = 3, on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
     """Return a walk that has so many pages, and the token of the next one."""
     walk = fresh(on_expired)
     for number in range(1, pages + 1):
@@ -72,7 +72,7 @@ def deep(pages: int = 3, on_expired: Literal["restart", "raise"] = "restart") ->
     return walk
 
 
-def refused_twice(walk: Walk, status: int = 400) -> None:
+def refused_twice(walk: StateMachine, status: int = 400) -> None:
     """Let the token in hand be refused, and then that of the page before it as well."""
     assert walk.refused(refusal(status))
     assert walk.state is State.CHECK
@@ -81,46 +81,46 @@ def refused_twice(walk: Walk, status: int = 400) -> None:
 
 def resumed(
     checkpoint: Checkpoint, on_expired: Literal["restart", "raise"] = "restart", lifetime: float = DAY
-) -> Walk:
+) -> StateMachine:
     """Return a walk taken up at a checkpoint."""
-    return Walk.resume(checkpoint, lifetime=lifetime, on_expired=on_expired)
+    return StateMachine.resume(checkpoint, lifetime=lifetime, on_expired=on_expired)
 
 
 # Every transition, by what the caller of a walk does.
 
 
-def first_page() -> Walk:
-    """Walk one page, which names the next."""
+def first_page() -> StateMachine:
+    """StateMachine one page, which names the next."""
     return with_token()
 
 
-def only_page() -> Walk:
-    """Walk a list of one page."""
+def only_page() -> StateMachine:
+    """StateMachine a list of one page."""
     walk = fresh()
     page(walk, None)
     return walk
 
 
-def another_page() -> Walk:
-    """Walk a second page, which names the third."""
+def another_page() -> StateMachine:
+    """StateMachine a second page, which names the third."""
     return deep(2)
 
 
-def last_page() -> Walk:
-    """Walk a list of two pages."""
+def last_page() -> StateMachine:
+    """StateMachine a list of two pages."""
     walk = with_token()
     page(walk, None, 2)
     return walk
 
 
-def expired() -> Walk:
+def expired() -> StateMachine:
     """Let the token reach its lifetime."""
     walk = with_token()
     assert walk.next_token(DAY, 0.0) is None
     return walk
 
 
-def given_up() -> Walk:
+def given_up() -> StateMachine:
     """Let the token reach its lifetime where no restart is wanted."""
     walk = with_token("raise")
     with pytest.raises(PageTokenExpiredError, match=r"reached its lifetime$"):
@@ -128,7 +128,7 @@ def given_up() -> Walk:
     return walk
 
 
-def looped() -> Walk:
+def looped() -> StateMachine:
     """Let the same token and the same rows come again."""
     walk = with_token()
     with pytest.raises(PaginationLoopError, match="page 2 "):
@@ -136,28 +136,28 @@ def looped() -> Walk:
     return walk
 
 
-def checking() -> Walk:
+def checking() -> StateMachine:
     """Let a token be refused."""
     walk = deep(3)
     assert walk.refused(refusal(400))
     return walk
 
 
-def renewed() -> Walk:
+def renewed() -> StateMachine:
     """Let the page before the refused one come as before, with a new token."""
     walk = checking()
     assert walk.checked(token("new"), rows=3)
     return walk
 
 
-def died() -> Walk:
+def died() -> StateMachine:
     """Let the page before the refused one be refused as well."""
     walk = deep(3)
     refused_twice(walk)
     return walk
 
 
-def refused_for_good() -> Walk:
+def refused_for_good() -> StateMachine:
     """Let the page before the refused one be refused as well, where no restart is wanted."""
     walk = deep(3, "raise")
     assert walk.refused(refusal(400))
@@ -166,7 +166,7 @@ def refused_for_good() -> Walk:
     return walk
 
 
-SCENARIOS: dict[tuple[State, Step], Callable[[], Walk]] = {
+SCENARIOS: dict[tuple[State, Step], Callable[[], StateMachine]] = {
     (State.FIRST, Step.PAGE): first_page,
     (State.FIRST, Step.LAST_PAGE): only_page,
     (State.NEXT, Step.PAGE): another_page,
@@ -194,7 +194,7 @@ def test_no_other_transition_is_listed() -> None:
 
 
 @pytest.mark.parametrize("ended", [only_page, looped, given_up])
-def test_an_ended_walk_takes_no_more_pages(ended: Callable[[], Walk]) -> None:
+def test_an_ended_walk_takes_no_more_pages(ended: Callable[[], StateMachine]) -> None:
     """An exhausted or failed walk has no way on."""
     walk = ended()
     with pytest.raises(KeyError):
@@ -487,7 +487,7 @@ def test_a_refused_first_page_is_no_dead_token(status: int) -> None:
 
 def test_a_token_without_a_proven_first_page_does_not_restart() -> None:
     """Where nothing was answered yet, the token is not the only thing that may be wrong."""
-    walk = Walk(DAY, state=State.NEXT, token=token())
+    walk = StateMachine(DAY, state=State.NEXT, token=token())
     assert not walk.refused(refusal(400))
 
 
@@ -586,7 +586,7 @@ def test_a_restart_behind_the_rows_given_is_progress() -> None:
 
 
 @pytest.mark.parametrize("walk", [with_token("raise"), resumed(READ_BACK, "raise")])
-def test_raise_means_raise(walk: Walk) -> None:
+def test_raise_means_raise(walk: StateMachine) -> None:
     """With on_expired="raise" a refused token ends the walk; nothing is begun again."""
     error = refusal(404)
     with pytest.raises(PageTokenExpiredError, match=r"with status 404 \(Refused\)$") as caught:
@@ -598,8 +598,8 @@ def test_raise_means_raise(walk: Walk) -> None:
 # The guard against loops.
 
 
-def walk_of(pages: list[tuple[str, int, bool | None]]) -> Walk:
-    """Walk over pages of token, rows, and whether one of them is new."""
+def walk_of(pages: list[tuple[str, int, bool | None]]) -> StateMachine:
+    """StateMachine over pages of token, rows, and whether one of them is new."""
     walk = fresh()
     for value, rows, new in pages:
         page(walk, value, rows, fresh=new)

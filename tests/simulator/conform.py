@@ -1,9 +1,9 @@
-"""Check every answer of the simulator against documents: `python -m tests.tooling.conform [DATA METRICS]`.
+"""Check every answer of the simulator against documents: `python -m tests.simulator.conform [DATA METRICS]`.
 
 Each route is asked with several seeds, once for each value that one of its parameters lists. Each answer
 has to fit the JSON Schema of its route, and what the package itself declares: its model. Where no documents
-are named, those beside the project are read (`tests.tooling.document.beside`); a route that no document has
-is held to its model alone. Every misfit is a line, and any makes the command fail.
+are named, those of `chainapi._tooling.openapi.find_documents` are read; a route that no document has is held
+to its model alone. Every misfit is a line, and any makes the command fail.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from chainapi.api.binding import Endpoint
+from chainapi._tooling.openapi import Document, find_documents
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.core.http import Request
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, World
 from tests.documents import Maker, values
-from tests.tooling.document import Document, beside
 
 __all__ = ["Checker", "checkers", "main", "misfits", "questions"]
 
@@ -137,7 +137,7 @@ def misfits(name: str, check: Checker, *, seeds: Iterable[int] = range(3), rows:
 
 def main(arguments: Sequence[str]) -> int:
     """Report all misfits; return how many routes have any."""
-    documents = [Document.read(Path(one)) for one in arguments] or beside()
+    documents = [Document.read(Path(one)) for one in arguments] or find_documents()
     wrong = 0
     for name, check in checkers(documents).items():
         found = misfits(name, check)

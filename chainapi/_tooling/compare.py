@@ -1,4 +1,4 @@
-"""Compare the records of routes and models with documents: `python -m tests.tooling.compare DATA METRICS`.
+"""Compare routes and records with OpenAPI documents: `python -m chainapi._tooling.compare [DOCUMENT ...]`.
 
 Every difference is a line: of paths, parameters, bounds, values, what is required, weights, list fields,
 fields and their types, and what may be missing of a key. Those with a reason in `EXPLAINED` or in the tables
@@ -20,14 +20,14 @@ from typing import Annotated, Any, Literal
 import attrs
 from attrs import frozen
 
-from chainapi.api.binding import Endpoint
+from chainapi._tooling import fields, names
+from chainapi._tooling.openapi import Document, Operation, Schema, find_documents
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.unions import tags_of, wire_name
-from tests.tooling import names
-from tests.tooling.document import Document, Operation, Schema
 
 __all__ = ["Difference", "compare", "examples", "main"]
 
@@ -170,14 +170,14 @@ class _Route:
         others = dict(route.others)
         mine = {wire_name(name): kind for name, kind in others.items()}
         for body in self.document.answers(self.operation):
-            fields = dict(body["properties"])
-            fields.pop("nextPageToken", None)
+            envelope = dict(body["properties"])
+            envelope.pop("nextPageToken", None)
             items = self.document.list_field(self.operation) or ""
-            rows += self.document.variants(fields.pop(items)["items"])
-            for wire in sorted(fields.keys() ^ mine.keys()):
+            rows += self.document.variants(envelope.pop(items)["items"])
+            for wire in sorted(envelope.keys() ^ mine.keys()):
                 yield differs("envelope", f"{self.name} {wire}", "ours only" if wire in mine else "not ours")
-            for wire in sorted(fields.keys() & mine.keys()):
-                yield from self.value(f"{self.name}.{wire}", wire, mine[wire], fields[wire])
+            for wire in sorted(envelope.keys() & mine.keys()):
+                yield from self.value(f"{self.name}.{wire}", wire, mine[wire], envelope[wire])
         model = str if route.model is None else route.model
         yield from self.value(self.name, "", model, {"oneOf": rows})
         for variant in rows:
@@ -199,8 +199,8 @@ class _Route:
         """Yield the differences between a type of ours and a schema."""
         hint, choices = _plain(hint)
         variants = self.document.variants(schema)
-        if wire in names.PLAIN:
-            yield differs("type", where, "plain JSON", names.PLAIN[wire])
+        if wire in fields.PLAIN:
+            yield differs("type", where, "plain JSON", fields.PLAIN[wire])
         elif tags_of(hint):
             yield from self.union(where, hint, variants)
         elif attrs.has(hint):
@@ -243,7 +243,7 @@ class _Route:
         for wire in sorted(mine.keys() & theirs.keys()):
             required = mine[wire].default is attrs.NOTHING
             if required != (wire in schema.get("required", ())):
-                known = names.MAY_BE_MISSING
+                known = fields.OPTIONAL
                 reason = known.get(f"{name}.{wire}") or known.get(f"{name}.*")
                 detail = f"{required} is {not required} in the document"
                 yield differs("required", f"{where} {name}.{wire}", detail, reason)
@@ -322,7 +322,7 @@ class _Examples:
         if name == "array":
             return [self.of(variant, wire) for variant in self.document.variants(kind["items"])]
         made_up = {"number": 12, "integer": 12, "boolean": True, "object": {}}
-        in_digits = wire in names.WHOLE_STRINGS | names.DECIMALS | {"chainId"}
+        in_digits = wire in fields.WHOLE_STRINGS | fields.DECIMALS | {"chainId"}
         return made_up.get(name, "12" if in_digits else "text")
 
 
@@ -350,7 +350,7 @@ def examples(document: Document) -> Iterator[tuple[str, str | None]]:
 def main(arguments: list[str]) -> int:
     """Tell all differences; return how many have no reason, and how many examples cannot be decoded."""
     flags = {argument for argument in arguments if argument.startswith("--")}
-    documents = [Document.read(Path(one)) for one in arguments if one not in flags]
+    documents = [Document.read(Path(one)) for one in arguments if one not in flags] or find_documents()
     found = list(compare(documents))
     unexplained = [difference for difference in found if difference.reason is None]
     for difference in found if "--all" in flags else unexplained:

@@ -1,0 +1,62 @@
+"""One page of a list: its rows, and where the walk stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+from attrs import define, field
+
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.models.codec import decode_resource
+
+__all__ = ["MetricPage", "Page"]
+
+T = TypeVar("T")
+
+
+@define
+class Page(Generic[T]):
+    """One page as the service gave it.
+
+    Attributes:
+        items: its rows, in the service's order; after a resume inside a page, the rest of them.
+        next_page_token: the token to the next page; None on the last one.
+        checkpoint: resumes with the page after this one.
+        restarts: how often the walk had begun again when this page came.
+        others: what else the answer holds that the route names, such as ``chain_info``.
+        body: the answer as it came.
+
+    """
+
+    items: list[T]
+    next_page_token: str | None
+    checkpoint: Checkpoint
+    restarts: int
+    others: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
+    body: bytes = field(default=b"{}", kw_only=True, repr=False, eq=False)
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The whole answer as plain JSON, with the fields that no model names; read anew at each look."""
+        return cast("dict[str, Any]", decode_resource(self.body))
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+
+@define
+class MetricPage(Page[T]):
+    """One page of a metric (specification, section 2).
+
+    Attributes:
+        status: the status that the body repeats, 200; None where it is missing.
+        last_run: Unix time in seconds when the data was last updated; None where it is missing.
+
+    """
+
+    status: int | None = None
+    last_run: int | None = None

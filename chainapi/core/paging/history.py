@@ -1,0 +1,121 @@
+"""Rows given while a list kept its order, for the case that the order breaks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from chainapi.core.paging.digests import DigestCounter
+from chainapi.core.paging.order import Order, Rows
+from chainapi.core.paging.rows import mark_digest, number_digest
+
+__all__ = ["OrderHistory", "Runs"]
+
+
+class Runs:
+    """Numbers as arithmetic runs, such as consecutive blocks or daily points; a bounded number of runs.
+
+    An order that breaks proves nothing about the rows given before the break: this says which they were.
+    """
+
+    LIMIT = 1_024
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] | None = []  # first number, step, count
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the numbers took too many runs, and were dropped."""
+        return self._runs is None
+
+    def __iter__(self) -> Iterator[int]:
+        for first, step, count in self._runs or ():
+            for place in range(count):
+                yield first + step * place
+
+    def extend(self, numbers: Sequence[int]) -> None:
+        """Add numbers in the order in which their rows were given."""
+        runs = self._runs
+        if runs is None or _lengthened(runs, numbers):
+            return
+        for number in numbers:
+            _append(runs, number)
+        if len(runs) > self.LIMIT:
+            self._runs = None
+
+
+class OrderHistory:
+    """The rows given while a list kept its order, for the case that it breaks: then nothing else knows them.
+
+    Rows at the ends of spans are known by their marks, for rows that come later may share their number. The
+    others are known by their numbers.
+    """
+
+    def __init__(self) -> None:
+        self._given = Runs()
+        self._met: Runs | None = None  # in this pass; None in the first one, where it would be the same
+        self._ends: Mapping[int, tuple[Counter[str], Counter[str]]] = {}
+
+    @property
+    def later(self) -> bool:
+        """Whether this pass is not the first one."""
+        return self._met is not None
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the numbers follow no pattern, and were dropped."""
+        return self._given.overflowed or (self._met is not None and self._met.overflowed)
+
+    def restart(self) -> None:
+        """Begin another pass."""
+        self._met = Runs()
+
+    def extend(self, rows: Rows, stale: Collection[int]) -> None:
+        """Add the rows of a page; the `stale` ones were given before, and are met again."""
+        self._given.extend(rows.without(stale))
+        if self._met is not None:
+            self._met.extend(rows.numbers)
+
+    def end(self, order: Order) -> None:
+        """Take over what the order knew before the page that broke it."""
+        self._ends = {number: (marks, met) for number, marks, met in order.ends()}
+
+    def move_to(self, counter: DigestCounter) -> None:
+        """Count the rows as given, and of those the ones that came in this pass as met."""
+        for digest in self._digests(self._given, met=False):
+            counter.give(digest)
+        if self._met is not None:
+            counter.restart()
+            for digest in self._digests(self._met, met=True):
+                counter.meet(digest)
+        self._given, self._met, self._ends = Runs(), None, {}
+
+    def _digests(self, numbers: Iterable[int], *, met: bool) -> Iterator[bytes]:
+        for number in numbers:
+            if number not in self._ends:
+                yield number_digest(number)
+        for number, marks in self._ends.items():
+            for mark in marks[met].elements():
+                yield mark_digest(number, mark)
+
+
+def _lengthened(runs: list[tuple[int, int, int]], numbers: Sequence[int]) -> bool:
+    """Lengthen the last run by a whole page, where that fits: the usual case, at little cost."""
+    if not runs or not numbers:
+        return False
+    first, step, count = runs[-1]
+    start = first + step * count
+    if not step or numbers != list(range(start, start + step * len(numbers), step)):
+        return False
+    runs[-1] = first, step, count + len(numbers)
+    return True
+
+
+def _append(runs: list[tuple[int, int, int]], number: int) -> None:
+    first, step, count = runs[-1] if runs else (number, 0, 0)
+    if count == 1:
+        runs[-1] = first, number - first, 2
+    elif count and number == first + step * count:
+        runs[-1] = first, step, count + 1
+    else:
+        runs.append((number, 0, 1))

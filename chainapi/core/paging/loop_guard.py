@@ -1,0 +1,44 @@
+"""Pages that came before, in constant memory."""
+
+from __future__ import annotations
+
+__all__ = ["LoopGuard"]
+
+
+class LoopGuard:
+    """Finds pages that came before, in memory that stays flat however long the walk is.
+
+    It keeps a sample of the pages: all of them up to `LIMIT`, then those whose hash ends in ever more zeros.
+    A loop of any length closes on one of them.
+    """
+
+    LIMIT = 1_024
+
+    def __init__(self) -> None:
+        self._mask = 0
+        self._pages: set[int] = set()
+        self._tokens: set[int] = set()
+
+    def loops(self, token: str, rows: int) -> bool:
+        """Check whether this token came before with these rows; `rows` is a hash of them."""
+        page = hash((token, rows))
+        if page in self._tokens:
+            return True
+        self._keep(self._tokens, page)
+        return False
+
+    def is_new(self, rows: int) -> bool:
+        """Check whether these rows came for the first time; False as well where they are not sampled."""
+        if rows & self._mask or rows in self._pages:
+            return False
+        self._keep(self._pages, rows)
+        return True
+
+    def _keep(self, sample: set[int], value: int) -> None:
+        if value & self._mask:
+            return
+        sample.add(value)
+        while len(sample) > self.LIMIT:
+            self._mask = 2 * self._mask + 1
+            for kept in (self._pages, self._tokens):
+                kept.intersection_update([one for one in kept if not one & self._mask])

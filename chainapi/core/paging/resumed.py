@@ -1,0 +1,62 @@
+"""The page inside which a walk was resumed: its rows that were given before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from chainapi.core.paging.rows import PageRows
+
+__all__ = ["ResumedPage"]
+
+NEIGHBOURS = 128  # rows behind the last one that was given before
+
+
+class ResumedPage:
+    """Marks of rows given before a resume, of a page that was begun."""
+
+    def __init__(self, marks: Collection[str] = ()) -> None:
+        self.marks = Counter(marks)
+        self._by_part: dict[str, set[str]] = {}
+        for mark in self.marks:
+            for part in _parts(mark):
+                self._by_part.setdefault(part, set()).add(mark)
+        self._passed: int | None = None  # rows behind the last one given before; None above the first
+
+    def match(self, page: PageRows, indices: Iterable[int]) -> set[int]:
+        """Return the indices of rows that have a mark; each mark is for one row."""
+        if not self.marks:
+            return set()
+        return {index for index in indices if self._matches(page.marks(index))}
+
+    def passed(self, page: PageRows, again: Collection[int]) -> None:
+        """Note that a page has passed, in which these rows were given before; drop marks that do not come.
+
+        The list may have grown by any number of rows above the first of them. Behind the last one, a row that
+        is equal to one of them is another row.
+        """
+        if again:
+            self._passed = page.size - 1 - max(again)
+        elif self._passed is not None:
+            self._passed += page.size
+        if self._passed is not None and self._passed >= NEIGHBOURS:
+            self.marks.clear()
+
+    def _matches(self, own: str) -> bool:
+        for part in _parts(own):
+            for mark in self._by_part.get(part, ()):
+                if self.marks[mark] and _same(mark, own):
+                    self.marks -= Counter((mark,))
+                    return True
+        return False
+
+
+def _parts(mark: str) -> tuple[str, ...]:
+    """Return the mark of the key, where there is one, and that of the content."""
+    return (mark[16:], mark[:16]) if len(mark) > 16 else (mark,)
+
+
+def _same(mark: str, own: str) -> bool:
+    """Compare the marks of a row: its key decides where both have one, else its content."""
+    part = 0 if len(mark) > 16 and len(own) > 16 else -1
+    return _parts(mark)[part] == _parts(own)[part]

@@ -1,0 +1,149 @@
+"""Rows of a page, and what identifies each of them: its key, its number, its content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from chainapi.core.paging.digests import DIGEST_SIZE
+from chainapi.core.paging.order import Rows
+
+__all__ = ["Identity", "NoRows", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
+
+
+class RowsOfPage(Protocol):
+    """The rows of a page, and the content of each as the service sent it."""
+
+    @property
+    def rows(self) -> Sequence[Any]:
+        """The rows."""
+        ...
+
+    @property
+    def digest(self) -> int:
+        """A hash of the rows."""
+        ...
+
+    def contents(self) -> Sequence[bytes]:
+        """Return the canonical JSON of each row."""
+        ...
+
+
+@frozen(eq=False)
+class Identity:
+    """The means of telling the rows of a list apart.
+
+    Attributes:
+        key: returns the key of a row, or None for a row that lacks one; None for a list without a key.
+        number: returns the number that never rises from row to row, or None for a row that lacks one.
+        number_name: the field with that number, as the service names it.
+        unique: the number is the key.
+        stable: returns what never changes of a row without a key, or None; several rows may share it. None
+            where rows are counted by all that they hold.
+        frozen: rows cannot be changed by their reader.
+
+    """
+
+    key: Callable[[Any], Hashable] | None = None
+    number: Callable[[Any], int | None] | None = None
+    number_name: str = ""
+    unique: bool = False
+    stable: Callable[[Any], Hashable] | None = None
+    frozen: bool = False
+
+
+class PageRows:
+    """The rows of one page, as they were when it came: a reader may change them later."""
+
+    def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
+        self.rows = tuple(page.rows)
+        self.size = len(self.rows)
+        self.keyed = keyed  # the key, where there is one, identifies rows
+        self._identity = identity
+        self._contents = page.contents
+        self._digest = page.digest
+        number = identity.number
+        self.numbers = None if number is None else list(map(number, self.rows))
+        self.repeated: set[int] = set()
+        self.ordered = Rows()  # those that keep the order of the list
+        if not identity.frozen:
+            _ = self.keys, self.stable
+
+    @cached_property
+    def keys(self) -> Sequence[Hashable]:
+        """The key of each row; None for a row that lacks one."""
+        identity = self._identity
+        if identity.unique and self.numbers is not None:
+            return self.numbers
+        return [None] * self.size if identity.key is None else list(map(identity.key, self.rows))
+
+    @cached_property
+    def stable(self) -> Sequence[Hashable]:
+        """What never changes of each row; empty where rows are counted by all that they hold."""
+        stable = self._identity.stable
+        return () if stable is None else list(map(stable, self.rows))
+
+    @property
+    def signature(self) -> int:
+        """A hash of the keys where those identify rows, else of what the rows hold."""
+        return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
+
+    @cached_property
+    def contents(self) -> Sequence[bytes]:
+        """Canonical JSON of each row."""
+        return self._contents()
+
+    def digest(self, index: int) -> bytes:
+        """Return the digest under which a row is counted: of its key, else of its content."""
+        if self.keyed and (key := self.keys[index]) is not None:
+            return key_digest(key)
+        if self.stable and (part := self.stable[index]) is not None:
+            return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
+        return self.content_digest(index)
+
+    def content_digest(self, index: int) -> bytes:
+        """Return the digest of a row's content."""
+        return _digest(b"c", self.contents[index])
+
+    def mark(self, index: int) -> str:
+        """Return half a digest in hexadecimal: enough to tell rows of neighbouring pages apart."""
+        return self.digest(index)[:8].hex()
+
+    def marks(self, index: int) -> str:
+        """Return the mark of a row's content, and behind it that of its key where it is counted by that."""
+        content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
+        return content if mark == content else content + mark
+
+
+class NoRows:
+    """A page without rows: what there was before the first one."""
+
+    rows: Sequence[Any] = ()
+    digest = 0
+
+    def contents(self) -> Sequence[bytes]:
+        """Return nothing."""
+        return ()
+
+
+def key_digest(key: Hashable) -> bytes:
+    """Return the digest of a key."""
+    return _digest(b"k", repr(key).encode("utf-8", "surrogatepass"))
+
+
+def number_digest(number: int) -> bytes:
+    """Return the digest of a number."""
+    return _digest(b"n", str(number).encode())
+
+
+def mark_digest(number: int, mark: str) -> bytes:
+    """Return the digest of a number and the mark of one row that has it."""
+    return _digest(b"m", f"{number} {mark}".encode())
+
+
+def _digest(kind: bytes, content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_SIZE, person=kind).digest()
