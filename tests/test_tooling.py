@@ -338,7 +338,7 @@ def test_the_same_is_the_same(tmp_path: Path) -> None:
         (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
         (
             change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
-            "not in the records: data /v1/news",
+            "not declared: data /v1/news",
         ),
     ],
 )
