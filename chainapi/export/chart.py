@@ -28,7 +28,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE
 from chainapi.export.formats import format_of
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["Chart", "Point", "chart_of", "draw", "read_chart", "require_pictures", "save", "visible"]
 
@@ -224,7 +224,7 @@ def _listed(kinds: Mapping[str, str]) -> str:
 
 def _in_calendar(series: Mapping[str, Sequence[Point]]) -> bool:
     try:
-        return all(moment(int(x)) is not None for points in series.values() for x, _ in points)
+        return all(utc_datetime(int(x)) is not None for points in series.values() for x, _ in points)
     except ValueError:
         return False
 
