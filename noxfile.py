@@ -1,4 +1,4 @@
-"""Every habit of this project as a command: `nox` runs what has to pass, `nox -l` lists all of them."""
+"""Commands of contributors: `nox` runs the checks of a change, `nox -l` lists all sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and format with ruff; `nox -s lint -- --fix` mends what can be mended."""
+    """Check style and format with ruff; `nox -s lint -- --fix` corrects what ruff can."""
     session.install("-e", ".[dev]")
     if "--fix" in session.posargs:
         session.run("ruff", "check", "--fix", ".")
@@ -27,30 +27,37 @@ def types(session: nox.Session) -> None:
     """Check types with mypy --strict and pyright, tests included."""
     session.install("-e", ".[dev]")
     session.run("mypy")
-    session.run("pyright")
+    python = session.run("python", "-c", "import sys; print(sys.executable)", silent=True)
+    session.run("pyright", "--pythonpath", str(python).strip())
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests with branch coverage on each supported Python that this machine has."""
+    """Run the tests with branch coverage on a supported Python, if it is installed."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "pytest", "--cov", "--cov-branch", *session.posargs)
 
 
 @nox.session
-def docs(session: nox.Session) -> None:
-    """Make what is generated in the docs anew, then run every code block; `-- --full` measures as well."""
+def generate(session: nox.Session) -> None:
+    """Write all generated files: records, routes, typed calls, docs; `-- --check` only compares."""
     session.install("-e", ".[dev]")
-    session.run("python", "docs/generate.py")
-    session.run("python", "docs/recording.py")
-    if "--full" in session.posargs:  # minutes: the tables of the page on rate limits
+    session.run("python", "-m", "chainapi._tooling.generate", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Run every code block of the docs; `-- --full` first writes tables and charts, in minutes."""
+    session.install("-e", ".[dev]")
+    if "--full" in session.posargs:
         session.run("python", "docs/rate_limits.py", "--full")
+        session.run("python", "docs/plots.py")
     session.run("python", "-m", "pytest", "tests/test_docs.py")
 
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """Run the tests with the lowest versions of all dependencies that pyproject.toml allows."""
+    """Run the tests with the lowest versions of all dependencies that pyproject.toml permits."""
     session.install("uv")
     session.run("uv", "pip", "install", "--resolution", "lowest-direct", "-e", ".[dev]")
     session.run("python", "-m", "pytest", *session.posargs)
@@ -58,34 +65,34 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session
 def limits(session: nox.Session) -> None:
-    """Run the rate-limit laboratory: every kind of server in virtual time, targets beside figures."""
+    """Run the rate-limit laboratory: simulated servers in virtual time, figures beside targets."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "tests.limits", *session.posargs)
 
 
 @nox.session
 def compare(session: nox.Session) -> None:
-    """Compare routes and models with OpenAPI documents: `nox -s compare -- DATA.json METRICS.json`."""
+    """Compare routes and records with the OpenAPI documents, or with those that are named."""
     session.install("-e", ".[dev]")
-    session.run("python", "-m", "tests.tooling.compare", "--examples", *session.posargs)
+    session.run("python", "-m", "chainapi._tooling.compare", "--examples", *session.posargs)
 
 
 @nox.session
 def conform(session: nox.Session) -> None:
-    """Check the simulator's answers against OpenAPI documents: `nox -s conform -- DATA.json METRICS.json`."""
+    """Check responses of the simulator against the OpenAPI documents, or those that are named."""
     session.install("-e", ".[dev]")
-    session.run("python", "-m", "tests.tooling.conform", *session.posargs)
+    session.run("python", "-m", "tests.simulator.conform", *session.posargs)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """Let the random reader walk 100,000 times: `nox -s soak -- --examples 100000 --seed 1`."""
+    """Run random walks over lists that change: `nox -s soak -- --examples 100000 --seed 1`."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "tests.paging", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure speed and memory as ratios against hand-written loops, side by side in one run."""
+    """Measure speed and memory as ratios to hand-written loops in the same run."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "tests.bench", *session.posargs)

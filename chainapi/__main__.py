@@ -11,7 +11,7 @@ from contextlib import contextmanager
 __all__ = ["main"]
 
 EXTRA = ("cyclopts", "plotext", "rich")
-INTERRUPTED = 130  # as a shell reports a process that SIGINT ended
+INTERRUPTED = 128 + signal.SIGINT  # as a shell reports a process that the signal ended
 
 
 def main() -> int:

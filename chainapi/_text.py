@@ -1,21 +1,23 @@
-"""Text that somebody else wrote, as it may be shown: printable, cut, the API key masked."""
+"""Text in messages: printable, cut, the API key masked, the closest of known names."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import quote
 
-__all__ = ["masked", "printable"]
+__all__ = ["closest", "did_you_mean", "masked", "printable", "quoted"]
 
 MASK = "***"
-SHORT = 8  # characters; a shorter secret may be part of any word, and is masked only where it stands alone
+LONGEST_VALUE = 80  # characters of a value in an error message
+SHORT = 8  # characters; a shorter secret may be part of other words: only whole words are masked
 
 
 def printable(text: str, most: int | None = None) -> str:
-    r"""Return a text as it may be printed, cut to `most` characters.
+    r"""Return a text that can be printed safely, cut to `most` characters.
 
-    Escapes such as ``\x1b`` take the place of everything that steers a terminal or its reader: control
-    characters, line ends, marks that turn the direction of writing, halves of characters.
+    Escapes such as ``\x1b`` replace characters that act on a terminal or mislead a reader: control
+    characters, line ends, marks of writing direction, lone surrogates.
     """
     if most is not None:
         text = text[: most + 1]
@@ -24,8 +26,30 @@ def printable(text: str, most: int | None = None) -> str:
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
+def quoted(value: object) -> str:
+    """Return a value as an error message shows it: its ASCII literal, cut to 80 characters."""
+    if isinstance(value, list | dict):  # its literal may be as deep as the stack
+        return f"a {type(value).__name__}"
+    if isinstance(value, int) and abs(value) >= 10**100:  # Python refuses to write the longest ones
+        return "a number of more than 100 digits"
+    return printable(ascii(value), LONGEST_VALUE)
+
+
+def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most like `name`; None where all are less alike than `cutoff`, 0 to 1."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, [*known], n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the question for the known name that is most like `name`, else the text `otherwise`."""
+    found = closest(name, known)
+    return otherwise if found is None else f"did you mean {found!r}?"
+
+
 def masked(text: str, secret: str) -> str:
-    """Return a text with a secret masked in it, also as JSON, HTML and URLs write it."""
+    """Return a text with a secret masked, in its JSON, HTML and URL forms too."""
     for form in _forms(secret) if secret else ():
         if len(secret) < SHORT:
             text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", MASK, text)

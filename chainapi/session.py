@@ -1,39 +1,47 @@
-"""The session: how the services are reached, the life of the connection, the calls that run through it."""
+"""Session: the configuration of both services, checked, and the connection that it makes."""
 
 from __future__ import annotations
 
-import asyncio
+import random
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Call, Dispatcher, SentAt, Service
+from chainapi.client.call import Dispatcher
 from chainapi.client.config import (
     Provider,
     Secret,
     ServiceConfig,
     Unconfigured,
-    deadline_of,
-    refuse_unknown,
     resolve,
-    seconds_of,
     trusted,
 )
-from chainapi.client.emitter import Listener
-from chainapi.client.gates import gate_of, used
-from chainapi.client.limiter import Gate
+from chainapi.client.connection import Connection
+from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.service import Service
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
+from chainapi.core.arguments import (
+    boolean,
+    deadline_of,
+    function,
+    one_of,
+    refuse_unknown,
+    seconds_of,
+    whole_number,
+)
+from chainapi.core.call import CallSettings
+from chainapi.core.duration import DAY
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
-from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
+from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -42,52 +50,51 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-R = TypeVar("R")
-
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
-DEFAULT_MAX_STOP = 86_400.0  # seconds: no window that is known is longer than a day
+DEFAULT_MAX_STOP = DAY  # no known window is longer
 
 
 class Session:
-    """A client of both services, for one event loop; shared by as many tasks as you like.
+    """Client of both services, for any number of tasks of one event loop.
 
-    It may be made before a loop runs, and belongs to the loop it is first used in. Leave its ``async with``
-    block, or await `aclose`, to close it. Nothing is sent before the first page is asked for.
+    It can be made before a loop runs, and belongs to the loop of its first use. Leave its ``async with``
+    block, or await `aclose`, to close it. Nothing is sent before the first page is requested.
 
     Args:
-        provider: a deployment of the services; the next two arguments win over it.
-        metrics_base_url: address of the Metrics API, else the variable CHAINAPI_METRICS_BASE_URL.
-        data_base_url: address of the Data API, else CHAINAPI_DATA_BASE_URL; https, or loopback.
-        api_key: key for the Data API, else CHAINAPI_API_KEY; sent to that service's own origin only.
-        timeout: seconds that one attempt may take, from sending to the last byte.
-        max_attempts: requests that a call may take in all; 1 means that nothing is retried.
-        max_wait: seconds that a call may wait for quota in all; None waits as long as the service asks.
-        deadline: seconds that a call may take in all: waits, attempts, retries and decoding. After that it
-            raises DeadlineExceededError; None never does. Each page of a stream is a call; a call or a stream
+        provider: a deployment of the services; the next two arguments take precedence.
+        metrics_base_url: address of the Metrics API; by default the variable CHAINAPI_METRICS_BASE_URL.
+        data_base_url: address of the Data API, https or loopback; by default CHAINAPI_DATA_BASE_URL.
+        api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY.
+        timeout: seconds for one attempt, from sending to the last byte.
+        max_attempts: requests for one call; 1 disables retries.
+        max_wait: seconds that a call may wait for quota; None waits as long as the service asks.
+        deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
+            DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
-        page_token_lifetime: after how long a page token is no longer sent (specification, section 8).
-        on_expired: "restart" begins the walk again when a token dies, "raise" raises PageTokenExpiredError.
-        rate: your own ceiling on each service: a `Limit` of requests, of units with ``units=True``, or an
-            `aiolimiter.AsyncLimiter`, which other parts of your program may share.
-        max_in_flight: requests that may be without an answer at once, on each service; 100 by default, which
+        page_token_lifetime: age at which a page token is no longer sent (specification, section 8).
+        on_expired: "restart" begins the walk again when a token expires, "raise" raises
+            PageTokenExpiredError.
+        rate: your own limit for each service: a `Limit` of requests, of units with ``units=True``, or an
+            `aiolimiter.AsyncLimiter`, which other parts of your program can share.
+        max_in_flight: requests to each service that may be without a response at once; 100 by default, which
             the sessions of one gate share.
-        limits: what is known of the limits of "metrics" or "data", for services that send no headers.
-        probe: whether one request may be risked to learn when an exhausted quota comes back.
-        max_body: bytes that an answer may have, decompressed; 8 MiB by default.
-        ssl_context: decides which certificates are trusted; else the system's authorities are, or those in
-            the file SSL_CERT_FILE and the folder SSL_CERT_DIR.
-        max_stop: seconds after which one request tries again although the service asked for a longer wait;
-            a day by default, None waits as long as it asks.
-        isolated: whether the session has gates of its own. Else it shares them with all sessions of its event
-            loop that have the same origin (scheme, host and port), the same key and the same `transport`.
-        transport: what sends the requests; it is not closed with the session, and has a cap and certificates
-            of its own. None uses aiohttp.
-        now: the wall clock in Unix seconds: for the age of checkpoints read back, and dates in headers.
-        on_event: called with each event of `chainapi.core.events`; it must be quick and must not raise.
+        limits: known limits of "metrics" or "data", for services that send no RateLimit fields.
+        probe: whether one request may be sent early, to learn when an exhausted quota is available again.
+        max_body: most bytes of a decompressed response; 8 MiB by default.
+        ssl_context: the trusted certificates; by default the authorities of the system, or those in the file
+            SSL_CERT_FILE and the folder SSL_CERT_DIR.
+        max_stop: seconds after which one request is sent although the service asked for a longer wait; a day
+            by default, None waits as long as the service asks.
+        isolated: whether the session has gates of its own. By default it shares them with all sessions of its
+            event loop that have the same origin (scheme, host and port), key and `transport`.
+        transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
+            session. None uses aiohttp.
+        now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
+        on_event: called with each event of `chainapi.core.events`; it must return quickly and not raise.
 
     Raises:
-        ConfigurationError: an argument or a variable cannot be used.
+        ConfigurationError: an argument or a variable is invalid.
 
     """
 
@@ -118,31 +125,32 @@ class Session:
         **unknown: Never,
     ) -> None:
         key = None if api_key is None else Secret(api_key)
-        del api_key  # no traceback of an error from here on shows it among its variables
-        self._services: dict[str, Service | Unconfigured] = {}
-        self._closed = False
+        del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        self._lifetime = _lifetime(page_token_lifetime)
-        self._on_expired = _choice("on_expired", on_expired, ("restart", "raise"))
-        self.now = _callable("now", now)
-        self.emit = Listener(None if on_event is None else _callable("on_event", on_event))
-        self._given = transport
-        self._dispatcher = Dispatcher(
+        emit = Emitter(None if on_event is None else function("on_event", on_event))
+        states = partial(
+            StateMachine.resume,
+            lifetime=_lifetime(page_token_lifetime),
+            on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
+        )
+        dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            policy=RetryPolicy(_whole("max_attempts", max_attempts)),
-            budget=RetryBudget(),
+            settings=CallSettings(
+                RetryPolicy(whole_number("max_attempts", max_attempts)),
+                RetryBudget(),
+                jitter=random.random,
+                max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+                deadline=deadline_of(deadline),
+            ),
             timeout=seconds_of("timeout", timeout),
-            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-            deadline=deadline_of(deadline),
-            now=now,
-            emit=self.emit,
+            now=function("now", now),
         )
         if rate is not None and not is_rate(rate):
             raise ConfigurationError(
                 f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
             )
-        self._isolated = _flag("isolated", isolated)
-        flying = None if max_in_flight is None else _whole("max_in_flight", max_in_flight)
+        isolated = boolean("isolated", isolated)
+        flying = None if max_in_flight is None else whole_number("max_in_flight", max_in_flight)
         known = _limits(limits)
         stop = None if max_stop is None else seconds_of("max_stop", max_stop)
         try:
@@ -154,8 +162,8 @@ class Session:
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None
-        for name, endpoint in zip(("metrics", "data"), endpoints, strict=True):
-            self._services[name] = (
+        services = {
+            name: (
                 endpoint
                 if isinstance(endpoint, Unconfigured)
                 else _service(
@@ -164,26 +172,24 @@ class Session:
                     rate=rate,
                     flying=flying,
                     limits=known.get(name, ()),
-                    probe=_flag("probe", probe),
+                    probe=boolean("probe", probe),
                     max_stop=stop,
-                    emit=self.emit,
+                    emit=emit,
                 )
             )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._calls: set[asyncio.Timeout] = set()
-        self._metrics = MetricsAPI(self, "metrics")
-        self._data = DataAPI(self, "data")
+            for name, endpoint in zip(("metrics", "data"), endpoints, strict=True)
+        }
+        self.connection = Connection(services, dispatcher, states, transport, isolated, emit)
+        self._metrics = MetricsAPI(self.connection, "metrics")
+        self._data = DataAPI(self.connection, "data")
 
     def __repr__(self) -> str:
-        reached = ", ".join(
-            f"{name}={service.endpoint.base_url}"
-            for name, service in self._services.items()
-            if isinstance(service, Service)
-        )
-        return f"<Session {reached or 'without a service'}{' closed' if self._closed else ''}>"
+        if not hasattr(self, "connection"):  # refused arguments: a traceback shows it too
+            return "<Session without a service>"
+        return f"<Session {self.connection.describe()}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Session cannot be pickled or copied: make one where it is used")
+        self.connection.__reduce__()
 
     @property
     def metrics(self) -> MetricsAPI:
@@ -197,14 +203,15 @@ class Session:
 
     @property
     def quota(self) -> dict[str, QuotaSnapshot]:
-        """Snapshots of the quota of each configured service; inside a running event loop.
+        """Snapshot of the quota of each configured service; inside a running event loop.
 
-        Sessions that share a gate see the same.
+        Sessions that share a gate have the same quota.
         """
-        return {service.name: self.snapshot(service) for service in self._reached()}
+        connection = self.connection
+        return {service.name: connection.snapshot(service) for service in connection.configured}
 
     async def __aenter__(self) -> Self:
-        self._enter()
+        self.connection.enter()
         return self
 
     async def __aexit__(
@@ -213,104 +220,15 @@ class Session:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the session: calls under way end with SessionClosedError, connections are closed.
+        """Close the session: calls under way raise SessionClosedError, connections are closed.
 
-        A transport that was given stays open. Closing a session again does nothing.
-
-        Raises:
-            ConfigurationError: it belongs to another event loop, which still runs.
-
-        """
-        if self._closed:
-            return
-        if self._loop is None or not self._loop.is_closed():
-            self._enter()
-            for deadline in tuple(self._calls):
-                if not deadline.expired():
-                    deadline.reschedule(self.clock())
-            self._leave()
-        self._closed = True
-        if self._given is None:
-            await self._dispatcher.transport.aclose()
-
-    # What the services of the session are built on.
-
-    def service(self, name: str) -> Service:
-        """Return a service by its name.
+        A transport passed by the user stays open. Closing a session again does nothing.
 
         Raises:
-            ConfigurationError: it is not configured; the message names the variable.
+            ConfigurationError: the session belongs to another event loop, which still runs.
 
         """
-        service = self._services[name]
-        if isinstance(service, Unconfigured):
-            raise ConfigurationError(service.reason)
-        return service
-
-    def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return what is known of the quota of a service now; inside a running event loop."""
-        if self._loop is None:
-            self._join(asyncio.get_running_loop())
-        return service.share.snapshot()
-
-    def states(self, start: Checkpoint) -> StateMachine:
-        """Return the state machine of a walk that begins at `start`."""
-        return StateMachine.resume(start, lifetime=self._lifetime, on_expired=self._on_expired)
-
-    def clock(self) -> float:
-        """Return the time of the running loop in seconds."""
-        return asyncio.get_running_loop().time()
-
-    async def call(self, ask: Call, decode: Callable[[bytes], R]) -> tuple[R, SentAt]:
-        """Send one request, with all its retries, and return its decoded answer and when it was sent.
-
-        Raises:
-            SessionClosedError: the session is closed, or was closed meanwhile.
-            ChainAPIError: any other of chainapi's errors.
-
-        """
-        self._enter()
-        deadline = asyncio.timeout(None)  # no deadline but the closing of the session
-        self._calls.add(deadline)
-        try:
-            async with deadline:
-                return await self._dispatcher.call(ask, decode)
-        except (TimeoutError, APIConnectionError):
-            if not self._closed:
-                raise
-        finally:
-            self._calls.discard(deadline)
-        raise SessionClosedError(f"the session was closed during {ask.query.where}")
-
-    def _enter(self) -> None:
-        if self._closed:
-            raise SessionClosedError("the session is closed: make a new one")
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._join(loop)
-        elif self._loop is not loop:
-            raise ConfigurationError(
-                "this session belongs to another event loop: make a Session for each loop, and so for each"
-                " asyncio.run()"
-            )
-
-    def _reached(self) -> list[Service]:
-        return [service for service in self._services.values() if isinstance(service, Service)]
-
-    def _join(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Belong to a loop, and use its gates."""
-        self._loop = loop
-        alone = self._isolated or self._closed
-        for service in self._reached():
-            gate = Gate() if alone else gate_of(loop, service.endpoint, self._given)
-            service.share.join(gate)
-
-    def _leave(self) -> None:
-        """Let go of the gates, which go on knowing what they know."""
-        for service in self._reached():
-            service.share.leave()
-            if not self._isolated and self._loop is not None:
-                used(self._loop, service.endpoint, self._given, service.share.gate)
+        await self.connection.aclose()
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
@@ -325,24 +243,19 @@ def _service(
     limits: Sequence[Limit],
     probe: bool,
     max_stop: float | None,
-    emit: Listener,
+    emit: Emitter,
 ) -> Service:
-    def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
-        # In a moment of its own: an observer that raises must not come between the gate and its queue.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
-
+    events = ServiceEvents(endpoint.name, emit)
     share = Share(
         rate=rate,
         max_in_flight=flying,
         limits=limits,
         probe=probe,
         max_stop=max_stop,
-        on_wait=on_wait,
+        on_wait=events.on_wait,
         now=now,
     )
-    service = Service(endpoint, share)
-    return service
+    return Service(endpoint, share, events)
 
 
 def _transport(
@@ -353,8 +266,8 @@ def _transport(
         return AiohttpTransport(max_body=cap, ssl_context=trusted(ssl_context))
     for name, value in (("max_body", max_body), ("ssl_context", ssl_context)):
         if value is not None:
-            raise ConfigurationError(f"{name}= has no place beside transport=, which decides that itself")
-    _callable("transport.send", getattr(given, "send", None))
+            raise ConfigurationError(f"{name}= has no effect beside transport=: set it on that transport")
+    function("transport.send", getattr(given, "send", None))
     return given
 
 
@@ -362,30 +275,6 @@ def _lifetime(value: object) -> float:
     if not isinstance(value, timedelta) or value <= timedelta(0):
         raise ConfigurationError(f"page_token_lifetime={value!r} must be a timedelta above 0")
     return value.total_seconds()
-
-
-def _choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
-    if value not in choices:
-        raise ConfigurationError(f"{name}={value!r} must be one of {', '.join(map(repr, choices))}")
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    if type(value) is not bool:
-        raise ConfigurationError(f"{name}={value!r} must be True or False")
-    return value
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(f"{name}={value!r} must be a whole number from 1 on")
-    return value
-
-
-def _callable(name: str, value: Any) -> Any:
-    if not callable(value):
-        raise ConfigurationError(f"{name}={value!r} must be callable")
-    return value
 
 
 def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:

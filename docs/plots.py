@@ -1,4 +1,4 @@
-"""Draws the picture of plots.md: ``python docs/plots.py``."""
+"""Draw the chart of plots.md: ``python docs/plots.py``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Writes the picture and the tables of rate-limits.md: ``python docs/rate_limits.py [--full]``.
+"""Write the picture of rate-limits.md, and its tables: ``python docs/rate_limits.py [--check] [--full]``.
 
-The picture is a real run in virtual time: the gate against a service that counts.
+The picture shows runs in virtual time against a server with a quota: the gate, and two usual strategies.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.limits import runs  # noqa: E402 - the project's root has to be on the path first
-from tests.limits.report import measure, strategies, table  # noqa: E402
-from tests.limits.runs import Case  # noqa: E402
-from tests.limits.servers import Clocked  # noqa: E402
+# The root of the project is on the path from here on.
+from chainapi._tooling.files import MARKUP_HEADER, Writer
+from tests.limits import runs
+from tests.limits.report import measure, strategies, table
+from tests.limits.runs import Case
+from tests.limits.servers import Clocked
 
 WIDTH, HEIGHT, LEFT, TOP = 720, 150, 110, 30
 SECONDS = 200.0
@@ -26,12 +27,12 @@ svg { background: #fff } text { font: 12px sans-serif; fill: #222 } .name { font
 
 
 def x(seconds: float) -> float:
-    """Return where a time is on the picture."""
+    """Return the place of a time on the picture."""
     return LEFT + seconds / SECONDS * WIDTH
 
 
 def lane(top: float, name: str, run: runs.Run) -> list[str]:
-    """Draw one run: requests a second as bars, stops as a band, refusals as crosses."""
+    """Draw one run: requests per second as bars, stops as a band, refusals as crosses."""
     floor, drawn = top + HEIGHT - 30, []
     drawn.append(f'<text x="8" y="{top + 60}" class="name">{name}</text>')
     for begin, end in sorted({(round(begin), round(end)) for begin, end in run.stops}):
@@ -81,21 +82,21 @@ def picture() -> str:
 
 
 def replace(text: str, name: str, content: str) -> str:
-    """Put `content` between the two marks of `name`."""
+    """Return the text with `content` between the two marks of `name`."""
     begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
     head, rest = text.split(begin)
     return head + begin + content + end + rest.split(end)[1]
 
 
-def main() -> None:
-    """Write the picture, and with ``--full`` the tables too."""
-    docs = ROOT / "docs"
-    (docs / "rate-limits.svg").write_text(picture(), encoding="utf-8")
+def main() -> int:
+    """Write the picture, and with ``--full`` the tables; return 1 if a check finds a difference."""
+    writer = Writer(check="--check" in sys.argv)
+    writer.write("docs/rate-limits.svg", MARKUP_HEADER + picture())
     if "--full" in sys.argv:
-        page = docs / "rate-limits.md"
-        text = replace(page.read_text(encoding="utf-8"), "targets", table(measure(quick=False)))
-        page.write_text(replace(text, "strategies", strategies(quick=False)), encoding="utf-8")
+        text = replace(writer.read("docs/rate-limits.md"), "targets", table(measure(quick=False)))
+        writer.write("docs/rate-limits.md", replace(text, "strategies", strategies(quick=False)))
+    return writer.report()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

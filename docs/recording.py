@@ -1,6 +1,6 @@
-"""Records what commands show on a terminal, as SVGs of the docs: ``python docs/recording.py [--check]``.
+"""Record terminals as SVGs for the docs: ``python docs/recording.py [--check]``.
 
-The commands run against the simulator, in virtual time: two runs give the same bytes.
+The commands run against the simulator in virtual time, so two runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from rich.console import Console, RenderableType
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from chainapi import Session  # noqa: E402 - the project's root has to be on the path first
-from chainapi.cli import run  # noqa: E402
-from chainapi.cli.display import Terminal  # noqa: E402
-from chainapi.simulator import Simulator  # noqa: E402
-from tests.virtual_time import VirtualLoop  # noqa: E402
+# The root of the project is on the path from here on.
+from chainapi import Session
+from chainapi._tooling.files import MARKUP_HEADER, Writer
+from chainapi.cli import run
+from chainapi.cli.terminal import Terminal
+from chainapi.simulator import Simulator
+from tests.virtual_time import VirtualLoop
 
 WIDTH = 100  # characters
 BEGIN = datetime(2026, 1, 31, 9, 0, tzinfo=UTC)
@@ -36,18 +37,18 @@ CHAINS = range(1, 121)
 
 
 class Screen(StringIO):
-    """What takes the text of a program that sees a terminal."""
+    """Text stream that passes for a terminal."""
 
     def isatty(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
 
 @frozen(eq=False)
 class Recorder(Terminal):
-    """A terminal that keeps what is drawn at some moments, one below the other, and all that is told."""
+    """Terminal that keeps the screens of some times, one below the other, and all messages."""
 
-    moments: Sequence[float] = ()  # seconds
+    times: Sequence[float] = ()  # seconds since the start
 
     def __attrs_post_init__(self) -> None:
         console = Console(
@@ -66,12 +67,12 @@ class Recorder(Terminal):
     async def live(
         self, render: Callable[[], RenderableType], *, transient: bool = False
     ) -> AsyncIterator[None]:
-        """Draw at the moments."""
+        """Draw the screen at each of the times."""
 
         async def draw() -> None:
-            for moment in self.moments:
-                await asyncio.sleep(moment - asyncio.get_running_loop().time())
-                self.console.print(Text(f"after {moment:.0f} s:", style="italic dim"))
+            for time in self.times:
+                await asyncio.sleep(time - asyncio.get_running_loop().time())
+                self.console.print(Text(f"after {time:.0f} s:", style="italic dim"))
                 self.console.print(render())
                 self.console.print()
 
@@ -83,13 +84,13 @@ class Recorder(Terminal):
             with suppress(asyncio.CancelledError):
                 await drawing
 
-    def tell(self, line: str) -> None:
-        """Keep a line for people."""
+    def note(self, line: str) -> None:
+        """Keep a message for people."""
         self.console.print(Text(f"chainapi: {line}"))
 
 
-def record(command: str, simulator: Simulator, moments: Sequence[float] = ()) -> str:
-    """Run a command line, and return what it shows as SVG."""
+def record(command: str, simulator: Simulator, times: Sequence[float] = ()) -> str:
+    """Run a command line, and return its terminal as SVG."""
 
     def session(**options: Any) -> Session:
         addresses = {"data_base_url": simulator.data_base_url, "metrics_base_url": simulator.metrics_base_url}
@@ -98,7 +99,7 @@ def record(command: str, simulator: Simulator, moments: Sequence[float] = ()) ->
     def now() -> datetime:
         return BEGIN + timedelta(seconds=asyncio.get_running_loop().time())
 
-    terminal = Recorder(Screen(), Screen(), session, now, moments=moments)
+    terminal = Recorder(Screen(), Screen(), session, now, times=times)
     terminal.console.print(Text.assemble(("$ ", "bold green"), (command, "bold")), end="\n\n")
     code = run(command.split()[1:], terminal=terminal, loop_factory=VirtualLoop)
     if code:
@@ -106,13 +107,13 @@ def record(command: str, simulator: Simulator, moments: Sequence[float] = ()) ->
     terminal.console.print(Text.from_ansi(terminal.out.getvalue().rstrip()), end="")  # type: ignore[attr-defined]
     name = "-".join(command.split()[:2])
     svg = terminal.console.export_svg(title="", theme=MONOKAI, unique_id=name)
-    # Fonts from elsewhere are not fetched where a picture is embedded: the reader's own one does.
+    # Browsers fetch no fonts for an embedded picture, so it uses a font of the reader.
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     return "\n".join(line.rstrip() for line in svg.replace("Fira Code, monospace", "monospace").splitlines())
 
 
 def export_progress() -> str:
-    """Record an export that has to wait for quota."""
+    """Record an export that waits for quota."""
     Path("chains.txt").write_text("\n".join(map(str, CHAINS)), "utf-8")
     simulator = Simulator(seed=7, chains=CHAINS, rows=500, limit=2_000, weighted=True, latency=0.3)
     return record(
@@ -129,19 +130,13 @@ RECORDINGS: dict[str, Callable[[], str]] = {"export-progress.svg": export_progre
 
 
 def main() -> int:
-    """Write what has changed, or only tell; return 1 where a check fails."""
-    old = 0
+    """Write the pictures that changed, or only compare them; return 1 if a check finds a difference."""
+    writer = Writer(check="--check" in sys.argv)
     for name, recording in RECORDINGS.items():
         with TemporaryDirectory() as folder, chdir(folder):
-            made = recording() + "\n"
-        path = DOCS / name
-        if path.exists() and path.read_text("utf-8") == made:
-            continue
-        old += 1
-        print(f"{name} {'is old' if '--check' in sys.argv else 'is made anew'}")
-        if "--check" not in sys.argv:
-            path.write_text(made, "utf-8")
-    return int("--check" in sys.argv and old > 0)
+            picture = recording()
+        writer.write(f"docs/{name}", f"{MARKUP_HEADER}{picture}\n")
+    return writer.report()
 
 
 if __name__ == "__main__":

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-import types
-import typing
-from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import attrs
-
-from chainapi.api.binding import Endpoint
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models import MetricPoint
-from chainapi.models.unions import Tag, tags_of, wire_name
+from chainapi.models.schema import Kind, Type, fields_of, type_of
+from chainapi.models.unions import Tag, wire_name
 
 __all__ = ["DEEP", "Maker", "path_pattern", "values"]
 
@@ -40,23 +36,25 @@ class Maker:
 
     def value(self, hint: Any, name: str = "") -> Any:
         """Return a value of a type, for a field of this name."""
-        if tags := tags_of(hint):
-            return self.of_kind(self.draw.choice(tags))
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-        if attrs.has(hint):
-            return self.record(hint)
-        if origin is Annotated:
-            return self.value(arguments[1], name)
-        if origin is Literal:
-            return f"novel{self.draw.randrange(10**6)}" if self.novel else self.draw.choice(arguments)
-        if origin in (typing.Union, types.UnionType):
-            given = [argument for argument in arguments if argument is not type(None)]
-            return self.value(self.draw.choice(given), name)
-        if origin is list:
-            return [self.value(arguments[0], name) for _ in range(self.draw.randrange(3))]
-        if origin is dict:
-            return {f"key{number}": self.value(arguments[1], name) for number in range(2)}
-        return self.scalar(hint, name)
+        return self.of_type(type_of(hint), name)
+
+    def of_type(self, kind: Type, name: str) -> Any:
+        """Return a value of a type of the schema, for a field of this name."""
+        if kind.tags:
+            return self.of_kind(self.draw.choice(kind.tags))
+        if kind.choices:
+            return f"novel{self.draw.randrange(10**6)}" if self.novel else self.draw.choice(kind.choices)
+        match kind.kind:
+            case "record":
+                return self.record(kind.hint)
+            case "union":
+                return self.of_type(self.draw.choice(kind.members), name)
+            case "list":
+                return [self.of_type(kind.item, name) for _ in range(self.draw.randrange(3))]
+            case "mapping":
+                return {f"key{number}": self.of_type(kind.item, name) for number in range(2)}
+            case scalar:
+                return self.scalar(scalar, name)
 
     def of_kind(self, tag: Tag) -> Any:
         """Return a row of one kind of a union, with its tag."""
@@ -67,35 +65,34 @@ class Maker:
 
     def record(self, model: Any, needed: str = "") -> dict[str, Any]:
         """Return an object with the fields of a record, some of those that may be missing left out."""
-        hints = typing.get_type_hints(model, include_extras=True)
         made: dict[str, Any] = {}
-        for field in attrs.fields(model):
-            wire = wire_name(field.name)
-            may_miss = field.default is None and wire != needed and not self.whole
+        for field in fields_of(model):
+            may_miss = field.default is None and field.wire != needed and not self.whole
             if may_miss and self.draw.random() < 0.4:
                 if self.draw.random() < 0.5:
-                    made[wire] = None
+                    made[field.wire] = None
                 continue
             strict = model is MetricPoint
-            made[wire] = self.value(hints[field.name], "timestamp" if strict else field.name)
+            made[field.wire] = self.of_type(field.type, "timestamp" if strict else field.name)
         return made
 
-    def scalar(self, hint: Any, name: str) -> Any:
-        """Return a text, a number or a truth; whole numbers come as texts at times."""
-        if hint is bool:
-            return self.draw.random() < 0.5
-        if hint is int and name.endswith("timestamp"):
-            return self.draw.randrange(1_600_000_000, 1_800_000_000)
-        if hint is int:
-            number = self.draw.choice((self.draw.randrange(100), self.draw.randrange(10**30)))
-            return str(number) if number > 2**63 or self.draw.random() < 0.5 else number
-        if hint is float:
-            return self.draw.choice((self.draw.random(), self.draw.randrange(1000)))
-        if hint is Decimal:
-            return f"{self.draw.randrange(10**12)}.{self.draw.randrange(10**18):018}"
-        if hint is Any:
-            return {"config": {"chainId": self.draw.randrange(10**6)}}
-        assert hint is str, hint
+    def scalar(self, kind: Kind, name: str) -> Any:
+        """Return a text, a number or a boolean; whole numbers come as texts at times."""
+        match kind:
+            case "boolean":
+                return self.draw.random() < 0.5
+            case "integer" if name.endswith("timestamp"):
+                return self.draw.randrange(1_600_000_000, 1_800_000_000)
+            case "integer":
+                number = self.draw.choice((self.draw.randrange(100), self.draw.randrange(10**30)))
+                return str(number) if number > 2**63 or self.draw.random() < 0.5 else number
+            case "float":
+                return self.draw.choice((self.draw.random(), self.draw.randrange(1000)))
+            case "decimal":
+                return f"{self.draw.randrange(10**12)}.{self.draw.randrange(10**18):018}"
+            case "any":
+                return {"config": {"chainId": self.draw.randrange(10**6)}}
+        assert kind == "text", kind
         return f"{name}-{self.draw.randrange(10**9)}"
 
 

@@ -1,11 +1,10 @@
-"""The docs are run: every Python block of the README and of docs/, against the simulator on a real port."""
+"""Docs: every Python block of the README and of docs/ runs against the simulator on a real port."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import inspect
-import os
 import re
 import shlex
 import shutil
@@ -14,10 +13,15 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from subprocess import PIPE
+from typing import get_args
 
 import pytest
 import pytest_asyncio
 
+from chainapi._tooling.generate import PICTURES
+from chainapi.cli.export import FileFormat
+from chainapi.core import events
+from chainapi.export.formats import FORMATS
 from chainapi.simulator import Simulator
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +42,7 @@ def blocks() -> list[tuple[str, str]]:
 
 @pytest_asyncio.fixture
 async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """Start a simulator and put its addresses into the environment, where `Session()` looks for them.
+    """Start a simulator, and put its addresses into the environment for `Session()`.
 
     Files are written into a folder of their own.
     """
@@ -52,7 +56,7 @@ async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIte
 
 
 def test_there_are_blocks() -> None:
-    """The README has Python blocks, or the next test would promise nothing."""
+    """The README has Python blocks: without them the next test would check nothing."""
     assert any(place.startswith("README.md") for place, _ in blocks())
 
 
@@ -60,7 +64,7 @@ def test_there_are_blocks() -> None:
 @pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in blocks()])
 async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
     """Each Python block of the docs runs as it stands, against a live simulator."""
-    if "asyncio.run(" in code:
+    if "asyncio.run(" in code or "asyncio.Runner(" in code:
         await run_as_program(code)
         return
     compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -79,7 +83,7 @@ def commands() -> list[str]:
 @pytest.mark.real_time
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
-    """The commands of the page on exports do what they show, one after the other, in an empty folder."""
+    """The commands of the page on exports run one after the other in an empty folder, with its results."""
     # The command of this very interpreter, wherever it is installed.
     script = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
     process = await asyncio.create_subprocess_exec(
@@ -114,32 +118,18 @@ async def run_as_program(code: str) -> None:
     assert output
 
 
-def test_generated_parts_are_up_to_date() -> None:
-    """What the docs generate from the code is what the code says now."""
-    outcome = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},  # the tree that is tested, installed or not
-    )
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-
-
 @pytest.mark.untraced
-def test_recordings_are_up_to_date() -> None:
-    """What the docs show of a terminal is, to the byte, what the commands show."""
+@pytest.mark.parametrize("script", PICTURES)
+def test_pictures_are_up_to_date(script: str) -> None:
+    """The recorded terminals and runs in the docs are, to the byte, those of the code."""
     outcome = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "recording.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, str(ROOT / script), "--check"], capture_output=True, text=True, check=False
     )
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
 def test_code_fences_close() -> None:
-    """Each code block of the docs that begins also ends, and the states are drawn once."""
+    """Each code block of the docs ends, and the states are drawn once."""
     for page in PAGES:
         assert page.read_text("utf-8").count("```") % 2 == 0, page.name
     assert (ROOT / "docs" / "pages.md").read_text("utf-8").count("stateDiagram-v2") == 1
@@ -149,24 +139,53 @@ def test_layout_page_names_each_module() -> None:
     """The page on the layout names every module of the package."""
     text = (ROOT / "docs" / "layout.md").read_text("utf-8")
     package = ROOT / "chainapi"
-    declared = ("groups", "formats", "simulator", "cli")  # named as folders
+    declared = ("groups", "formats", "simulator", "cli", "_tooling")  # named as folders
     modules = {path.name for path in package.rglob("*.py") if path.parent.name not in declared}
     records = {
         path.name for path in (package / "models").glob("*.py") if "(Record)" in path.read_text("utf-8")
     }
     missing = {name for name in modules - records if not name.startswith("_") and name not in text}
-    assert missing == set()
+    assert missing == set(), "add a line for each to the tree of docs/layout.md"
+
+
+def test_the_page_on_events_names_each_event() -> None:
+    """The list of events in the docs is that of the module."""
+    text = (ROOT / "docs" / "pages.md").read_text("utf-8")
+    missing = [name for name in events.__all__ if f"`{name}`" not in text and name != "Event"]
+    assert missing == [], "add each to the list in docs/pages.md"
+
+
+def test_the_page_on_exports_names_each_format() -> None:
+    """The docs name every format of files, and the command line offers each."""
+    text = (ROOT / "docs" / "export.md").read_text("utf-8")
+    assert [name for name in FORMATS if f"`.{name}`" not in text] == [], "add each to docs/export.md"
+    assert get_args(FileFormat) == FORMATS, "FileFormat in chainapi/cli/export.py lists the formats"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_links_lead_somewhere() -> None:
-    """Each relative link of the docs names a file that exists."""
+    """Each relative link of the docs names a file that exists, and a heading of that file."""
     for page in PAGES:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
+            path = page.parent / target if target else page
+            assert path.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def test_readme_links_each_page() -> None:
+    """The README has a link to each page of the docs."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    missing = {page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text}
+    assert missing == set()
 
 
 def test_readme_has_one_command_each() -> None:
-    """The README's sections "Run it" and "Test it" have one line each, which also sets up."""
+    """The README's sections "Run it" and "Test it" have one line each, which also sets up the environment."""
     text = (ROOT / "README.md").read_text("utf-8")
     for title, commands in (("Run it", 1), ("Test it", 1)):
         section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]

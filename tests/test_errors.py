@@ -73,12 +73,12 @@ def test_the_tree_is_as_drawn() -> None:
         name: None if kind is ChainAPIError else kind.__bases__[0].__name__
         for name, kind in defined().items()
     }
-    assert drawn() == bases
+    assert drawn() == bases, "draw each class in the docstring of chainapi/errors.py"
 
 
 def test_every_error_is_exported_and_described() -> None:
     """`__all__` names the errors and nothing else; each says what it means."""
-    assert sorted(errors.__all__) == sorted(defined())
+    assert sorted(errors.__all__) == sorted(defined()), "__all__ in chainapi/errors.py names each class"
     assert all(kind.__doc__ for kind in defined().values())
 
 
@@ -132,7 +132,7 @@ DUPLICATES: list[Callable[[ChainAPIError], ChainAPIError]] = [
 
 def test_all_errors_are_tried() -> None:
     """The list of this file has every class once."""
-    assert sorted(type(error).__name__ for error in ALL) == sorted(defined())
+    assert sorted(type(error).__name__ for error in ALL) == sorted(defined()), "ALL has one of each class"
 
 
 @pytest.mark.parametrize("duplicate", DUPLICATES, ids=range(len(DUPLICATES)))
@@ -253,10 +253,10 @@ def test_the_text_of_a_decode_error() -> None:
 def test_the_text_of_a_quota_wait_error() -> None:
     """The text has both times; the attributes say when to come back."""
     error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
-    assert str(error) == "quota is free again in 12.3 s, later than max_wait=5 s allows"
+    assert str(error) == "quota is available again in 12.3 s, later than max_wait=5 s allows"
     assert (error.retry_at, error.retry_after, error.max_wait) == (1_700_000_000.0, 12.34, 5.0)
     late = QuotaWaitError(1_700_000_000.0, retry_after=12.34, deadline=5.0)
-    assert str(late) == "quota is free again in 12.3 s, later than the call's deadline, 5.0 s from now"
+    assert str(late) == "quota is available again in 12.3 s, later than the call's deadline, 5.0 s from now"
     assert (late.max_wait, late.deadline, error.deadline) == (None, 5.0, None)
 
 

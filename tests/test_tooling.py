@@ -1,17 +1,80 @@
-"""The tools that compare records with documents: each kind of difference is noticed."""
+"""The generator and the comparison: what they write, and how they fail when a step is missing."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
-from tests.tooling import compare, generate
-from tests.tooling.document import Document, snake
+from chainapi._tooling import compare, generate, keys, names, pages, records
+from chainapi._tooling.calls import check_names
+from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
+from chainapi._tooling.openapi import Document, find_documents, snake
+from chainapi.api.catalogue import ROUTES
+
+# The generated files of the checkout
+
+DOCUMENTS = find_documents()
+TABLES = "chainapi/_tooling/names.py"
+
+
+def test_calls_and_docs_are_up_to_date() -> None:
+    """Typed calls and docs are what the generator writes from the declared routes."""
+    writer = Writer(check=True)
+    generate.write_derived(writer)
+    assert writer.changed == [], f"out of date: run {COMMAND}"
+
+
+@pytest.mark.skipif(not DOCUMENTS, reason="no OpenAPI documents: CHAINAPI_OPENAPI names their folder")
+def test_records_and_routes_are_up_to_date() -> None:
+    """Records and routes are what the generator writes from the documents, without a change by hand."""
+    writer = Writer(check=True)
+    generate.write_sources(DOCUMENTS, writer)
+    assert writer.changed == [], f"out of date, or changed by hand: run {COMMAND}"
+
+
+def generated_files() -> list[Path]:
+    """Return the modules that the generator writes as a whole."""
+    groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
+    modules = [ROOT / f"chainapi/models/{name}.py" for name in (*names.MODULES, "enums", "__init__")]
+    return [*groups, *modules, ROOT / "tests/typing/every_route.py"]
+
+
+@pytest.mark.parametrize("path", generated_files(), ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_generated_files_name_the_command(path: Path) -> None:
+    """The first line of a generated file names the command that writes it."""
+    assert path.read_text("utf-8").splitlines()[0] == HEADER
+    assert COMMAND in HEADER
+
+
+def test_generated_pages_name_the_command() -> None:
+    """The first line of a page with generated parts names the command; other pages stay as they are."""
+    text = "# Title\n\n<!-- begin states -->\nold\n<!-- end -->\n"
+    once = pages.page(text)
+    assert COMMAND in once.splitlines()[0]
+    assert "stateDiagram-v2" in once
+    assert "old" not in once
+    assert pages.page(once) == once
+    assert pages.page("# Title\n") == "# Title\n"
+    with pytest.raises(GeneratorError, match=r"part 'news': there are help, keys"):
+        pages.page(text.replace("states", "news"))
+
+
+def test_the_wheel_has_no_generator() -> None:
+    """The wheel has the package and its models, and nothing of the generator or the tests."""
+    shipped = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    assert {"chainapi/session.py", "chainapi/models/evm.py", "chainapi/py.typed"} <= shipped
+    assert not [name for name in shipped if "_tooling" in name or not name.startswith("chainapi/")]
+
+
+# The generator on a document of its own
+
 
 PATH = "/v1/chains/{chainId}/blocks"
 
@@ -57,21 +120,75 @@ def a_document() -> dict[str, Any]:
     }
 
 
-def differences(content: dict[str, Any], tmp_path: Path) -> list[str]:
-    """Return the differences of the one route that have no reason."""
-    place = tmp_path / "document.json"
+def document_of(content: dict[str, Any], folder: Path) -> Document:
+    """Write a document, and read it."""
+    place = folder / "document.json"
     place.write_text(json.dumps(content), "utf-8")
-    found = compare.compare([Document.read(place)])
-    return [str(one) for one in found if one.reason is None and one.what != "not in the document"]
+    return Document.read(place)
 
 
-def test_the_same_is_the_same(tmp_path: Path) -> None:
-    """A document that says what the record says differs in nothing without a reason."""
-    assert differences(a_document(), tmp_path) == []
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a folder with the parts of a checkout that are written by hand."""
+    (tmp_path / "chainapi/api").mkdir(parents=True)
+    for name in ("chainapi/api/data.py", "chainapi/api/metrics.py"):
+        (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
+    return tmp_path
+
+
+BLOCKS = ("data.evm.blocks", "Walk the blocks of a chain, newest first.")
+
+
+def generated(content: dict[str, Any], checkout: Path, *, check: bool = False) -> Writer:
+    """Generate the files of a checkout from a document with one route."""
+    writer = Writer(checkout, check=check)
+    generate.write_sources([document_of(content, checkout)], writer, {"data": {PATH: BLOCKS}, "metrics": {}})
+    return writer
+
+
+def test_generating_again_changes_nothing(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A check lists the files that a run would write and writes none; a second run writes no file."""
+    check = generated(a_document(), checkout, check=True)
+    assert not (checkout / "chainapi/models").exists()
+    assert check.report() == 1
+    assert f"chainapi/models/evm.py is out of date: run {COMMAND}" in capsys.readouterr().out
+    first = generated(a_document(), checkout)
+    assert first.changed == check.changed
+    assert (first.report(), generated(a_document(), checkout).changed) == (0, [])
+
+
+def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
+    """Records have the fields of the schema, methods the parameters of path and query."""
+    generated(a_document(), checkout)
+    model = (checkout / "chainapi/models/evm.py").read_text("utf-8")
+    assert "class EvmBlock(Record):" in model
+    assert re.findall(r"    block_number: int$", model, re.MULTILINE)
+    assert "    block_timestamp_milliseconds: int | None = None\n" in model
+    assert '    block_time = UTCDatetime("block_timestamp")' in model
+    group = (checkout / "chainapi/api/groups/evm.py").read_text("utf-8")
+    assert "page_size: PageSize | None = 100," in group
+    assert ") -> Pages[EvmBlock]:" in group
+    assert 'descending_key="block_timestamp"' in group
+
+
+def test_a_fragment_is_a_document(checkout: Path) -> None:
+    """Several documents of a service are read as one: a fragment with a new route is enough."""
+    fragment = a_document()
+    fragment["paths"] = {"/v1/chains/{chainId}/logs": fragment["paths"][PATH]}
+    found = generate.operations_of(
+        [document_of(a_document(), checkout), document_of(fragment, checkout)],
+        {"data": {PATH: BLOCKS, "/v1/chains/{chainId}/logs": ("data.evm.unheard_of", "Walk the logs.")}},
+    )
+    assert set(found) == {("data", PATH), ("data", "/v1/chains/{chainId}/logs")}
+
+
+GET = f"paths {PATH} get"
+BLOCK = "components schemas EvmBlock"
+ANSWER = f"{GET} responses 200 content application/json schema properties"
 
 
 def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
-    """Return what puts a value at a place of the document; None takes the place out."""
+    """Return a change of one place of a document; None removes the place."""
 
     def apply(content: dict[str, Any]) -> None:
         *parents, last = path.split(" ")
@@ -87,9 +204,106 @@ def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
     return apply
 
 
-GET = f"paths {PATH} get"
-BLOCK = "components schemas EvmBlock"
-ANSWER = f"{GET} responses 200 content application/json schema properties"
+ROWS = f"{ANSWER} blocks items"
+TWO_ENUMS = {"oneOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "string", "enum": ["c", "d"]}]}
+NESTED = {"properties": {"hash": {"type": "string"}}}
+
+
+LOG = {"$ref": "#/components/schemas/Log"}
+ONE_OF_TWO = {"oneOf": [{"$ref": "#/components/schemas/EvmBlock"}, LOG]}
+SAME_CLASS = {"$ref": "#/components/schemas/GetEvmBlockResponse"}
+NEWS = {"get": a_document()["paths"][PATH]["get"]}
+
+# Step that is missing: change of the document, part of the message, dotted name of the route.
+STEPS = {
+    "servers": (change("servers", None), "has no servers", BLOCKS[0]),
+    "name": (
+        change("paths /v1/news", NEWS),
+        f"has no name: /v1/news. Add it to ROUTES in {TABLES}",
+        BLOCKS[0],
+    ),
+    "document": (change(f"paths {PATH}", {}), "which no document has: add that document", BLOCKS[0]),
+    "group": (change(BLOCK, NESTED), f"'data.unheard_of' to GROUPS in {TABLES}", "data.unheard_of.list"),
+    "key": (change(BLOCK, NESTED), "IDENTITIES in chainapi/_tooling/keys.py", "data.evm.unheard_of"),
+    "schema": (change(ROWS, NESTED), "Move it to components/schemas", BLOCKS[0]),
+    "union": (
+        change(ROWS, ONE_OF_TWO),
+        f"EvmBlock, Log, which are no union yet: add one to UNIONS in {TABLES}",
+        BLOCKS[0],
+    ),
+    "enumeration": (change(f"{BLOCK} properties status", TWO_ENUMS), f"in ENUMS in {TABLES}", BLOCKS[0]),
+    "class": (change(f"{ANSWER} more", SAME_CLASS), f"class of its own in CLASSES in {TABLES}", BLOCKS[0]),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
+    """The error of the generator names the table and the file that lack an entry."""
+    changed, said, dotted = STEPS[step]
+    content = a_document()
+    content["components"]["schemas"] |= {"Log": NESTED, "GetEvmBlockResponse": NESTED}
+    changed(content)
+    with pytest.raises(GeneratorError) as caught:
+        generate.write_sources(
+            [document_of(content, checkout)],
+            Writer(checkout),
+            {"data": {PATH: (dotted, "Walk.")}, "metrics": {}},
+        )
+    assert said in str(caught.value)
+
+
+def test_a_record_without_a_module_is_named(checkout: Path) -> None:
+    """A record of a new group needs a module; the error names the tables."""
+    found = records.Records()
+    found.add(document_of(a_document(), checkout), "Log", NESTED, "logs")
+    with pytest.raises(GeneratorError, match=r"'logs' to MODULES .* or to MODULE_OF"):
+        found.module_of("Log")
+
+
+def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
+    """A service lacks the line for its routes, or a name: the error names file and step."""
+    place = checkout / "chainapi/api/data.py"
+    text = place.read_text("utf-8")
+    place.write_text(text.replace("    # Routes without a group", "    # Routes"), "utf-8")
+    with pytest.raises(GeneratorError, match=r"chainapi/api/data\.py lacks the line"):
+        generated(a_document(), checkout)
+    place.write_text(text.replace("evm: EVM =", "evm: Evm ="), "utf-8")
+    with pytest.raises(GeneratorError, match=r"(?s)data\.py would use names.*Evm.*Import them"):
+        generated(a_document(), checkout)
+    place.write_text("def", "utf-8")
+    with pytest.raises(GeneratorError):
+        generated(a_document(), checkout)
+
+
+def test_a_group_that_no_service_declares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route whose group the service does not declare is an error that shows the line."""
+    monkeypatch.setitem(names.ROUTES["data"], "/v1/logs", ("data.unheard_of.list", "Walk the logs."))
+    monkeypatch.setitem(names.GROUPS, "data.unheard_of", ("Logs", "Logs."))
+    line = r'`unheard_of: Logs = group\("chainapi\.api\.groups\.unheard_of\.Logs"\)`'
+    with pytest.raises(GeneratorError, match=line):
+        check_names()
+
+
+def test_a_list_without_a_decision_is_named() -> None:
+    """The key of a new list is decided by a person; the error names the table and the command."""
+    with pytest.raises(GeneratorError) as caught:
+        keys.identity_of("data.evm.unheard_of")
+    for said in ("data.evm.unheard_of", "chainapi/_tooling/keys.py", "IDENTITIES", COMMAND):
+        assert said in str(caught.value)
+
+
+# The comparison
+
+
+def differences(content: dict[str, Any], tmp_path: Path) -> list[str]:
+    """Return the differences of the one route that have no reason."""
+    found = compare.compare([document_of(content, tmp_path)])
+    return [str(one) for one in found if one.reason is None and one.what != "not in the document"]
+
+
+def test_the_same_is_the_same(tmp_path: Path) -> None:
+    """A document that agrees with the declared route has no difference without a reason."""
+    assert differences(a_document(), tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -124,7 +338,7 @@ ANSWER = f"{GET} responses 200 content application/json schema properties"
         (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
         (
             change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
-            "not in the records: data /v1/news",
+            "not declared: data /v1/news",
         ),
     ],
 )
@@ -137,15 +351,18 @@ def test_each_difference_is_noticed(
     assert any(said in line for line in differences(content, tmp_path))
 
 
-def test_what_the_document_lacks_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command counts what has no reason, tells it, and fails; examples are decoded on request."""
+def test_the_command_reports_routes_that_the_document_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command prints the differences without a reason, fails, and decodes examples."""
     place = tmp_path / "document.json"
     place.write_text(json.dumps(a_document()), "utf-8")
-    assert compare.main([str(place), "--examples"]) == 76
-    told = capsys.readouterr().out
-    assert "not in the document: data.evm.block: /v1/chains/{chainId}/blocks/{blockId}" in told
-    assert "76 of them without a reason" in told
-    assert "2 answers of examples, 0 of them cannot be decoded" in told
+    others = len([name for name in ROUTES if name.startswith("data.")]) - 1
+    assert compare.main([str(place), "--examples"]) == others
+    printed = capsys.readouterr().out
+    assert "not in the document: data.evm.block: /v1/chains/{chainId}/blocks/{blockId}" in printed
+    assert f"{others} of them without a reason" in printed
+    assert "2 answers of examples, 0 of them cannot be decoded" in printed
 
 
 @pytest.mark.parametrize(
@@ -153,7 +370,7 @@ def test_what_the_document_lacks_is_told(tmp_path: Path, capsys: pytest.CaptureF
     [("blockNumber", "block_number"), ("erc20Token", "erc20_token"), ("l1ValidationId", "l1_validation_id")],
 )
 def test_names_become_those_of_python(wire: str, name: str) -> None:
-    """The generator writes names of the wire as Python does."""
+    """Names of JSON become names of Python."""
     assert snake(wire) == name
 
 
@@ -167,5 +384,5 @@ def test_names_become_those_of_python(wire: str, name: str) -> None:
     ],
 )
 def test_docstrings_are_made_by_rule(name: str, docstring: str) -> None:
-    """The generator describes a class by its name, never by the document's text."""
-    assert generate.sentence(name) == docstring
+    """The docstring of a class is made from its name, never from the text of a document."""
+    assert records.sentence(name) == docstring

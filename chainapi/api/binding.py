@@ -1,45 +1,19 @@
-"""Routes as methods: a signature declares one, and the record beside it says the rest.
-
-A declaration has no body. Its signature is read when it is first called: names and types of the parameters,
-and what comes back. So nothing of the models is loaded before it is used.
-"""
+"""Methods of services and groups, declared by their signatures alone."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import re
-import typing
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from functools import cached_property, wraps
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from attrs import evolve
-
-from chainapi import models
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
-from chainapi.client.config import refuse_unknown
-from chainapi.client.threads import in_thread
-from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise
-from chainapi.models.metrics import MetricPoint
-from chainapi.models.records import Record
+from chainapi.api.service import ServiceAPI
 
-if TYPE_CHECKING:
-    from chainapi.api.parameters import Parameter
-    from chainapi.api.service import ServiceAPI
-
-__all__ = ["Endpoint", "Group", "declared_in", "gets", "group", "groups_of", "lists"]
+__all__ = ["Group", "endpoints_in", "gets", "group", "groups_of", "lists"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# Bases of rows that are no records of a module that is loaded on first use.
-_BASES = {"MetricPoint": MetricPoint, "str": None}
-
-NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline")  # parameters that are for us
 
 
 class Group:
@@ -84,175 +58,6 @@ def group(place: str) -> Any:
     return _GroupAt(place)
 
 
-class _Signature:
-    """The signature of a declaration; its records are loaded when they are needed."""
-
-    def __init__(self, function: Callable[..., Any], path: str, *, single: bool) -> None:
-        self._function = function
-        self._path = path
-        self.loading: asyncio.Future[object] | None = None
-        self._gives, _, rest = str(function.__annotations__["return"]).partition("[")
-        self.rows_name = self._gives if single else rest.removesuffix("]")
-
-    @cached_property
-    def declared(self) -> inspect.Signature:
-        """The signature."""
-        return inspect.signature(self._function)
-
-    @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters that are sent."""
-        from chainapi.api.parameters import Parameter
-
-        texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
-        hints = self._resolved(texts)
-        return tuple(
-            Parameter.read(declared, hints[name], self._path)
-            for name, declared in self.declared.parameters.items()
-            if name not in ("self", *NOT_SENT)
-        )
-
-    @cached_property
-    def rows(self) -> Any:
-        """Class of the rows, or of the resource."""
-        return self._resolved({"rows": self.rows_name})["rows"]
-
-    @property
-    def stream(self) -> Any:
-        """Class of the stream of a list."""
-        return self._function.__globals__[self._gives]
-
-    def forget(self, loading: asyncio.Future[object]) -> None:
-        """Let go of what was loading, and of its event loop with it."""
-        if self.loading is loading:
-            self.loading = None
-
-    def _resolved(self, annotations: dict[str, str]) -> dict[str, Any]:
-        named = SimpleNamespace(__annotations__=annotations)
-        known = self._function.__globals__, _names([*annotations.values()])
-        return typing.get_type_hints(named, *known, include_extras=True)
-
-
-class Endpoint:
-    """A route as it is declared: its record, and what its signature says."""
-
-    def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
-        self.record = route
-        self._signature = _Signature(function, route.path, single=single)
-        self.function = function
-        self.single = single
-
-    def __repr__(self) -> str:
-        return f"<{self.function.__qualname__}: {self.record.path}>"
-
-    @cached_property
-    def route(self) -> Route:
-        """The record, with the classes that it names."""
-        others = tuple((name, self._resolve(kind)) for name, kind in self.record.others)
-        model = None if self.rows is str else self.rows  # a text is decoded like any plain value
-        return evolve(self.record, model=model, others=others)
-
-    @cached_property
-    def unloaded(self) -> Route:
-        """The record before its classes are loaded: in place of the model its base stands."""
-        return evolve(self.record, model=_BASES.get(self._signature.rows_name, Record))
-
-    @property
-    def rows(self) -> Any:
-        """Class of the rows, or of the resource."""
-        return self._signature.rows
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters that are sent."""
-        return self._signature.parameters
-
-    @property
-    def page_size(self) -> Parameter | None:
-        """The parameter that says how many rows a page has at most."""
-        return next((one for one in self.parameters if one.wire == "pageSize"), None)
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the records that the route names are there."""
-        return "rows" in vars(self._signature)
-
-    async def load(self) -> None:
-        """Load the records of the route and make its decoder, once and in a thread."""
-        signature, loop = self._signature, asyncio.get_running_loop()
-        if signature.loading is None or signature.loading.get_loop() is not loop:
-            signature.loading = in_thread(self.decoder)
-            signature.loading.add_done_callback(signature.forget)
-        await asyncio.shield(signature.loading)
-
-    def decoder(self, **options: Any) -> Stepwise[Any]:
-        """Return what decodes the answers of the route."""
-        route = self.route
-        if self.single:
-            return ResourceDecoder(route.model)
-        return PageDecoder(route.model, route.items, route.others, **options)
-
-    @staticmethod
-    def _resolve(kind: Any) -> Any:
-        """Return the type that a record names, such as ``"list[str]"``."""
-        named = SimpleNamespace(__annotations__={"kind": kind})
-        return typing.get_type_hints(named, {}, _names([str(kind)]))["kind"]
-
-    def stream(self, walk: Any, source: Any) -> Any:
-        """Return the stream that the signature names."""
-        return self._signature.stream(walk, source)
-
-    def for_call(self, given: Mapping[str, Any]) -> Endpoint:
-        """Return the declaration with its record as it holds for these values of the parameters.
-
-        So an order that the caller turned round is never taken for the order of the list.
-        """
-        route = self.record.for_call(given)
-        if route is self.record:
-            return self
-        called = copy(self)
-        called.record = route
-        for derived in ("route", "unloaded"):
-            vars(called).pop(derived, None)
-        return called
-
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of all parameters, defaults among them.
-
-        Raises:
-            ConfigurationError: there is no such parameter.
-            TypeError: one is missing, or given twice.
-
-        """
-        names = [name for name in self._signature.declared.parameters if name != "self"]
-        unknown = [name for name in kwargs if name not in names]
-        refuse_unknown(unknown, names, self.function.__name__, kwargs)
-        try:
-            bound = self._signature.declared.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.function.__name__}(): {error}") from None
-        bound.apply_defaults()
-        return bound.arguments
-
-    def asked(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-        """Return what goes into the path and what into the query.
-
-        Raises:
-            ConfigurationError: a value cannot be sent.
-
-        """
-        from chainapi.api.parameters import wire_parameters
-
-        if self.record.deprecated:
-            text = (
-                f"{self.function.__qualname__} is deprecated: the service will take {self.record.path} away"
-            )
-            warnings.warn(text, DeprecationWarning, stacklevel=4)
-        path, query = wire_parameters(self.parameters, given)
-        wires = {parameter.name: parameter.wire for parameter in self.parameters}
-        return {wires[name]: (name, value) for name, value in path.items()}, query
-
-
 def lists(route: Route) -> Callable[[F], F]:
     """Declare a method that walks a list; its signature ends with `NOT_SENT`."""
 
@@ -264,7 +69,7 @@ def lists(route: Route) -> Callable[[F], F]:
             given = declared.bind((self, *args), kwargs)
             return _api(self).walk_route(declared.for_call(given), given)
 
-        walk.declared = declared  # type: ignore[attr-defined]
+        walk.endpoint = declared  # type: ignore[attr-defined]
         return cast("F", walk)
 
     return declare
@@ -284,15 +89,15 @@ def gets(route: Route) -> Callable[[F], F]:
             given = declared.bind((self, *args), kwargs)
             return await _api(self).get_route(declared, given)
 
-        get.declared = declared  # type: ignore[attr-defined]
+        get.endpoint = declared  # type: ignore[attr-defined]
         return cast("F", get)
 
     return declare
 
 
-def declared_in(kind: type) -> dict[str, Endpoint]:
+def endpoints_in(kind: type) -> dict[str, Endpoint]:
     """Return the routes that a class declares, by the names of their methods."""
-    return {name: value.declared for name, value in vars(kind).items() if hasattr(value, "declared")}
+    return {name: value.endpoint for name, value in vars(kind).items() if hasattr(value, "endpoint")}
 
 
 def groups_of(kind: type) -> dict[str, type[Group]]:
@@ -302,14 +107,3 @@ def groups_of(kind: type) -> dict[str, type[Group]]:
 
 def _api(place: Any) -> ServiceAPI:
     return cast("ServiceAPI", place.service)
-
-
-def _names(texts: Sequence[str]) -> dict[str, Any]:
-    """Return what of the models and the parameters is named in annotations."""
-    from chainapi.api import parameters
-    from chainapi.models import enums
-
-    words = {word for text in texts for word in re.findall(r"\w+", text)}
-    named = {word: getattr(enums, word) for word in words if hasattr(enums, word)}
-    named |= {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
-    return named | {word: getattr(models, word) for word in words & set(dir(models))}

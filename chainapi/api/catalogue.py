@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from chainapi.api.binding import Endpoint, declared_in, groups_of
+from chainapi.api.binding import endpoints_in, groups_of
 from chainapi.api.data import DataAPI
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.metrics import MetricsAPI
 
 __all__ = ["ROUTES"]
@@ -14,10 +15,10 @@ __all__ = ["ROUTES"]
 
 def _found() -> Iterator[tuple[str, Endpoint]]:
     for service, kind in (("data", DataAPI), ("metrics", MetricsAPI)):
-        for name, declared in declared_in(kind).items():
+        for name, declared in endpoints_in(kind).items():
             yield f"{service}.{name}", declared
         for group, members in groups_of(kind).items():
-            for name, declared in declared_in(members).items():
+            for name, declared in endpoints_in(members).items():
                 yield f"{service}.{group}.{name}", declared
 
 

@@ -10,12 +10,15 @@ import inspect
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, TypeAlias
 
 from attrs import frozen
 
+from chainapi._text import did_you_mean, quoted
+from chainapi.core.numbers import is_of
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError
+from chainapi.models.schema import Type, type_of
 from chainapi.models.unions import wire_name
 
 __all__ = [
@@ -107,21 +110,21 @@ class Parameter:
     @classmethod
     def read(cls, declared: inspect.Parameter, hint: Any, path: str) -> Parameter:
         """Read a parameter of a route of this path from its declaration and its annotation."""
-        found = _Annotation()
-        found.read(hint)
-        wire = found.wire or wire_name(declared.name.removesuffix("_"))
+        parts = [*type_of(hint).parts()]
+        notes: dict[type, Any] = {type(note): note for part in reversed(parts) for note in part.notes}
+        wire = notes[Wire].name if Wire in notes else wire_name(declared.name.removesuffix("_"))
         required = declared.default is declared.empty
         return cls(
             name=declared.name,
             wire=wire,
-            kinds=tuple(found.kinds),
+            kinds=tuple(dict.fromkeys(kind for part in parts for kind in _classes(part))),
             in_path=f"{{{wire}}}" in path,
             required=required,
             default=None if required else declared.default,
-            bounds=found.bounds,
-            choices=tuple(found.choices),
-            many=found.many,
-            repeated=found.repeated,
+            bounds=notes.get(Bounds),
+            choices=tuple(value for part in parts if part.kind == "literal" for value in part.choices),
+            many=any(part.kind == "list" for part in parts),
+            repeated=Repeated in notes,
         )
 
     def checked(self, value: Any) -> Any:
@@ -142,7 +145,7 @@ class Parameter:
             value = self._seconds(given)
         if self.choices:
             self._check_choice(value)
-        elif not isinstance(value, self.kinds) or (type(value) is bool and bool not in self.kinds):
+        elif not is_of(value, self.kinds):
             wanted = " or ".join(kind.__name__ for kind in self.kinds)
             raise ConfigurationError(f"{self.name} must be {wanted}, not {type(value).__name__}")
         if self.bounds is not None and not self.bounds.hold(value):
@@ -152,13 +155,8 @@ class Parameter:
     def _check_choice(self, value: Any) -> None:
         if value in self.choices:
             return
-        from difflib import get_close_matches
-
-        close = get_close_matches(str(value), self.choices, n=1)
-        hint = (
-            f"did you mean {close[0]!r}?" if close else f"it is one of {', '.join(map(repr, self.choices))}"
-        )
-        raise ConfigurationError(f"{self.name}={str(value)[:80]!r} is not known; {hint}")
+        hint = did_you_mean(str(value), self.choices, f"it is one of {', '.join(map(repr, self.choices))}")
+        raise ConfigurationError(f"{self.name}={quoted(str(value))} is not known; {hint}")
 
     def _seconds(self, value: datetime) -> int:
         if value.tzinfo is None:
@@ -166,42 +164,11 @@ class Parameter:
         return int(value.timestamp())
 
 
-class _Annotation:
-    """What an annotation says, gathered from its parts."""
-
-    def __init__(self) -> None:
-        self.kinds: dict[type, None] = {}
-        self.choices: list[str] = []
-        self.bounds: Bounds | None = None
-        self.wire: str | None = None
-        self.many = self.repeated = False
-
-    def read(self, hint: Any) -> None:
-        """Read an annotation, or a part of one."""
-        origin = get_origin(hint)
-        if origin is Annotated:
-            hint, *notes = get_args(hint)
-            self.read(hint)
-            self._note(notes)
-        elif origin is Literal:
-            self.choices += get_args(hint)
-        elif origin is not None:
-            self.many = self.many or origin is Sequence
-            for inner in get_args(hint):
-                self.read(inner)
-        elif hint is float:
-            self.kinds |= {float: None, int: None}
-        elif hint is not type(None):
-            self.kinds[hint] = None
-
-    def _note(self, notes: Sequence[object]) -> None:
-        for note in notes:
-            if isinstance(note, Bounds):
-                self.bounds = note
-            elif isinstance(note, Wire):
-                self.wire = note.name
-            elif isinstance(note, Repeated):
-                self.repeated = True
+def _classes(part: Type) -> tuple[type, ...]:
+    """Return the classes of the values of one part of an annotation."""
+    if part.kind in ("union", "list", "literal"):
+        return ()
+    return (float, int) if part.kind == "float" else (part.hint,)
 
 
 def wire_parameters(

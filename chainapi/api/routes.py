@@ -74,6 +74,10 @@ class Route:
         """What a request is said to cost, in compute units."""
         return None if self.weight is None else UNITS[self.weight]
 
+    def deprecation(self, name: str) -> str:
+        """Return the warning for a caller of the route, by the name that the caller uses."""
+        return f"{name} is deprecated: the service will remove {self.path}"
+
     def for_call(self, given: Mapping[str, Any]) -> Route:
         """Return the record as it holds for a call, with the values `given` for the parameters of the method.
 

@@ -6,15 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from attrs import frozen
-
-from chainapi.api.binding import NOT_SENT
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
+from chainapi.api.options import NOT_SENT, Options, priority_of, refuse_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource
-from chainapi.client.call import Call, Service
-from chainapi.client.config import deadline_of, refuse_unknown
+from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages
+from chainapi.client.service import Service
+from chainapi.core.arguments import deadline_of
+from chainapi.core.call import Call
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
@@ -22,47 +23,22 @@ from chainapi.errors import CheckpointError, ConfigurationError
 from chainapi.models.codec import ResourceDecoder
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
     from chainapi.core.limits.quota import QuotaSnapshot
-    from chainapi.session import Session
 
 __all__ = ["ServiceAPI"]
 
 T = TypeVar("T")
 
-MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
-
-
-@frozen
-class Options:
-    """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
-
-    resume: Checkpoint | None
-    on_invalid: OnInvalid
-    prefetch: int
-    priority: int
-    deadline: float | None
-
-    def __attrs_post_init__(self) -> None:
-        if self.on_invalid not in ("raise", "raw"):
-            raise ConfigurationError(f"on_invalid={ascii(self.on_invalid)[:80]} must be 'raise' or 'raw'")
-        if type(self.prefetch) is not int or not 0 <= self.prefetch <= MAX_PREFETCH:
-            raise ConfigurationError(
-                f"prefetch={self.prefetch!r} must be a whole number from 0 to {MAX_PREFETCH}"
-            )
-        _priority(self.priority)
-        deadline_of(self.deadline)
-
 
 class ServiceAPI:
-    """One service, bound to a session: `session.metrics` or `session.data`."""
+    """One service of a session: `session.metrics` or `session.data`."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self._session = session
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
         self._name = name
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._session!r}>"
+        return f"<{type(self).__name__} of <Session {self._connection.describe()}>>"
 
     @property
     def quota(self) -> QuotaSnapshot:
@@ -72,7 +48,7 @@ class ServiceAPI:
             ConfigurationError: the service is not configured.
 
         """
-        return self._session.snapshot(self._service())
+        return self._connection.snapshot(self._service())
 
     @overload
     def list(
@@ -181,11 +157,11 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
-        _refuse_misspelt(params, "get")
+        refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        ask = Call(service, query, priority=_priority(priority), deadline=deadline_of(deadline))
-        resource, _ = await self._session.call(ask, ResourceDecoder(model))
+        call = Call(query, priority=priority_of(priority), deadline=deadline_of(deadline))
+        resource, _ = await self._connection.call(service, call, ResourceDecoder(model))
         return resource
 
     @property
@@ -218,22 +194,23 @@ class ServiceAPI:
         segments, params = declared.asked(given)
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
-        priority, deadline = _priority(given["priority"]), deadline_of(given["deadline"])
-        ask = Call(self._service(), query, priority=priority, deadline=deadline)
+        priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
+        service, began = self._service(), self._connection.clock()
+        call = Call(query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
-        resource, _ = await self._session.call(ask, declared.decoder())
+        resource, _ = await self._connection.call(service, call, declared.decoder(), began)
         return resource
 
     def _service(self) -> Service:
-        return self._session.service(self._name)
+        return self._connection.service(self._name)
 
     def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
         return Query(path, params, route_name(self._name, path), units)
 
     @staticmethod
     def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
-        _refuse_misspelt(params, "list")
+        refuse_misspelt(params, "list")
         size = checked_page_size(page_size)
         first = () if size is None else (("pageSize", str(size)),)
         return first + query_params(params)
@@ -247,50 +224,18 @@ class ServiceAPI:
         declared: Endpoint | None = None,
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
-        session, service = self._session, self._service()
+        connection, service = self._connection, self._service()
         query = self._query(path, params, route.units)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
-        source = ListSource(session, service, route, query, options, declared)
+        source = ListSource(connection, service, route, query, options, declared)
         invalid = options.on_invalid == "raw"
         dedupe = deduplicator(route, start, declared=declared is not None, invalid=invalid)
-        return Walk(source.facts, session.states(start), dedupe, start), source
-
-
-def _refuse_misspelt(params: dict[str, object], what: str) -> None:
-    """Refuse what was meant for an argument: query parameters of the services have no underscore."""
-    if not params:
-        return
-    import difflib
-
-    for name in params:
-        if "_" in name or difflib.get_close_matches(name, _LIST_ARGUMENTS, n=1, cutoff=0.8):
-            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
-            refuse_unknown([name], known, what, params)
-
-
-_GET_ARGUMENTS = ("path", "model", "priority", "deadline")
-_LIST_ARGUMENTS = (
-    *_GET_ARGUMENTS,
-    "items",
-    "page_size",
-    "key",
-    "descending_key",
-    "until",
-    "resume",
-    "on_invalid",
-    "prefetch",
-)
+        return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
     """Return the path with its parameters filled in; each is one segment."""
     return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
-
-
-def _priority(priority: object) -> int:
-    if type(priority) is not int:
-        raise ConfigurationError(f"priority={priority!r} must be a whole number")
-    return priority
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from chainapi.api.endpoint import Endpoint
+from chainapi.api.options import Options
 from chainapi.api.routes import Route
-from chainapi.client.call import Call, SentAt, Service, always
+from chainapi.client.connection import Connection
+from chainapi.client.service import Service
+from chainapi.core.call import Call, SentAt
 from chainapi.core.limits.quota import Limit
 from chainapi.core.paging.walk import Fetch, ListQuery
 from chainapi.core.url import Query
@@ -14,10 +18,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.codec import DecodedPage, PageDecoder
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
-    from chainapi.api.service import Options
     from chainapi.core.limits.estimate import Estimate
-    from chainapi.session import Session
 
 __all__ = ["ListSource"]
 
@@ -26,7 +27,7 @@ class ListSource:
     """One list query (see `chainapi.client.source.Source`).
 
     Args:
-        session: sends the requests.
+        connection: sends the requests.
         service: the service of the list.
         route: the route, with its model where that is loaded.
         query: path and parameters.
@@ -37,19 +38,19 @@ class ListSource:
 
     def __init__(
         self,
-        session: Session,
+        connection: Connection,
         service: Service,
         route: Route,
         query: Query,
         options: Options,
         declared: Endpoint | None,
     ) -> None:
-        self.emit = session.emit
-        self.clock = session.clock
-        self.now = session.now
+        self.emit = connection.emit
+        self.clock = connection.clock
+        self.now = connection.now
         self.prefetch = options.prefetch
         self.others = tuple(name for name, _ in route.others)
-        self._session = session
+        self._connection = connection
         self._service = service
         self._route = route
         self._query = query
@@ -76,25 +77,24 @@ class ListSource:
         )
 
     def fetch(
-        self, fetch: Fetch, wanted: Callable[[], bool] = always
+        self, fetch: Fetch, needed: Callable[[], bool] | None = None
     ) -> Awaitable[tuple[DecodedPage, SentAt]]:
         """Return a page, and when its request was sent; to be awaited at once.
 
-        `wanted` is called before each attempt: whether somebody still waits for the page.
+        `needed` is called before each attempt: whether somebody still waits for the page.
         """
         query, options, bound = self._query, self._options, fetch.bound
         call = Call(
-            self._service,
             query if bound is None else query.bounded(self._route.until, bound),
             None if fetch.token is None else fetch.token.value,
             fetch.not_after,
             options.priority,
-            wanted,
+            needed,
             options.deadline,
         )
         if self._decoder is None:
             return self._load_and_call(call)
-        return self._session.call(call, self._decoder)
+        return self._connection.call(self._service, call, self._decoder)
 
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Return what fetching `rows` rows takes.
@@ -105,20 +105,21 @@ class ListSource:
         """
         from chainapi.core.limits.estimate import estimate
 
-        query, share = self._query, self._service.share
+        query, service = self._query, self._service
         size = _whole_parameter(query.params, "pageSize") if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {query.where}: pass page_size=")
-        price = share.price(query.route, query.cost)
-        return estimate(rows, size, price, share.limits if limits is None else tuple(limits))
+        limits = service.share.limits if limits is None else tuple(limits)
+        return estimate(rows, size, service.price(query), limits)
 
     async def _load_and_call(self, call: Call) -> tuple[DecodedPage, SentAt]:
         """Load the records of the route, off the event loop, then send a request."""
+        began = self._connection.clock()
         if self._declared is not None:
             await self._declared.load()
         if self._decoder is None:
             self._decoder = self._make_decoder()
-        return await self._session.call(call, self._decoder)
+        return await self._connection.call(self._service, call, self._decoder, began)
 
     def _make_decoder(self) -> Callable[[bytes], DecodedPage]:
         shown = self._shown if self._options.on_invalid == "raw" else None

@@ -1,4 +1,4 @@
-"""The command line, made with cyclopts: each command in a module of its own.
+"""Command line, made with cyclopts: each command in a module of its own.
 
 Data goes to standard output, everything else to standard error. `run` returns the exit code.
 """
@@ -13,14 +13,15 @@ from cyclopts import CycloptsError
 
 from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
 from chainapi.cli.completion import completion
-from chainapi.cli.display import Terminal, standard, worded
 from chainapi.cli.estimate import estimate
 from chainapi.cli.export import export
 from chainapi.cli.list import list_
 from chainapi.cli.plot import plot
 from chainapi.cli.routes import routes
 from chainapi.cli.simulate import demo, simulate
+from chainapi.cli.terminal import Terminal, standard
 from chainapi.cli.tps import tps
+from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 __all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
@@ -42,10 +43,7 @@ def run(
     terminal: Terminal | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
-    """Run the command line that `tokens` make, and return its exit code.
-
-    What goes wrong becomes one line on standard error.
-    """
+    """Run the command line `tokens`, and return its exit code; an error is one line on standard error."""
     terminal = terminal or standard()
     try:
         code = _dispatch(tokens, terminal, loop_factory)
@@ -58,7 +56,7 @@ def run(
         return PIPE_CLOSED
     except (CycloptsError, ChainAPIError, OSError) as error:
         with suppress(OSError):  # standard error may be closed as well
-            terminal.complain(worded(error))
+            terminal.report(worded(error))
         return WRONG_USAGE if isinstance(error, CycloptsError | ConfigurationError) else FAILED
     return code
 

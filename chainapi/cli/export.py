@@ -1,28 +1,22 @@
-"""``chainapi export``: many lists at once into files, watched while they grow."""
+"""``chainapi export``: many lists at once into files, with progress."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attrs import asdict, define
+from attrs import asdict
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.text import Text
 
-from chainapi.api.service import ServiceAPI
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
-    Connection,
+    ConnectionOptions,
     Flag,
     Hidden,
     Many,
@@ -33,35 +27,36 @@ from chainapi.cli.common import (
     refuse,
     with_page_size,
 )
-from chainapi.cli.display import Progress, Terminal, counted, pause, shell_words, worded
+from chainapi.cli.export_view import ExportView
 from chainapi.cli.names import (
     RouteName,
     Value,
     calling,
     is_path,
     method_of,
-    read_pairs,
+    read_query,
     read_value,
     read_values,
     resolve,
     usage,
 )
+from chainapi.cli.progress import Progress
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import export as run
 
 if TYPE_CHECKING:
-    from chainapi.api.binding import Endpoint
-    from chainapi.core.limits.quota import QuotaSnapshot
-    from chainapi.export.progress import ExportProgress
+    from chainapi.api.endpoint import Endpoint
     from chainapi.export.run import ExportResult
     from chainapi.session import Session
 
-__all__ = ["ExportView", "export"]
+__all__ = ["export"]
 
 CONCURRENCY = 32  # sources
-TOLD_EVERY = 10.0  # seconds between two lines about progress
-WIDEST_BAR = 40  # characters
+
+_EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
 FileFormat = Literal["jsonl", "csv", "parquet", "sqlite", "duckdb"]
 
@@ -82,32 +77,32 @@ async def export(
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
     quiet: Flag = False,
-    connection: Connection = DEFAULTS,
+    connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Fetch many lists at once into a file, or into a folder that gets a file each run.
+    """Export many lists at once to a file, or to a folder with a new file for each run.
 
-    Started again after whatever ended it, it goes on where it stood; once all is there, it fetches what is
-    new where the rows come newest first. What it remembers is in FILE.export, or in DIR/_export.
+    The same command continues an export that was interrupted. After a complete export it fetches new rows, if
+    the list is newest first. The state of the export is in FILE.export, or in DIR/_export.
 
     Args:
-        route: The route by its name, such as data.evm.blocks, or a path.
-        values: The sources: values of the parameter in the path that --param does not give; further paths.
-        out: File or folder. A name that has no suffix, or ends with a slash, is a folder.
-        format_: What the file is; else its suffix says it, and a folder gets jsonl.
+        route: The name of a route, such as data.evm.blocks, or a path.
+        values: The sources: values of the parameter in the path that --param leaves out; or more paths.
+        out: File or folder. A name without a suffix, or with a slash at its end, is a folder.
+        format_: Format of the files; by default that of the suffix, and jsonl in a folder.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
-        page_size: Rows a page; else as many as the route gives.
-        over: The parameter that the sources are values of, where it is another one.
-        from_: File with a source in each line; - is standard input.
-        api: The service that has the path; data by default.
-        items: The field of the answer that holds the list of a path; without it, the only one that holds any.
-        limit: Rows of each source; all without it. A later run fetches all that is new.
-        on_invalid: What becomes of a row that is not what the route promises: raise leaves its source for a
-            later run, raw puts it into FILE.invalid, beside the file.
-        concurrency: Sources that are open at once.
+        page_size: Rows per page; by default the maximum of a named route.
+        over: The parameter whose values are the sources, if it is another one.
+        from_: File with one source per line; - is standard input.
+        api: The service of a path; data by default.
+        items: The field of the response that holds the list of a path; by default the only list.
+        limit: Rows of each source; all by default. A later run fetches all new rows.
+        on_invalid: Rows that do not match the route: raise fails their source, which a later run continues,
+            raw writes them to FILE.invalid, beside the file.
+        concurrency: Sources that are fetched at once.
         quiet: Show no progress.
-        connection: How the services are reached.
-        terminal: Where the command writes.
+        connection: Options of the session.
+        terminal: The streams of the command.
 
     """
     options = {
@@ -131,7 +126,7 @@ async def export(
         view = ExportView(traffic, lambda: session.quota, terminal.now)
         try:
             with calling(terminal, route), cancelled_by_sigterm():
-                walk, sources, query = _asked(
+                walk, sources, query = _plan(
                     session, route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 async with view.shown(terminal, quiet=quiet):
@@ -148,35 +143,35 @@ async def export(
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
             if isinstance(error, ChainAPIError):
-                if view.progress is None:  # nothing was begun
+                if view.progress is None:  # nothing was fetched
                     raise
-                _complain(terminal, route, error)
+                _report(terminal, route, error)
             same = " with the same standard input" if from_ == "-" else ""
-            terminal.tell(f"{view.kept()}; to go on{same}: {shell_words(again)}")
+            terminal.note(f"{view.kept()}; to continue{same}: {shell_words(again)}")
             if isinstance(error, ChainAPIError):
                 return FAILED
             raise
-    terminal.tell(_summary(result))
+    terminal.note(_summary(result))
     return 0
 
 
-def _complain(terminal: Terminal, route: str, error: ChainAPIError) -> None:
-    """Tell an error, or those of all sources that failed."""
+def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
+    """Report an error, or the errors of all failed sources."""
     if isinstance(error, IncompleteExportError):
         for label, failure in error.failures.items():
-            terminal.complain(f"{label or route}: {worded(failure, _ADVICE)}")
+            terminal.report(f"{label or route}: {worded(failure, _ADVICE)}")
     else:
-        terminal.complain(worded(error))
+        terminal.report(worded(error))
 
 
-_ADVICE = "--on-invalid raw puts such rows into a file of their own"
+_ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 def _lines(name: str) -> list[str]:
-    """Return the lines of a file, or of standard input, that have something in them.
+    """Return the lines of a file, or of standard input, without empty ones.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the file cannot be read.
 
     """
     try:
@@ -184,11 +179,11 @@ def _lines(name: str) -> list[str]:
     except OSError as error:
         raise ConfigurationError(f"--from {name} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"--from {name} is no text in UTF-8") from None
+        raise ConfigurationError(f"--from {name} is not UTF-8 text: convert it") from None
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _asked(
+def _plan(
     session: Session,
     route: str,
     words: Sequence[str],
@@ -202,65 +197,61 @@ def _asked(
     """Return the method, its sources, and the arguments that all of them share.
 
     Raises:
-        ConfigurationError: what is asked for does not fit together.
+        ConfigurationError: the arguments do not fit together.
 
     """
     if is_path(route):
-        refuse(f"the sources of {route} are more paths", over=over)
-        query = _query_of_path(params, page_size=page_size, items=items)
+        refuse("the sources of an export by path are paths", over=over)
+        options = {"page_size": page_size, "items": items}
+        given = {name: value for name, value in options.items() if value is not None}
+        query = {**given, **read_query(params, _EXPORT_OPTIONS)}
         return getattr(session, api or "data").list, _paths(route, words), query
-    refuse(f"the name {route} says it", api=api, items=items)
+    refuse(f"the route {route} sets it", api=api, items=items)
     sources, query = _of_route(route, words, with_page_size(params, page_size), over)
     return method_of(session, route), sources, query
 
 
 def _paths(route: str, words: Sequence[str]) -> list[str]:
     if wrong := next((word for word in words if not is_path(word)), None):
-        raise ConfigurationError(f"{wrong!r} is no path: the sources of {route} are more paths")
+        raise ConfigurationError(f"{wrong!r} is not a path: more sources of {route} begin with '/'")
     return [*dict.fromkeys([route, *words])]
-
-
-def _query_of_path(params: Sequence[str], **options: object) -> dict[str, Any]:
-    """Return what all paths are asked with."""
-    query: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    for name, value in read_pairs(params):
-        if name in _ARGUMENTS:
-            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
-        query.setdefault(name, []).append(value)
-    return query
-
-
-_ARGUMENTS = frozenset({*inspect.signature(run).parameters, *inspect.signature(ServiceAPI.list).parameters})
 
 
 def _of_route(
     route: str, words: Sequence[str], params: Sequence[str], over: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the arguments of each source, and those that all of them share."""
-    declared = resolve(route)
-    if declared.single:
-        raise ConfigurationError(f"{route} gives one resource, no list: `chainapi list` prints it")
+    endpoint = resolve(route)
+    if endpoint.single:
+        raise ConfigurationError(
+            f"{route} returns a single resource, not a list: print it with `chainapi list`"
+        )
     shared = read_values(route, (), params, whole=False)
-    name = over or _left_out(declared, route, shared)
+    name = over or _left_out(endpoint, route, shared)
     if name is None:
         if words:
-            raise ConfigurationError(f"{words[0]!r} is one value too many: {usage(route)}")
+            raise ConfigurationError(f"{words[0]!r} is one value too many; usage: {usage(route)}")
         return [{}], shared
-    varied = next((one for one in declared.parameters if one.name == name and name not in shared), None)
+    varied = next((one for one in endpoint.parameters if one.name == name and name not in shared), None)
     if varied is None:
-        raise ConfigurationError(f"--over {name}: it is given by --param, or {route} does not take it")
+        raise ConfigurationError(f"--over {name} does not apply: --param sets it, or {route} lacks it")
     if not words:
-        raise ConfigurationError(f"there is nothing to export: give values of {name}, or --from FILE")
+        raise ConfigurationError(f"there are no sources: give values of {name}, or --from FILE")
     return [{name: read_value(varied, word)} for word in words], shared
 
 
-def _left_out(declared: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
-    """Return the one parameter in the path that is not given; None where all are."""
-    left = [one.name for one in declared.parameters if one.in_path and one.name not in shared]
+def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
+    """Return the only parameter in the path that --param leaves out; None if there is none.
+
+    Raises:
+        ConfigurationError: there are several.
+
+    """
+    left = [one.name for one in endpoint.parameters if one.in_path and one.name not in shared]
     if len(left) > 1:
         raise ConfigurationError(
-            f"{route} needs {', '.join(left)}: give all but one with --param NAME=VALUE, "
-            "the values are then those of the one that is left"
+            f"{route} needs {', '.join(left)}: give all but one with --param NAME=VALUE; "
+            "the sources are values of the remaining one"
         )
     return left[0] if left else None
 
@@ -268,127 +259,8 @@ def _left_out(declared: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
     if result.written is None:
-        return f"nothing new: {result.path} has the rows of {sources}"
+        return f"no new rows: {result.path} has the rows of {sources}"
     invalid = (
         "" if result.written_invalid is None else f"; {result.invalid:,} invalid in {result.written_invalid}"
     )
     return f"{rows} of {sources} fetched, {result.written} written{invalid}"
-
-
-@define(eq=False)
-class ExportView:
-    """What a person sees of an export: drawn on a terminal, else told in a line now and then.
-
-    Attributes:
-        traffic: counts the requests of the session.
-        quota: gives what is known of the quotas.
-        now: gives the time of day, for the end of a wait.
-        progress: of the export, once there is any.
-
-    """
-
-    traffic: Progress
-    quota: Callable[[], Mapping[str, QuotaSnapshot]]
-    now: Callable[[], datetime]
-    progress: ExportProgress | None = None
-
-    def update(self, progress: ExportProgress) -> None:
-        """Take note of progress."""
-        self.progress = progress
-
-    @asynccontextmanager
-    async def shown(self, terminal: Terminal, *, quiet: bool) -> AsyncIterator[None]:
-        """Show the progress while the block runs."""
-        if quiet:
-            yield
-        elif terminal.err.isatty() and not terminal.messages.is_dumb_terminal:
-            async with terminal.live(self.render, transient=True):
-                yield
-        else:
-            telling = asyncio.create_task(self._tell(terminal))
-            try:
-                yield
-            finally:
-                telling.cancel()
-                with suppress(asyncio.CancelledError):
-                    await telling
-
-    def render(self) -> RenderableType:
-        """Return what is drawn: a bar of the sources, and two lines."""
-        progress = self.progress
-        lines = [Text(self.counts()), Text(" · ".join(self.waits()), style="dim")]
-        if progress is None or not progress.sources:
-            return Group(*lines)
-        ended = progress.done + progress.failed
-        bar = ProgressBar(total=progress.sources, completed=ended, width=WIDEST_BAR)
-        return Group(bar, "", *lines)  # a bar does not end its line
-
-    def line(self) -> str:
-        """Return all of it in one line."""
-        return " · ".join([self.counts(), *self.waits()])
-
-    def kept(self) -> str:
-        """Say what was committed, and how many sources failed."""
-        progress = self.progress
-        if progress is None:
-            return "no page so far"
-        kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
-        return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
-
-    def counts(self) -> str:
-        """Say what is done: sources, rows, requests, and the time that is left."""
-        progress, requests = self.progress, counted(self.traffic.requests, "request")
-        if progress is None:
-            return f"{self.kept()} · {requests}"
-        total = "" if progress.sources is None else f" of {progress.sources:,}"
-        parts = [
-            f"{progress.done:,}{total} sources",
-            counted(progress.rows, "row"),
-            f"{progress.rows_per_second:,.0f} rows/s",
-            requests,
-        ]
-        if progress.invalid:
-            parts.append(f"{progress.invalid:,} invalid")
-        if progress.failed:
-            parts.append(f"{progress.failed:,} failed")
-        if progress.stage == "writing":
-            parts.append("writing the file")
-        elif progress.seconds_left is not None:
-            parts.append(f"about {_duration(progress.seconds_left)} left")
-        return " · ".join(parts)
-
-    def waits(self) -> list[str]:
-        """Say what is left of the quotas, what is waited for, and when that ends."""
-        said = []
-        for service, snapshot in self.quota().items():
-            parts = []
-            if snapshot.remaining is not None and snapshot.limit is not None:
-                parts.append(f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
-            if left := pause(snapshot):
-                parts.append(f"on again in {_duration(left)}, at {self._clock(left)}")
-            if parts:
-                said.append(f"{service}: {', '.join(parts)}")
-        return said
-
-    def _clock(self, seconds: float) -> str:
-        """Return the time of day in so many seconds, with the day where it is another one."""
-        now = self.now()
-        then = now + timedelta(seconds=seconds)
-        return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
-
-    async def _tell(self, terminal: Terminal) -> None:
-        while True:
-            await asyncio.sleep(TOLD_EVERY)
-            terminal.complain(self.line())
-
-
-def _beside(progress: ExportProgress) -> str:
-    return f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration as people say it."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -6,17 +6,15 @@ import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Mapping
+from typing import ClassVar, NoReturn
 from urllib.parse import quote, urlsplit
 
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Provider", "Secret", "ServiceConfig", "deadline_of", "resolve", "seconds_of"]
-
-_LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
+__all__ = ["Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
 
 MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers refuse longer headers
 
@@ -122,53 +120,6 @@ def resolve(
     return metrics, data
 
 
-def refuse_unknown(
-    unknown: Iterable[str], known: Iterable[str], what: str, given: MutableMapping[str, Any] | None = None
-) -> None:
-    """Refuse keyword arguments that do not exist, with the one that was probably meant.
-
-    `given` is emptied first: it has their values, and a misspelt ``api_kye=`` would leave the key among the
-    variables that a traceback shows.
-
-    Raises:
-        ConfigurationError: there is one.
-
-    """
-    names = list(known)
-    for name in tuple(unknown):
-        from difflib import get_close_matches
-
-        if given is not None:
-            given.clear()
-        close = get_close_matches(name, names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(sorted(names))}"
-        raise ConfigurationError(f"{what} got an unknown argument {name!r}{hint}")
-
-
-def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
-    """Return an argument that is a number of seconds.
-
-    Raises:
-        ConfigurationError: it is not a finite number, or it is negative, or 0 where `zero` is not allowed.
-
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value <= _LONGEST) or (value == 0 and not zero):  # type: ignore[operator]
-        least = "0 or more" if zero else "above 0"
-        raise ConfigurationError(f"{name}={str(value)[:40]} must be a finite number of seconds, {least}")
-    return float(value)  # type: ignore[arg-type]
-
-
-def deadline_of(value: object) -> float | None:
-    """Return the argument ``deadline=`` in seconds; None where it is not given.
-
-    Raises:
-        ConfigurationError: it is no finite number above 0.
-
-    """
-    return None if value is None else seconds_of("deadline", value)
-
-
 def trusted(
     given: ssl.SSLContext | None, environment: Mapping[str, str] = os.environ
 ) -> ssl.SSLContext | None:
@@ -216,7 +167,14 @@ def _unreadable(context: ssl.SSLContext, name: str, place: str) -> str:
 
 
 def _missing(argument: str) -> str:
-    return f"{argument} is not set: pass {argument}= to Session or set the variable {_variable(argument)}"
+    return f"{_SETTINGS[argument]} is not set: give {argument}= or set the variable {_variable(argument)}"
+
+
+_SETTINGS = {
+    "metrics_base_url": "the address of the Metrics API",
+    "data_base_url": "the address of the Data API",
+    "api_key": "the key of the Data API",
+}
 
 
 def _variable(argument: str) -> str:

@@ -21,6 +21,7 @@ from attrs import frozen
 
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.pages import MetricPages, Pages
+from chainapi.core.arguments import whole_number
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import (
     AuthenticationError,
@@ -160,8 +161,7 @@ def merge(
         ChainAPIError: an error of the session.
 
     """
-    if type(concurrency) is not int or concurrency < 1:
-        raise ConfigurationError(f"concurrency={concurrency!r} must be a whole number above 0")
+    whole_number("concurrency", concurrency)
     if on_error not in ("raise", "yield"):
         raise ConfigurationError(f"on_error={on_error!r} must be one of 'raise', 'give'")
     if stop is not None and not isinstance(stop, asyncio.Event):

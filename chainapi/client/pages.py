@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Runner
 from chainapi.client.source import Source
+from chainapi.core.arguments import whole_number
 from chainapi.core.limits.quota import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
-from chainapi.errors import ChainAPIError, ConfigurationError
+from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint` and `partial`.
 
         """
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
+        if limit is not None:
+            whole_number("limit", limit)
         walk, rows = self._walk, list[T]()
         walk.row_limit = inf if limit is None else self.checkpoint.rows + limit
         reader = self._begin_rows()
@@ -177,7 +178,7 @@ class Pages(Generic[T]):
     def _begin_rows(self) -> object:
         """Return a reader of rows, which takes the place of any other."""
         reader = self._reader = object()
-        self._walk.dedupe.start_counting()
+        self._walk.count_rows()
         return reader
 
     def _end_rows(self, reader: object) -> None:

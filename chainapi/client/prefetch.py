@@ -7,8 +7,8 @@ import weakref
 from collections import deque
 from typing import Any
 
-from chainapi.client.call import GivenUp
 from chainapi.client.source import Source
+from chainapi.core.call import GivenUp
 from chainapi.core.paging.states import PageToken
 from chainapi.core.paging.walk import Fetch, Fetched, Walk
 from chainapi.errors import ChainAPIError
@@ -144,7 +144,7 @@ class Prefetcher:
             return error
         except GivenUp:
             return None
-        return Fetched(page, sent.at, sent.wall)
+        return Fetched(page, sent)
 
     def _dropped(self, _: object) -> None:
         # The garbage collector may call this in any thread, and after the loop was closed.

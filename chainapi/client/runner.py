@@ -109,7 +109,7 @@ class Runner:
             page, sent = await source.fetch(fetch)
         except ChainAPIError as error:
             return error
-        return Fetched(page, sent.at, sent.wall)
+        return Fetched(page, sent)
 
     def _fetch_ahead(self) -> None:
         """Prefetch the next pages unless the row limit will stop the reader first."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from chainapi.client.call import SentAt, always
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter
+from chainapi.core.call import SentAt
 from chainapi.core.limits.quota import Limit
 from chainapi.core.paging.walk import Fetch
 from chainapi.models.codec import DecodedPage
@@ -21,7 +21,7 @@ class Source(Protocol):
     """One list query of one service."""
 
     @property
-    def emit(self) -> Listener:
+    def emit(self) -> Emitter:
         """Emitter of the session's events."""
         ...
 
@@ -49,11 +49,11 @@ class Source(Protocol):
         ...
 
     def fetch(
-        self, fetch: Fetch, wanted: Callable[[], bool] = always
+        self, fetch: Fetch, needed: Callable[[], bool] | None = None
     ) -> Awaitable[tuple[DecodedPage, SentAt]]:
         """Return a page, and when its request was sent; to be awaited at once.
 
-        `wanted` is called before each attempt: whether somebody still waits for the page.
+        `needed` is called before each attempt: whether somebody still waits for the page.
         """
         ...
 

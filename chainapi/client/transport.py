@@ -21,6 +21,7 @@ from aiohttp.tracing import Trace
 from attrs import frozen
 from yarl import URL
 
+from chainapi.core.arguments import whole_number
 from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APIConnectionError,
@@ -81,10 +82,9 @@ class AiohttpTransport:
         max_body: int = MAX_BODY,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        if type(max_body) is not int or max_body < 1:
-            raise ConfigurationError(f"max_body={max_body!r} must be a whole number of bytes from 1 on")
+        whole_number("max_body", max_body)
         if client is not None and ssl_context is not None:
-            raise ConfigurationError("ssl_context= has no place beside a ClientSession, which has its own")
+            raise ConfigurationError("ssl_context= has no effect beside a ClientSession: set it on that")
         self._client = client
         self._ssl_context = ssl_context
         self._keeper: AsyncGenerator[aiohttp.ClientSession, None] | None = None
@@ -264,7 +264,8 @@ async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientS
     """
     try:
         yield client
-    except GeneratorExit:
+    except (GeneratorExit, asyncio.CancelledError):
+        # Cancelled: asyncio.run() cancels the task in which the loop closes a generator that was dropped.
         _warn_of_unclosed()
         raise
     finally:

@@ -9,6 +9,9 @@ from urllib.parse import quote, urlencode
 
 from attrs import Factory, evolve, field, frozen
 
+from chainapi._text import quoted
+from chainapi.core.arguments import whole_number
+from chainapi.core.numbers import is_of
 from chainapi.errors import ConfigurationError
 
 __all__ = ["MAX_PAGE_SIZE", "Query", "checked_page_size", "checked_path", "path_segment"]
@@ -17,8 +20,11 @@ MAX_PAGE_SIZE = 10_000  # the largest that any known route takes; most take 100
 MAX_SEGMENT = 1_024  # characters
 
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
+_SAFE_PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")  # most paths: nothing in them is quoted
 _MAX_WHOLE = 10**100  # no identifier or number of a query is as large, and larger ones may have no text
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SEPARATOR = re.compile(r"[/?#%\\\s]")  # of a segment
+_PATH_END = re.compile(r"[?#\\\s]")  # of a path
 _HALF = re.compile(r"[\ud800-\udfff]")  # halves of characters, which UTF-8 cannot carry
 
 
@@ -38,7 +44,8 @@ class Query:
     )
 
     def _encode(self) -> str:
-        encoded = quote(self.path, safe=_PATH_SAFE)
+        plain = _SAFE_PATH.fullmatch(self.path)
+        encoded = self.path if plain else quote(self.path, safe=_PATH_SAFE)
         return f"{encoded}?{urlencode(self.params)}" if self.params else encoded
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
@@ -72,7 +79,7 @@ def query_params(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         raise ConfigurationError("pageSize is an argument of its own: give page_size=")
     for name in values:
         if not name or _HALF.search(name):
-            raise ConfigurationError(f"{_shown(name)} is no name of a query parameter")
+            raise ConfigurationError(f"{quoted(name)} is no name of a query parameter")
     return tuple((name, _text(name, value)) for name, value in values.items() if value is not None)
 
 
@@ -89,20 +96,12 @@ def _text(name: str, value: object) -> str:
         return str(value)
     if isinstance(value, int | float) and abs(value) < _MAX_WHOLE:
         return str(value)
-    raise ConfigurationError(f"{name}={_shown(value)} cannot be sent as a query parameter")
+    raise ConfigurationError(f"{name}={quoted(value)} cannot be sent as a query parameter")
 
 
 def _plain(value: object) -> object:
     """Return the value of a member of an enumeration."""
     return value.value if isinstance(value, Enum) else value
-
-
-def _shown(value: object) -> str:
-    """Return a value as errors show it: cut, and without what a terminal would act on."""
-    if isinstance(value, int) and abs(value) >= _MAX_WHOLE:
-        return "a number of more than 100 digits"
-    shown = ascii(value)
-    return shown if len(shown) <= 80 else f"{shown[:80]}..."
 
 
 def path_segment(name: str, value: object) -> str:
@@ -113,17 +112,17 @@ def path_segment(name: str, value: object) -> str:
 
     """
     value = _plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if not is_of(value, (int, str)):
         raise ConfigurationError(f"{name} must be an int or a str, not {type(value).__name__}")
     if isinstance(value, int) and not 0 <= value < _MAX_WHOLE:
-        raise ConfigurationError(f"{name}={_shown(value)} is negative or too large")
+        raise ConfigurationError(f"{name}={quoted(value)} is negative or too large")
     text = str(value)
     if not text or len(text) > MAX_SEGMENT:
         raise ConfigurationError(f"{name} must have 1 to {MAX_SEGMENT} characters, not {len(text)}")
-    if re.search(r"[/?#%\\\s]", text) or text in (".", ".."):
-        raise ConfigurationError(f"{name}={_shown(text)} cannot be part of a path: it has a separator in it")
+    if _SEPARATOR.search(text) or text in (".", ".."):
+        raise ConfigurationError(f"{name}={quoted(text)} cannot be part of a path: it has a separator in it")
     if _CONTROL.search(text) or _HALF.search(text):
-        raise ConfigurationError(f"{name}={_shown(text)} cannot be part of a path: it has no plain text")
+        raise ConfigurationError(f"{name}={quoted(text)} cannot be part of a path: it has no plain text")
     return text
 
 
@@ -136,14 +135,14 @@ def checked_path(path: object) -> str:
     """
     if not isinstance(path, str) or not path.startswith("/"):
         raise ConfigurationError(
-            f"path={_shown(path)} must be a str that begins with '/', such as '/v1/chains'"
+            f"path={quoted(path)} must be a str that begins with '/', such as '/v1/chains'"
         )
     for segment in path[1:].split("/"):
         if not segment or segment.lower().replace("%2e", ".") in (".", ".."):
-            raise ConfigurationError(f"path={_shown(path)} has an empty or a dotted segment")
-    if re.search(r"[?#\\\s]", path) or _CONTROL.search(path) or _HALF.search(path):
+            raise ConfigurationError(f"path={quoted(path)} has an empty or a dotted segment")
+    if _PATH_END.search(path) or _CONTROL.search(path) or _HALF.search(path):
         raise ConfigurationError(
-            f"path={_shown(path)} has a separator or white space in it; give query parameters as keywords"
+            f"path={quoted(path)} has a separator or white space in it; give query parameters as keywords"
         )
     return path
 
@@ -155,10 +154,4 @@ def checked_page_size(page_size: object) -> int | None:
         ConfigurationError: it is not a whole number from 1 to 10,000.
 
     """
-    if page_size is None:
-        return None
-    if isinstance(page_size, bool) or not isinstance(page_size, int):
-        raise ConfigurationError(f"page_size={_shown(page_size)} must be a whole number")
-    if not 1 <= page_size <= MAX_PAGE_SIZE:
-        raise ConfigurationError(f"page_size={_shown(page_size)} is not from 1 to {MAX_PAGE_SIZE}")
-    return page_size
+    return None if page_size is None else whole_number("page_size", page_size, 1, MAX_PAGE_SIZE)

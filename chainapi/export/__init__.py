@@ -1,13 +1,12 @@
-"""Exports: many lists at once into files, which hold every row exactly once whatever stops the machine.
+"""Export: many lists at once into files; each row is there exactly once.
 
 ::
 
     await export(session.data.evm.blocks, [43114, 43113], "blocks.parquet", page_size=100)
 
-``run`` is one export from its first source to its final file, ``walks`` the walk of one source. ``state`` is
-what it remembers, ``commits`` the way into it; ``files`` says where things are, ``seal`` makes the final
-file; ``columns`` turns rows of a model into columns, and ``formats`` has a module for each kind of file.
-``progress`` is what can be watched.
+A run has two stages. Pages are fetched and committed to a journal, a SQLite database beside the target; then
+the rows of finished sources are written to the final file. Start reading at ``run``, which calls the stages:
+``fetch`` (``sources``, ``writer``, ``journal``) and ``finalize`` (``files``, ``columns``, ``formats``).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from chainapi.core.arguments import whole_number
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,46 +31,50 @@ async def export(
     over: Iterable[Any] | AsyncIterable[Any],
     out: str | os.PathLike[str],
     *,
-    format: str | None = None,  # noqa: A002 - what users call it
+    format: str | None = None,  # noqa: A002 - the word that users know
     limit: int | None = None,
     concurrency: int = 32,
     on_progress: Callable[[ExportProgress], None] | None = None,
     **query: Any,
 ) -> ExportResult:
-    """Walk many lists at once into one file, or into a folder that gets a file each run.
+    """Export many lists at once into a file, or into a folder of files.
 
-    Started again after whatever ended it, it goes on where it stood. Once all is fetched, routes whose rows
-    come newest first are asked for what is new since; others for nothing. What it remembers is in a SQLite
-    database beside the file (``blocks.parquet.export``), or in the folder (``_export``).
+    In a folder each run writes a new file. The same call continues an export that was stopped, at any moment
+    and by anything. Once all rows are fetched, the same call fetches only new rows if the route returns the
+    newest rows first, and nothing otherwise. The journal of the export is a SQLite database:
+    ``blocks.parquet.export`` beside a file, ``_export`` in a folder.
 
     Args:
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
-        over: the sources: each the first argument of `walk`, a tuple of its arguments, or a mapping of named
-            ones. They are taken as they are needed. Joined with "/" they name the source in every row.
+        over: the sources, read as they are needed. A source is the first argument of `walk`, a tuple of its
+            arguments, or a mapping of named ones; joined with "/" they are the column ``source`` of its rows.
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
-        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; else the suffix says it, and a
-            folder gets ``jsonl``.
-        limit: rows of each source; all without it. Where a walk had to begin again, up to a page more; a
-            later run fetches all that is new.
-        concurrency: how many sources are open at once; their pages are what is held in memory.
-        on_progress: called after each commit, and at each stage.
-        query: further arguments of `walk`, the same for all sources. With ``on_invalid="raw"`` rows that
-            cannot be made go to JSON lines beside the final file (``blocks.parquet.invalid``): the source,
-            the JSON path, the error and the row as it came.
+        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
+            file, and ``jsonl`` in a folder.
+        limit: number of rows of each source; all by default. A walk that restarts may add up to a page, and
+            later runs fetch all new rows.
+        concurrency: number of sources that are open at once. Memory holds a page or two of each.
+        on_progress: called after each commit and at each stage.
+        query: further arguments of `walk`, the same for all sources. ``on_invalid="raw"`` writes invalid rows
+            as JSON lines beside the final file (``blocks.parquet.invalid``), each with its source, the JSON
+            path, the error and the row as the service sent it.
 
     Raises:
-        ConfigurationError: an argument cannot be used, or a package is missing.
+        ConfigurationError: an argument is invalid, or a package is missing.
         IncompleteExportError: some sources failed; the others are in the target.
-        ExportError: the target cannot be read or written, holds another export, or is written by another one.
-        ChainAPIError: what concerns all sources, such as a key that is refused.
+        ExportError: the target cannot be read or written, holds another export, or is in use by another one.
+        ChainAPIError: an error that concerns all sources, such as a rejected key.
 
     """
     from chainapi.export.files import Target
     from chainapi.export.run import Exporter
+    from chainapi.export.spec import ExportSpec
 
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ConfigurationError(f"limit={limit!r} must be a whole number above 0")
+    if limit is not None:
+        whole_number("limit", limit)
     if "resume" in query:
-        raise ConfigurationError("an export resumes by itself: start it again with the same target")
-    target = Target.of(out, format)
-    return await Exporter(walk, over, target, query, limit, concurrency, on_progress).run()
+        raise ConfigurationError(
+            "export() does not take resume=: call it again with the same target to continue an export"
+        )
+    spec = ExportSpec(walk, over, Target.of(out, format), query, limit, concurrency)
+    return await Exporter(spec, on_progress).run()

@@ -1,7 +1,9 @@
-"""Series as charts: in a terminal with plotext (extra `cli`), as PNG with matplotlib (extra `plot`).
+"""Charts of series, in a terminal and as PNG.
 
-A chart shows no more than can be seen. Where a series has more points, x is divided into stretches of equal
-length, and of each the lowest and the highest point are kept: no peak is lost, and no mean hides one.
+Terminals need plotext (extra `cli`), pictures need matplotlib (extra `plot`).
+
+A long series is reduced to the points that can be seen: x is divided into stretches of equal length, and each
+keeps its lowest and its highest point. A mean would hide peaks.
 """
 
 from __future__ import annotations
@@ -20,30 +22,40 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from chainapi._text import printable
+from chainapi.core.duration import DAY, HOUR
+from chainapi.core.numbers import is_of
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE
 from chainapi.export.formats import format_of
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["Chart", "Point", "chart_of", "draw", "read_chart", "require_pictures", "save", "visible"]
 
 Point: TypeAlias = tuple[float, float]
 
-LABELS = (SOURCE, "chain")  # columns that name a series: of exports, of what `chainapi tps` prints
-STRETCHES = 1_000  # of a chart's width that a picture can tell apart
-LOOKED_AT = 1_000  # rows of a file, to find out what its columns hold
+LABELS = (SOURCE, "chain")  # columns that name a series: of exports, of the output of `chainapi tps`
+STRETCHES = 1_000  # that a picture is wide enough to show
+SAMPLE = 1_000  # first rows of a file, which decide the kind of each column
 PICTURE = (10.0, 5.0)  # inches
 DOTS = 150  # per inch
-NAMED = 20  # series whose names find room beside a picture
+NAMED = 20  # series in the legend of a picture; there is no room for more
 LABEL_WIDTH = 20  # characters
-HUGE, TINY = 1e300, 1e-300  # beyond, differences of numbers overflow, or are lost
-MARKS = "*+xo#%@&"  # of lines that no colour tells apart
+HUGE, TINY = 1e300, 1e-300  # beyond these, differences of numbers overflow or vanish
+MARKS = "*+xo#%@&"  # of lines without a colour
 
 
 @frozen
 class Chart:
-    """Series of points, by their labels; `times` tells that x is Unix time in seconds."""
+    """Series of points by label.
+
+    Attributes:
+        x: name of the horizontal axis.
+        y: name of the vertical axis.
+        series: points of each series.
+        times: whether x is Unix time in seconds.
+
+    """
 
     x: str
     y: str
@@ -52,7 +64,10 @@ class Chart:
 
 
 def visible(points: Iterable[Point], stretches: int = STRETCHES) -> list[Point]:
-    """Return the points in the order of x, of each stretch the lowest and the highest where they are many."""
+    """Return the points in the order of x, reduced to what can be seen.
+
+    Of many points only the lowest and the highest of each stretch are kept.
+    """
     points = sorted(points)
     if len(points) <= 2 * stretches:
         return points
@@ -69,7 +84,7 @@ def visible(points: Iterable[Point], stretches: int = STRETCHES) -> list[Point]:
 
 @define
 class _Series:
-    """A series that is read: reduced whenever it has become long."""
+    """Points of a series, reduced whenever they become many."""
 
     points: list[Point] = field(factory=list)
 
@@ -80,16 +95,16 @@ class _Series:
 
 
 def chart_of(series: Mapping[str, Iterable[MetricPoint]], y: str = "value") -> Chart:
-    """Return the chart of points of metrics over time."""
+    """Return a chart of points of a metric over time."""
     made = {
         label: visible((float(point.timestamp), point.value) for point in points)
         for label, points in series.items()
     }
-    return _within_reach(Chart("time", y, made, _in_calendar(made)))
+    return _scaled(Chart("time", y, made, _in_calendar(made)))
 
 
-def _within_reach(chart: Chart) -> Chart:
-    """Return a chart whose numbers can be drawn: their differences are neither infinite nor nothing."""
+def _scaled(chart: Chart) -> Chart:
+    """Return the chart in units that keep differences finite and above zero."""
     points = [point for series in chart.series.values() for point in series]
     across, up = (_unit(point[axis] for point in points) for axis in (0, 1))
     if across == up == 1:
@@ -111,25 +126,29 @@ def _in_units(name: str, unit: float) -> str:
 
 
 def read_chart(path: Path, x: str | None = None, y: str | None = None) -> Chart:
-    """Return the chart of an exported file: a column over another, a series for each source.
+    """Return a chart of a file: one column over another, a series for each source.
 
-    Without `x` it is the only column of times, without `y` the only other one of numbers. Memory does not
-    grow with the length of the file.
+    Memory does not grow with the length of the file.
+
+    Args:
+        path: the file.
+        x: column of the horizontal axis; by default the only column of times.
+        y: column of the vertical axis; by default the only other column of numbers.
 
     Raises:
-        ConfigurationError: the format is not known, the file has no such column or no rows, or more than one
-            column could be meant.
+        ConfigurationError: the format is unknown, the file has no such column or no rows, or the default of
+            an axis is ambiguous.
         OSError: the file cannot be read.
 
     """
     rows = format_of(path).read(path)
-    first = list(islice(rows, LOOKED_AT))
+    first = list(islice(rows, SAMPLE))
     if not first:
         raise ConfigurationError(f"{path} has no rows to plot")
     kinds = _kinds(first)
     for name in (x, y):
         if name is not None and name not in kinds:
-            raise ConfigurationError(f"{path} has no column {name!r} of numbers or times; {_told(kinds)}")
+            raise ConfigurationError(f"{path} has no column {name!r} of numbers or times; {_listed(kinds)}")
     x = x or _only("time", kinds, "x", path)
     y = y or _only("number", kinds, "y", path, but=x)
     series: dict[str, _Series] = defaultdict(_Series)
@@ -138,7 +157,7 @@ def read_chart(path: Path, x: str | None = None, y: str | None = None) -> Chart:
     if not series:
         raise ConfigurationError(f"{path} has no row with a number in {x!r} and in {y!r}")
     found = {label: visible(read.points) for label, read in series.items()}
-    return _within_reach(Chart(x, y, found, kinds[x] == "time" and _in_calendar(found)))
+    return _scaled(Chart(x, y, found, kinds[x] == "time" and _in_calendar(found)))
 
 
 def _values(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Iterator[tuple[str, float, float]]:
@@ -149,7 +168,7 @@ def _values(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Iterator[tuple
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return which columns hold times and which numbers, in their order."""
+    """Return the kind, ``time`` or ``number``, of each column that can be drawn."""
     kinds: dict[str, str] = {}
     for name in dict.fromkeys(name for row in rows for name in row if name not in LABELS):
         values = [value for row in rows if (value := row.get(name)) is not None]
@@ -168,14 +187,14 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def _number(value: Any) -> float | None:
-    """Return a number, or a time in seconds, as a place in a chart; None for everything else."""
+    """Return a number, or a time in seconds, as a coordinate; None for other values."""
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, str):
         if _TIME.fullmatch(value):
             return _time(value)
         value = Decimal(value) if _DIGITS.fullmatch(value) else None
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+    if not is_of(value, (int, float, Decimal)):
         return None
     try:
         number = float(value)
@@ -196,16 +215,16 @@ def _only(kind: str, kinds: Mapping[str, str], axis: str, path: Path, *, but: st
     if len(names) == 1:
         return names[0]
     which = f"{len(names)} columns of {kind}s" if names else f"no column of {kind}s"
-    raise ConfigurationError(f"{path} has {which}: name one for {axis}; {_told(kinds)}")
+    raise ConfigurationError(f"{path} has {which}: choose a column for {axis}; {_listed(kinds)}")
 
 
-def _told(kinds: Mapping[str, str]) -> str:
+def _listed(kinds: Mapping[str, str]) -> str:
     return "there are " + (", ".join(f"{name} ({kind})" for name, kind in kinds.items()) or "none")
 
 
 def _in_calendar(series: Mapping[str, Sequence[Point]]) -> bool:
     try:
-        return all(moment(int(x)) is not None for points in series.values() for x, _ in points)
+        return all(utc_datetime(int(x)) is not None for points in series.values() for x, _ in points)
     except ValueError:
         return False
 
@@ -214,7 +233,13 @@ def _in_calendar(series: Mapping[str, Sequence[Point]]) -> bool:
 
 
 def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) -> str:
-    """Return the chart as text of `width` characters and `height` lines, with escape codes if `coloured`.
+    """Return the chart as text, with escape codes if `coloured`.
+
+    Args:
+        chart: the chart.
+        width: width of the text in characters.
+        height: number of lines.
+        coloured: whether to write the escape codes of colours.
 
     Raises:
         ConfigurationError: plotext is not installed.
@@ -230,7 +255,7 @@ def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) 
     figure = plotext.figure
     figure.clear()
     figure.theme("simple" if coloured else "colorless")
-    plotext.terminal.limit(width=False, height=False)  # the size is the caller's to say
+    plotext.terminal.limit(width=False, height=False)  # the caller decides the size
     figure.plot_size(width, height)
     figure.title(_short(chart.y))
     for number, (label, points) in enumerate(chart.series.items()):
@@ -269,7 +294,7 @@ def _ticks(begin: float, end: float, count: int) -> list[float]:
 def _tick(value: float, length: float, *, times: bool) -> str:
     if not times:
         return f"{value:,.6g}"
-    form = "%Y-%m-%d" if length > 3 * 86_400 else "%m-%d %H:%M" if length > 3_600 else "%H:%M:%S"
+    form = "%Y-%m-%d" if length > 3 * DAY else "%m-%d %H:%M" if length > HOUR else "%H:%M:%S"
     return datetime.fromtimestamp(value, UTC).strftime(form)
 
 
@@ -277,7 +302,7 @@ def _tick(value: float, length: float, *, times: bool) -> str:
 
 
 def require_pictures() -> None:
-    """Find out before anything is fetched whether `save` can work.
+    """Check that `save` can work; called before anything is fetched.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
@@ -290,7 +315,7 @@ def require_pictures() -> None:
 
 
 def save(chart: Chart, path: Path) -> None:
-    """Write the chart as a PNG of 1,500 x 750 pixels, in the place of a file that is there.
+    """Write the chart as a PNG of 1,500 x 750 pixels; replace an existing file.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
@@ -324,5 +349,8 @@ def save(chart: Chart, path: Path) -> None:
 
 
 def _verbatim(label: str) -> str:
-    """Return a label as matplotlib takes it: neither as a formula nor, with "_" before it, as hidden."""
+    """Escape a label for matplotlib.
+
+    It reads "$" as a formula and hides labels that begin with "_".
+    """
     return ("\N{WORD JOINER}" if label.startswith("_") else "") + _short(label).replace("$", r"\$")

@@ -7,27 +7,22 @@ not to fit into 64 bits, which is told by its name (`is_amount`).
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import re
 import types
-import typing
-from collections import abc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-import attrs
 import msgspec
 from attrs import frozen
 
+from chainapi.core.numbers import is_number, whole_of
 from chainapi.errors import ConfigurationError
-from chainapi.models.convert import DIGITS, NULL
+from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
-from chainapi.models.plain import written
-from chainapi.models.timestamps import MaybeMoment, Moment
+from chainapi.models.records import NULL
+from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
 
 __all__ = [
@@ -37,14 +32,12 @@ __all__ = [
     "Codec",
     "Column",
     "Kind",
-    "columns_of",
-    "is_amount",
     "json_text",
     "unpacker",
 ]
 
 Kind: TypeAlias = Literal[
-    "integer", "big", "float", "decimal", "truth", "text", "time", "json", "struct", "list"
+    "integer", "big", "float", "decimal", "boolean", "text", "time", "json", "struct", "list"
 ]
 
 SOURCE = "source"  # the first column of every file: the label of the series that a row is of
@@ -57,7 +50,7 @@ class Column:
     """A column: its name and what is in it; None may be in every column.
 
     - ``integer``: a whole number that usually fits into 64 bits; ``big``: one that often does not
-    - ``float``, ``truth``, ``text``; ``decimal``: an exact fraction
+    - ``float``, ``boolean``, ``text``; ``decimal``: an exact fraction
     - ``time``: Unix time in whole seconds
     - ``json``: any JSON value
     - ``struct``: a record, its columns are `fields`; ``list``: of what the only one of `fields` says
@@ -68,96 +61,31 @@ class Column:
     fields: tuple[Column, ...] = ()
 
 
-# Which whole numbers are amounts.
-
-AMOUNTS = frozenset(
-    {
-        "amount",
-        "balance",
-        "burned",
-        "capacity",
-        "cost",
-        "delegated",
-        "fee",
-        "fees",
-        "price",
-        "reward",
-        "rewards",
-    }
-    | {"spent", "stake", "staked", "supply", "value", "volume", "wei", "weight"}
-)
-COUNTERS = frozenset({"bytes", "count", "decimals", "height", "id", "index", "nonce", "number", "timestamp"})
-
-
-def is_amount(name: str) -> bool:
-    """Tell by its name whether a whole number may well not fit into 64 bits.
-
-    It may where one of the words of its name is an amount (`AMOUNTS`), unless the last one is a counter or an
-    identifier (`COUNTERS`): `base_fee_per_gas` and `total_amount_staked` may, `fee_count` does not. The
-    identifiers of tokens (`token_id`) have 256 bits. All else, such as heights, counts, times and gas, fits.
-    """
-    words = name.strip("_").lower().split("_")
-    if words[-2:] == ["token", "id"]:
-        return True
-    return words[-1] not in COUNTERS and not AMOUNTS.isdisjoint(words)
-
-
 # From models to columns. Beside each column stands its mirror: the type from which msgspec writes its JSON.
 # The mirror of a record is a private Struct with the record's attributes under the names of the columns.
 
 _Mirrored: TypeAlias = tuple[Column, Any]
 
-_TEXTS = (str, datetime, date, time, timedelta, UUID, bytes, bytearray)
-_LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.Collection, abc.Iterable, abc.Set)
-_UNIONS = (typing.Union, types.UnionType)
-
-
-def columns_of(model: Any) -> tuple[Column, ...]:
-    """Return the columns of the rows of a model.
-
-    A model is an attrs class, a dataclass, a msgspec Struct, or a union of ours, whose kinds share one table.
-    `str` stands for rows that are texts: their only column is ``value``. For None and anything else, such as
-    plain JSON objects, no columns are known: there are none then.
-    """
-    return Codec(model).columns
+_TEXTS = (datetime, date, time, timedelta, UUID, bytes, bytearray)  # types with a text as their JSON
+_KINDS: Mapping[str, Kind] = {
+    "boolean": "boolean",
+    "integer": "integer",
+    "float": "float",
+    "decimal": "decimal",
+    "text": "text",
+}
 
 
 def _record(
-    model: Any, within: tuple[Any, ...] = (), taken: Iterable[str] = ()
+    model: type, within: tuple[type, ...] = (), taken: Iterable[str] = ()
 ) -> tuple[tuple[Column, ...], Any]:
     """Return the columns of a record and its mirror; `taken` are names that no column may have."""
-    names, hints, moments = _attributes(model), _hints(model), _moments(model)
     columns, fields, used = [], [], {*taken}
-    for attribute in names:
-        name = _free(attribute, used)
-        column, mirror = _column(name, hints.get(attribute, Any), (*within, model), attribute in moments)
+    for field in fields_of(model):
+        column, mirror = _column(_free(field.name, used), field.type, (*within, model), field)
         columns.append(column)
-        fields.append((attribute, mirror, msgspec.field(name=name, default=None)))
+        fields.append((field.name, mirror, msgspec.field(name=column.name, default=None)))
     return tuple(columns), msgspec.defstruct("Mirror", fields, kw_only=True, gc=False)
-
-
-def _attributes(model: Any) -> list[str]:
-    """Return the names of the attributes of a class of records; none where it is no such class."""
-    if not isinstance(model, type):
-        return []
-    if attrs.has(model):
-        return [attribute.name for attribute in attrs.fields(model)]
-    if dataclasses.is_dataclass(model):
-        return [field.name for field in dataclasses.fields(model)]
-    return [*model.__struct_fields__] if issubclass(model, msgspec.Struct) else []
-
-
-def _hints(model: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(model, include_extras=True)
-    except NameError:  # cattrs knows what it stands for, we do not
-        return {}
-
-
-def _moments(model: Any) -> set[str]:
-    """Return the fields of a model that are Unix seconds: a property beside each gives the datetime."""
-    values = [value for kind in model.__mro__ for value in vars(kind).values()]
-    return {value.field for value in values if isinstance(value, Moment | MaybeMoment)}
 
 
 def _free(attribute: str, used: set[str]) -> str:
@@ -169,20 +97,17 @@ def _free(attribute: str, used: set[str]) -> str:
     return name
 
 
-def _column(name: str, hint: Any, within: tuple[Any, ...], moment: bool = False) -> _Mirrored:
-    hint = _plain(hint)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in _LISTS:
-        if arguments and (origin is not tuple or arguments[1:] == (...,)):
-            return _list(name, _column("item", arguments[0], within))
-    elif hint not in within and _attributes(hint):
-        fields, mirror = _record(hint, within)
+def _column(name: str, kind: Type, within: tuple[type, ...], field: Field | None = None) -> _Mirrored:
+    """Return the column of a value and its mirror; a value that is no `field` is an entry of a list."""
+    if kind.kind == "list":
+        return _list(name, _column("item", kind.item, within))
+    if kind.kind == "record" and kind.hint not in within and fields_of(kind.hint):
+        fields, mirror = _record(kind.hint, within)
         return Column(name, "struct", fields), mirror | None
-    elif (scalar := _scalar(hint)) is not None:
-        if scalar == "integer" and (moment or is_amount(name)):
-            scalar = "time" if moment else "big"
-        return Column(name, scalar), Any
-    return Column(name, "json"), Any
+    scalar = _scalar(kind)
+    if field is not None and scalar == "integer":
+        scalar = "time" if field.timestamp else "big" if field.amount else scalar
+    return Column(name, scalar), Any
 
 
 def _list(name: str, item: _Mirrored) -> _Mirrored:
@@ -193,38 +118,11 @@ def _list(name: str, item: _Mirrored) -> _Mirrored:
     return Column(name, "list", (column,)), whole
 
 
-def _plain(hint: Any) -> Any:
-    """Return a type without its notes and other names, and without None."""
-    while True:
-        if hasattr(hint, "__supertype__"):  # NewType
-            hint = hint.__supertype__
-        elif hasattr(hint, "__value__"):  # type X = ...
-            hint = hint.__value__
-        elif typing.get_origin(hint) is Annotated:
-            hint = typing.get_args(hint)[0]
-        elif typing.get_origin(hint) in _UNIONS:
-            given = [argument for argument in typing.get_args(hint) if argument is not type(None)]
-            if len(given) != 1:
-                return hint
-            hint = given[0]
-        else:
-            return hint
-
-
-def _scalar(hint: Any) -> Kind | None:
-    if typing.get_origin(hint) is Literal:
-        return _of_values(typing.get_args(hint))
-    if not isinstance(hint, type):
-        return None
-    if issubclass(hint, enum.Enum):
-        return _of_values([member.value for member in hint])
-    kinds: dict[type, Kind] = {bool: "truth", int: "integer", float: "float", Decimal: "decimal"}
-    return "text" if hint in _TEXTS else kinds.get(hint)
-
-
-def _of_values(values: Iterable[Any]) -> Kind | None:
-    given = {type(value) for value in values if value is not None}
-    return "text" if given == {str} else "integer" if given == {int} else None
+def _scalar(kind: Type) -> Kind:
+    if kind.kind in ("literal", "enum"):
+        given = {type(value) for value in kind.choices if value is not None}
+        return "text" if given == {str} else "integer" if given == {int} else "json"
+    return "text" if kind.hint in _TEXTS else _KINDS.get(kind.kind, "json")
 
 
 def _merged(one: Column, other: Column) -> Column:
@@ -264,18 +162,13 @@ class Codec:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.columns: tuple[Column, ...] = ()
-        self._mirrors: dict[type, Any] = {}
-        if tags := tags_of(model):
-            kinds = dict.fromkeys(tag.kind for tag in tags)
-            tables = {kind: _record(kind, taken=(SOURCE,)) for kind in kinds}
-            self._mirrors = {kind: mirror for kind, (_, mirror) in tables.items()}
-            self.columns = (*_table(columns for columns, _ in tables.values()), Column(EXTRA, "json"))
+        tables = {kind: _record(kind, taken=(SOURCE,)) for kind in row_classes(model)}
+        self._mirrors = {kind: mirror for kind, (_, mirror) in tables.items()}
+        self.columns = _table(columns for columns, _ in tables.values())
+        if tags_of(model):
+            self.columns += (Column(EXTRA, "json"),)
         elif model is str:
             self.columns = (Column("value", "text"),)
-        elif _attributes(kind := typing.get_origin(model) or model):
-            self.columns, mirror = _record(kind, taken=(SOURCE,))
-            self._mirrors = {kind: mirror}
         self._known = {wire_name(column.name): column for column in self.columns if column.name != EXTRA}
         self._check: Callable[[bytes], object] = unpacker(self.columns, nested=True)
 
@@ -287,9 +180,9 @@ class Codec:
 
         """
         if isinstance(row, Invalid):
-            return INVALID + written({"path": row.error.path, "error": row.error.reason, "row": row.raw})
+            return INVALID + encode_json({"path": row.error.path, "error": row.error.reason, "row": row.raw})
         if not self.columns:
-            return written(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
+            return encode_json(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
         mirror = self._mirrors.get(type(row))
         if mirror is None:
             mirror, row = Any, self._without_mirror(row)
@@ -305,7 +198,7 @@ class Codec:
         if isinstance(row, Unknown):
             return self._of_unknown(row.raw)
         if self.model is str:
-            return {"value": row if isinstance(row, str) else written(row).decode()}
+            return {"value": row if isinstance(row, str) else encode_json(row).decode()}
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,7 +210,7 @@ class Codec:
                 made[column.name] = value
             if value is not None or raw.get(wire) is None:
                 extra.pop(wire, None)
-        return {**made, EXTRA: msgspec.Raw(written(extra)) if extra else None}
+        return {**made, EXTRA: msgspec.Raw(encode_json(extra)) if extra else None}
 
 
 # Of types that JSON does not know, which the models of users may have, it has the text.
@@ -336,14 +229,14 @@ def _as_object(row: Any) -> Any:
 
 def _fitting(kind: Kind, value: Any) -> Any:
     """Return a plain JSON value as one for a column of this kind; None where it does not fit as it is."""
-    if kind in ("integer", "big", "time") and isinstance(value, str):
-        return int(value) if re.match(DIGITS, value) else None
-    if kind == "float" and type(value) in (int, float):
+    if kind in ("integer", "big", "time"):
+        return whole_of(value)
+    if kind == "float" and is_number(value):
         return value if abs(value) < 2**53 or value == _nearest_float(value) else None
     if kind == "decimal" and type(value) in (int, float, str, Decimal):
         return _decimal_text(str(value))
     if kind == "json":
-        return None if value is None else msgspec.Raw(written(value))
+        return None if value is None else msgspec.Raw(encode_json(value))
     return value if type(value) is _PLAIN.get(kind) else None
 
 
@@ -354,7 +247,7 @@ def _nearest_float(value: float) -> float | None:
         return None
 
 
-_PLAIN: Mapping[Kind, type] = {"integer": int, "big": int, "time": int, "text": str, "truth": bool}
+_PLAIN: Mapping[Kind, type] = {"text": str, "boolean": bool}
 
 
 def _decimal_text(text: str) -> str | None:
@@ -392,7 +285,7 @@ _SCALARS: Mapping[Kind, Any] = {
     "big": int | None,
     "time": int | None,
     "float": float | None,
-    "truth": bool | None,
+    "boolean": bool | None,
     "decimal": str | None,
     "text": str | None,
 }

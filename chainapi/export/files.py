@@ -1,6 +1,7 @@
-"""Where an export goes, and how a file gets there: whole or not at all, whatever stops the machine.
+"""Target of an export, and atomic writes of its files.
 
-A file is written under another name, synced, renamed, and its folder synced. Everything here blocks.
+A file is written under another name, synced, renamed, and its folder is synced: after a kill or a power cut
+the whole file is there, or the old one. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -20,20 +21,28 @@ from chainapi.export.formats import format_of
 if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
-__all__ = ["Target", "digest_of", "put_in_place", "refuse_link", "sync_folder", "told", "write_aside"]
+__all__ = [
+    "Target",
+    "digest_of",
+    "os_errors_explained",
+    "put_in_place",
+    "refuse_link",
+    "sync_folder",
+    "write_partial",
+]
 
 CHUNK = 1 << 20  # bytes
-IN_FOLDERS = "jsonl"  # what a folder gets where no format is named
+FOLDER_FORMAT = "jsonl"  # default format of the files in a folder
 
 
 @frozen
 class Target:
-    """A file, or a folder that gets a file each run.
+    """Target of an export: a file, or a folder that gets a new file each run.
 
     Attributes:
         path: the file or the folder.
         folder: whether it is a folder.
-        format: what the files are.
+        format: format of the files.
 
     """
 
@@ -43,28 +52,32 @@ class Target:
 
     @classmethod
     def of(cls, out: str | os.PathLike[str], format_name: str | None) -> Self:
-        """Tell a file from a folder: a folder exists, ends with a slash, or has no suffix.
+        """Return the target at a path.
+
+        A folder exists, ends with a slash, or has no suffix.
 
         Raises:
-            ConfigurationError: there is no such format, or a package that it needs is missing.
-            ExportError: no file can have such a name.
+            ConfigurationError: the format is unknown, or a package that it needs is missing.
+            ExportError: no file can have this name.
 
         """
         path = Path(out)
         slash = os.fspath(out).endswith(("/", os.sep))
         if "\0" in str(path):
-            raise ExportError(f"{path} cannot be written: no name has a NUL in it; choose another target")
-        with told(path):
+            raise ExportError(
+                f"{str(path)!r} cannot be written: a file name cannot contain NUL; choose another target"
+            )
+        with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
-        return cls(path, folder, format_of(format_name or (IN_FOLDERS if folder else path.name)))
+        return cls(path, folder, format_of(format_name or (FOLDER_FORMAT if folder else path.name)))
 
     @property
-    def state_path(self) -> Path:
-        """Where the export's memory is."""
+    def journal_path(self) -> Path:
+        """Path of the journal."""
         return self.path / "_export" if self.folder else self.path.with_name(self.path.name + ".export")
 
     def part(self, number: int) -> Path:
-        """Return the path of the final file of this number, from 1."""
+        """Return the path of a final file; `number` counts from 1."""
         return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
     def invalid_part(self, number: int) -> Path:
@@ -73,36 +86,36 @@ class Target:
         return self.part(number).with_name(f"{name}.invalid")
 
     def prepare(self) -> None:
-        """Make the folders, and refuse what was not written by an export.
+        """Create the folders; refuse a file, or a folder with files, that no export wrote.
 
         Raises:
-            ExportError: something else is there, or nothing can be written there.
+            ExportError: the target holds other files, or cannot be written.
 
         """
         folder = self.path if self.folder else self.path.parent
-        with told(folder):
+        with os_errors_explained(folder):
             refuse_link(folder, dangling=True)
             folder.mkdir(parents=True, exist_ok=True)
-            refuse_link(self.state_path)
+            refuse_link(self.journal_path)
             if not self.folder:
                 refuse_link(self.path)
-            if self.state_path.exists():
+            if self.journal_path.exists():
                 return
             foreign = any(self.path.iterdir()) if self.folder else self.path.exists()
         if foreign:
-            held = "is not empty" if self.folder else "exists"
+            held, place = ("is not empty", "in") if self.folder else ("exists", "beside")
             raise ExportError(
-                f"{self.path} {held}, and no export wrote it (there is no {self.state_path.name} beside it): "
+                f"{self.path} {held}, and no export wrote it (no {self.journal_path.name} is {place} it): "
                 "move it away, or choose another target"
             )
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Say of what the operating system refuses that it concerns a target.
+def os_errors_explained(path: Path) -> Iterator[None]:
+    """Raise errors of the operating system as errors of the target `path`.
 
     Raises:
-        ExportError: it refused something.
+        ExportError: the operating system refused a step of the block.
 
     """
     try:
@@ -112,13 +125,12 @@ def told(path: Path) -> Iterator[None]:
 
 
 def refuse_link(path: Path, *, dangling: bool = False) -> None:
-    """Refuse a symbolic link where a file of an export is to be; with `dangling` one that leads nowhere.
+    """Refuse a symbolic link in place of a file; with `dangling` only a broken one.
 
-    What is written gets its name by being renamed: it would take the place of the link, not of the file that
-    the link names.
+    A new file gets its name by a rename, which would replace the link and not the file behind it.
 
     Raises:
-        ExportError: it is one.
+        ExportError: `path` is such a link.
 
     """
     if path.is_symlink() and not (dangling and path.exists()):
@@ -128,64 +140,65 @@ def refuse_link(path: Path, *, dangling: bool = False) -> None:
         )
 
 
-def write_aside(path: Path, write: Callable[[Path], None]) -> tuple[Path, int, str]:
-    """Let `write` make a file beside `path`, sync it, and return its path, size in bytes and digest.
+def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[Path, int, str]:
+    """Write and sync a file beside `path`; return its path, size in bytes and digest.
 
-    Nothing is left of a file that could not be written.
+    The file has the suffix ``.partial``. `write` gets the path and writes the content. On an error the file
+    is deleted.
 
     Raises:
         ExportError: the file cannot be written.
 
     """
-    aside = path.with_name(path.name + ".partial")
-    _remove(aside)
+    partial = path.with_name(path.name + ".partial")
+    _remove(partial)
     try:
-        write(aside)
-        with aside.open("rb+") as file:
+        write(partial)
+        with partial.open("rb+") as file:
             os.fsync(file.fileno())
-        return aside, aside.stat().st_size, digest_of(aside)
+        return partial, partial.stat().st_size, digest_of(partial)
     except BaseException as error:
         with suppress(OSError):
-            aside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise ExportError(
-                f"{path} cannot be written: {_reason(error)}; every row is kept in the state beside it: "
+                f"{path} cannot be written: {_reason(error)}; all rows are kept in the journal: "
                 "make room and start the same export again"
             ) from error
         raise
 
 
-def _remove(aside: Path) -> None:
-    """Remove what a run before left, or somebody else."""
+def _remove(partial: Path) -> None:
+    """Delete a ``.partial`` file that an earlier run left behind."""
     try:
-        aside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     except OSError as error:
         raise ExportError(
-            f"{aside} is in the way and cannot be removed ({_reason(error)}): move it away and start the "
-            "same export again; every row is kept in the state beside it"
+            f"{partial} is in the way and cannot be removed ({_reason(error)}): move it away and start the "
+            "same export again; all rows are kept in the journal"
         ) from error
 
 
-def put_in_place(aside: Path, path: Path) -> None:
-    """Give a file its name, for good.
+def put_in_place(partial: Path, path: Path) -> None:
+    """Rename a file and sync its folder, so that the name survives a power cut.
 
     Raises:
         ExportError: the file cannot be renamed.
 
     """
     try:
-        aside.replace(path)
+        partial.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise ExportError(
-            f"{path} cannot be written: {_reason(error)}; every row is kept in the state beside it: mend "
-            "that and start the same export again"
+            f"{path} cannot be written: {_reason(error)}; all rows are kept in the journal: remove "
+            "the cause and start the same export again"
         ) from error
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder, where the system can."""
-    if os.name == "nt":  # a folder cannot be opened there
+    """Sync the names in a folder to the disk; Windows offers no way to do so."""
+    if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -195,7 +208,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def digest_of(path: Path) -> str:
-    """Return 32 hexadecimal digits that tell the file's content from any other."""
+    """Return the digest of a file's content: 32 hexadecimal digits."""
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):

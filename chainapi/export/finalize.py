@@ -1,14 +1,20 @@
-"""From rows that wait to a final file, exactly once.
+"""Final file of an export: each pending row goes into it exactly once.
 
-A file is written aside; its digest is noted; it gets its name; its rows are dropped from the state. Who finds
-a digest noted and rows still there looks at the file: either it has the digest, and only the last step is
-left, or it never got its name, and its rows are written again.
+1. The file is written under another name (``.partial``), with rows of finished sources only.
+2. The journal stores its digest.
+3. The file is renamed.
+4. The journal deletes the rows.
 
-Rows that could not be made go to a file of their own, which gets its name just before the final file does.
+A run that finds a stored digest and pending rows follows one that stopped between 2 and 4. If the file has
+the digest, only step 4 is left; else the file never got its name, and its rows are written again.
+
+Invalid rows go to a file of their own, which is renamed just before the final one: a final file proves that
+both exist.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import threading
@@ -19,79 +25,93 @@ import msgspec
 
 from chainapi.errors import ExportError
 from chainapi.export.columns import INVALID, SOURCE, Column
-from chainapi.export.files import Target, digest_of, put_in_place, refuse_link, told, write_aside
-from chainapi.export.state import Part, State
+from chainapi.export.files import (
+    Target,
+    digest_of,
+    os_errors_explained,
+    put_in_place,
+    refuse_link,
+    write_partial,
+)
+from chainapi.export.journal import Journal
+from chainapi.export.records import Part
 
-__all__ = ["Stopped", "recover", "seal"]
+__all__ = ["Stopped", "finalize", "recover"]
 
 
-class Stopped(Exception):  # noqa: N818 - asked for, not met
-    """The writing of a file was given up because its caller wants to end."""
+class Stopped(Exception):  # noqa: N818 - a request of the caller, not an error
+    """The caller stopped the writing of a file."""
 
 
-def recover(state: State, target: Target) -> None:
-    """Finish what a run that was killed had begun, and see that the last file is as it was left.
+def recover(journal: Journal, target: Target) -> None:
+    """Complete the final file of a killed run; check that the last file is unchanged.
 
     Raises:
-        ExportError: the file is gone, was changed, or is one that the state does not know.
+        ExportError: the file is missing or was changed, or the journal has no record of it.
 
     """
-    part = state.last_part()
-    with told(target.path):
+    part = journal.last_part()
+    with os_errors_explained(target.path):
         if part is not None and not part.whole:
-            if _is(target.part(part.number), part):
-                state.part_in_place(part)
+            if _matches(target.part(part.number), part):
+                journal.complete_part(part)
             else:
-                state.part_given_up(part)
-            part = state.last_part()
+                journal.discard_part(part)
+            part = journal.last_part()
         if part is not None and not target.folder:
-            _check_unchanged(target.part(part.number), part, state)
+            _check_unchanged(target.part(part.number), part, journal)
         else:
-            _check_free(target.part(1 if part is None else part.number + 1), state)
+            _check_free(target.part(1 if part is None else part.number + 1), journal)
 
 
-def seal(state: State, target: Target, columns: Sequence[Column], stop: threading.Event) -> Part | None:
-    """Write the rows of finished sources into a final file, behind those it has; None if there are none.
+def finalize(
+    journal: Journal, target: Target, columns: Sequence[Column], stop: threading.Event
+) -> Part | None:
+    """Write the pending rows into a final file; return None without pending rows.
+
+    A single file keeps its rows, and the pending ones follow.
 
     Raises:
-        ExportError: the file cannot be written; every row is still in the state.
+        ExportError: the file cannot be written; every row is still in the journal.
         Stopped: `stop` was set meanwhile.
 
     """
-    last, (waiting, invalid) = state.last_part(), state.waiting()
-    # A first file is written for sources without rows as well, not where no source came to its end.
-    if not waiting and not invalid and (last is not None or not state.finished()):
+    last, (pending, invalid) = journal.last_part(), journal.count_pending_rows()
+    # Finished sources without rows get a first file too: an empty one.
+    if not pending and not invalid and (last is not None or not journal.count_finished_sources()):
         return None
     number = 1 if last is None else last.number + 1
-    path = target.part(number)
-    previous = None if last is None or target.folder else path
-
-    def rows(*, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
-        for row in state.finished_rows(invalid=invalid):
-            if stop.is_set():
-                raise Stopped
-            yield row
-
-    aside, size, digest = write_aside(path, lambda new: target.format.write(new, columns, rows, previous))
-    before = last.rows if last is not None and previous else 0
-    kept = last.invalid if last is not None and previous else 0
-    invalid_path = target.invalid_part(number)
-    invalid_aside, invalid_size = (
-        _write_invalid(invalid_path, rows(invalid=True), kept) if invalid else (None, kept)
-    )
-    part = Part(number, path.name, before + waiting, size, digest, invalid_size, whole=False)
-    state.part_written(part)
-    if invalid_aside is not None:
-        put_in_place(invalid_aside, invalid_path)  # before the file whose name says that both are there
-    put_in_place(aside, path)
-    state.part_in_place(part)
+    previous = None if target.folder else last  # a single file repeats the rows that it has
+    path, invalid_path = target.part(number), target.invalid_part(number)
+    rows = functools.partial(_rows, journal, stop)
+    old = None if previous is None else path
+    partial, size, digest = write_partial(path, lambda new: target.format.write(new, columns, rows, old))
+    renames = [(partial, path)]
+    invalid_size = 0 if previous is None else previous.invalid
+    if invalid:
+        partial, invalid_size = _write_invalid(invalid_path, rows(invalid=True), invalid_size)
+        renames.insert(0, (partial, invalid_path))
+    before = 0 if previous is None else previous.rows
+    part = Part(number, path.name, before + pending, size, digest, invalid_size, whole=False)
+    journal.begin_part(part)
+    for source, final in renames:
+        put_in_place(source, final)
+    journal.complete_part(part)
     return part
 
 
-def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
-    """Write the invalid rows, behind the first `kept` bytes of the file that exists.
+def _rows(journal: Journal, stop: threading.Event, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
+    """Yield the pending rows with their labels; raise Stopped once `stop` is set."""
+    for row in journal.pending_rows(invalid=invalid):
+        if stop.is_set():
+            raise Stopped
+        yield row
 
-    What that has behind them belongs to a final file that never got its name.
+
+def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
+    """Write the invalid rows behind the first `kept` bytes of the file.
+
+    Returns the new file and its size. Bytes behind `kept` belong to a final file that never got its name.
     """
     refuse_link(path)
 
@@ -106,28 +126,31 @@ def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> 
                 label = msgspec.json.encode(source)
                 file.write(b'{"%b":%b,%b\n' % (SOURCE.encode(), label, row[len(INVALID) + 1 :]))
 
-    aside, size, _ = write_aside(path, write)
-    return aside, size
+    partial, size, _ = write_partial(path, write)
+    return partial, size
 
 
-def _is(path: Path, part: Part) -> bool:
+def _matches(path: Path, part: Part) -> bool:
     return path.is_file() and path.stat().st_size == part.size and digest_of(path) == part.digest
 
 
-def _check_free(path: Path, state: State) -> None:
-    """Refuse to write over a file of a later state: this one was put back, or lost what was beside it."""
+def _check_free(path: Path, journal: Journal) -> None:
+    """Refuse to overwrite a file that the journal lacks.
+
+    The journal is then an old copy, or lost its -wal file.
+    """
     refuse_link(path)
     if path.exists():
         raise ExportError(
-            f"{path} exists, and {state.path} does not know it: was that put back, or parted from its -wal? "
-            "Choose another target"
+            f"{path} exists, but {journal.path} has no record of it: is that an old copy, or separated from "
+            "its -wal file? Put the newest copy back, or choose another target"
         )
 
 
-def _check_unchanged(path: Path, part: Part, state: State) -> None:
-    if _is(path, part):
+def _check_unchanged(path: Path, part: Part, journal: Journal) -> None:
+    if _matches(path, part):
         return
-    what = "was changed since it was written" if path.exists() else "is gone"
+    what = "was changed since it was written" if path.exists() else "is missing"
     raise ExportError(
-        f"{path} {what}: put it back as it was, or delete {state.path} (and {path.name}) to start over"
+        f"{path} {what}: put it back as it was, or delete {journal.path} (and {path.name}) to start over"
     )

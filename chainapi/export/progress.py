@@ -1,4 +1,4 @@
-"""How far an export is: counts, speed, and the time that is left."""
+"""Progress of an export: counts, speed, time left."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Stage = Literal["fetching", "writing", "done"]
 
 @define(eq=False)
 class ExportProgress:
-    """How far an export is; the same object is brought up to date while it runs.
+    """Progress of a run; the export updates one object while it runs.
 
     Attributes:
-        stage: whether pages are fetched, the final file is written, or all is done.
-        sources: how many sources there are; None where they are not known before they are met.
-        met: how many of them were looked at.
-        skipped: how many had nothing left to fetch when they were met.
-        done: how many are at their end, the skipped ones among them.
-        failed: how many cannot be fetched.
+        stage: ``fetching`` pages, ``writing`` the final file, or ``done``.
+        sources: number of sources; None where `over` has no length.
+        met: sources that were opened or skipped so far.
+        skipped: sources that had nothing left to fetch.
+        done: sources whose walk has ended, skipped ones included.
+        failed: sources that failed.
         pages: pages committed in this run.
-        rows: rows committed in this run.
-        invalid: rows committed besides that could not be made (``on_invalid="raw"``).
-        clock: gives the time in seconds.
+        rows: valid rows committed in this run.
+        invalid: invalid rows committed in this run (``on_invalid="raw"``).
+        clock: returns the time in seconds.
 
     """
 
@@ -40,7 +40,7 @@ class ExportProgress:
     pages: int = 0
     rows: int = 0
     invalid: int = 0
-    _of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # pages, by source
+    _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
 
@@ -49,28 +49,31 @@ class ExportProgress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the start of the run."""
         return self.clock() - self._begun
 
     @property
     def rows_per_second(self) -> float:
-        """Rows committed a second, since the run began."""
+        """Average of committed rows a second in this run."""
         return self.rows / self.elapsed if self.elapsed > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until all are done, if the others are like those that are; None before the first is."""
-        fetched, on_the_way = self.done - self.skipped, self._of_open.total()
+        """Estimated seconds until the last source is done; None before a source is done.
+
+        The estimate gives the open sources as many pages as the finished ones had.
+        """
+        fetched, of_open = self.done - self.skipped, self._pages_of_open.total()
         if self.sources is None or fetched < 1:
             return None
-        pages_a_source = (self.pages - on_the_way) / fetched
-        pages_left = pages_a_source * (self.sources - self.done - self.failed) - on_the_way
+        pages_a_source = (self.pages - of_open) / fetched
+        pages_left = pages_a_source * (self.sources - self.done - self.failed) - of_open
         return max(pages_left, 0) * self.elapsed / self.pages
 
     def committed(self, label: str, *, done: bool) -> None:
         """Count a page of a source."""
         self.pages += 1
-        self._of_open[label] += 1
+        self._pages_of_open[label] += 1
         if done:
             self.done += 1
-            del self._of_open[label]
+            del self._pages_of_open[label]

@@ -1,4 +1,8 @@
-"""Group commit: while a thread commits some pages, the next ones gather, and are committed together."""
+"""Writer of a journal: group commit in a thread.
+
+While the thread commits some pages, the next ones gather and become one transaction: a sync of the disk takes
+longer than most pages take to arrive.
+"""
 
 from __future__ import annotations
 
@@ -8,68 +12,79 @@ from concurrent.futures import Executor
 
 from attrs import define, field
 
-from chainapi.export.state import Batch, State
+from chainapi.export.journal import Journal
+from chainapi.export.records import Batch
 
-__all__ = ["MOST_PENDING", "Commits"]
+__all__ = ["MAX_PENDING", "Writer"]
 
-MOST_PENDING = 64  # pages that wait to be committed; beyond, whoever fetches them waits
+MAX_PENDING = 64  # pages that wait for a commit before the fetching side waits too
 
 
 @define(eq=False)
-class Commits:
-    """The way of pages into the state; nothing that was put in is lost when its caller is cancelled.
+class Writer:
+    """Commits batches to a journal; a cancelled caller loses none that it has put in.
 
     Attributes:
-        state: where they are kept.
-        thread: the one thread that the state belongs to.
-        committed: called with what was committed, and how many rows of it were new.
-        failed: called when nothing can be committed any more.
+        journal: the journal.
+        thread: the one thread that the journal belongs to.
+        on_commit: called with the committed batches and the number of their new rows.
+        on_failure: called once, when a commit failed: no further one is tried.
 
     """
 
-    state: State
+    journal: Journal
     thread: Executor
-    committed: Callable[[Sequence[Batch], int], None]
-    failed: Callable[[], None]
+    on_commit: Callable[[Sequence[Batch], int], None]
+    on_failure: Callable[[], None]
     _pending: list[Batch] = field(factory=list[Batch], init=False)
     _running: asyncio.Future[int] | None = field(default=None, init=False)
     _failure: Exception | None = field(default=None, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def put(self, batch: Batch) -> None:
-        """Take in what a page adds."""
+        """Queue a batch for the next commit."""
         self._pending.append(batch)
-        self._go_on()
+        self._start()
 
-    async def room(self) -> None:
-        """Wait until not too many pages are pending. Raises what committing met."""
-        await self._until(lambda: len(self._pending) < MOST_PENDING)
+    async def wait_for_room(self) -> None:
+        """Wait until fewer than `MAX_PENDING` batches wait for a commit.
+
+        Raises:
+            Exception: the error of the failed commit, or of `on_commit`.
+
+        """
+        await self._wait(lambda: len(self._pending) < MAX_PENDING)
 
     async def flush(self) -> None:
-        """Wait until all that was put in is committed. Raises what committing met."""
-        await self._until(lambda: self._running is None)
+        """Wait until all batches are committed.
 
-    def _go_on(self) -> None:
+        Raises:
+            Exception: the error of the failed commit, or of `on_commit`.
+
+        """
+        await self._wait(lambda: self._running is None)
+
+    def _start(self) -> None:
         if self._running is not None or not self._pending or self._failure is not None:
             return
         batches, self._pending = self._pending, []
         loop = asyncio.get_running_loop()
-        self._running = loop.run_in_executor(self.thread, self.state.commit, batches)
+        self._running = loop.run_in_executor(self.thread, self.journal.commit, batches)
         self._running.add_done_callback(lambda running: self._done(batches, running))
 
     def _done(self, batches: Sequence[Batch], running: asyncio.Future[int]) -> None:
         self._running = None
         self._changed.set()
         try:
-            self.committed(batches, running.result())
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            self.on_commit(batches, running.result())
+        except Exception as error:  # noqa: BLE001 - raised by wait_for_room and flush
             self._failure = error
-            self.failed()
+            self.on_failure()
         else:
-            self._go_on()
+            self._start()
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while self._failure is None and not holds():
+    async def _wait(self, condition: Callable[[], bool]) -> None:
+        while self._failure is None and not condition():
             self._changed.clear()
             await self._changed.wait()
         if self._failure is not None:

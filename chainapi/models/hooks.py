@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import msgspec
 
+from chainapi.core.numbers import is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.refusals import DIGITS
-from chainapi.models.unions import wire_name
+from chainapi.models.schema import fields_of
 
 if TYPE_CHECKING:
     import cattrs
@@ -34,13 +33,14 @@ def converter() -> cattrs.Converter:
     import cattrs.gen
 
     made = cattrs.Converter(structure_fallback_factory=_by_msgspec)
-    for primitive, accepted in ((int, (int, str)), (float, (float, int)), (str, (str,)), (bool, (bool,))):
+    made.register_structure_hook(int, _own(_whole))
+    for primitive, accepted in ((float, (float, int)), (str, (str,)), (bool, (bool,))):
         made.register_structure_hook(primitive, _own(_strict(primitive, accepted)))
 
     def from_wire(cls: Any) -> Callable[[Any, Any], Any]:
         attrs.resolve_types(typing.get_origin(cls) or cls)
         names: dict[str, Any] = {
-            a.name: cattrs.gen.override(rename=_name_on_wire(a)) for a in attrs.fields(cls)
+            field.name: cattrs.gen.override(rename=field.wire) for field in fields_of(cls)
         }
         make = cattrs.gen.make_dict_structure_fn(cls, made, **names)
 
@@ -75,12 +75,6 @@ def is_hooked(kind: Any) -> bool:
     return hook not in _own_hooks and (attrs.has(kind) or not of_cattrs)
 
 
-def _name_on_wire(attribute: attrs.Attribute[Any]) -> str:
-    """Return the name on the wire: an alias as it is, else by Python's name."""
-    plain = attribute.name.lstrip("_")
-    return wire_name(plain) if attribute.alias in (plain, attribute.name) else str(attribute.alias)
-
-
 def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
     """Make types without a hook: dates, decimals, UUIDs, Structs."""
     import cattrs
@@ -97,12 +91,17 @@ def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
 
 def _strict(primitive: type, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:
     def checked(value: Any, _: Any) -> Any:
-        digits = primitive is not int or type(value) is int or re.match(DIGITS, str(value))
-        if type(value) not in accepted or not digits:
+        if not is_of(value, accepted):
             raise TypeError(f"Expected `{primitive.__name__}`, got `{type(value).__name__}`")
         return primitive(value)
 
     return checked
+
+
+def _whole(value: Any, _: Any) -> int:
+    if (whole := whole_of(value)) is None:
+        raise TypeError(f"Expected `int`, got `{type(value).__name__}`")
+    return whole
 
 
 def check_cattrs(model: Any) -> None:
@@ -153,8 +152,8 @@ def _first_fault(error: BaseException) -> tuple[str, str]:
         if isinstance(note, cattrs.IterableValidationNote):
             path += f"[{note.index!r}]"
             continue
-        fields = attrs.fields_dict(kind) if attrs.has(kind) else {}
-        name = _name_on_wire(fields[note.name]) if note.name in fields else note.name
+        wires = {field.name: field.wire for field in fields_of(kind)}
+        name = wires.get(note.name, note.name)
         path += f".{name}"
     if isinstance(error, KeyError) and error.args == (name,):
         return "missing", path

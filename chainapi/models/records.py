@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import typing
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import attrs
 import msgspec
 
-from chainapi.models.plain import PLAIN, read_loosely
-from chainapi.models.refusals import REFUSED, refusal
-from chainapi.models.unions import wire_name
+from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
+from chainapi.models.exact_json import EXACT, decode_leniently
+from chainapi.models.schema import Type, fields_of
 
 __all__ = ["NULL", "Record", "keep"]
 
@@ -102,31 +100,24 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 @cache
 def _records_in(kind: Any) -> tuple[tuple[str, ...], msgspec.json.Decoder[Any] | None]:
     """Return the fields of a record that hold records, and what reads their JSON."""
-    hints = typing.get_type_hints(kind)
-    names = tuple(field.name for field in attrs.fields(kind) if _has_records(hints[field.name]))
-    fields = [(name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name in names]
-    return names, msgspec.json.Decoder(msgspec.defstruct("Look", fields)) if names else None
+    found = [field for field in fields_of(kind) if any(map(_is_record, field.type.parts()))]
+    fields = [(field.name, msgspec.Raw, msgspec.field(name=field.wire, default=NULL)) for field in found]
+    look = msgspec.json.Decoder(msgspec.defstruct("Look", fields)) if fields else None
+    return tuple(field.name for field in found), look
 
 
-def _has_records(hint: Any) -> bool:
-    if isinstance(hint, type) and issubclass(hint, Record):
-        return True
-    return any(map(_has_records, typing.get_args(hint)))
-
-
-@cache
-def _names(kind: Any) -> frozenset[str]:
-    return frozenset(wire_name(field.name) for field in attrs.fields(kind))
+def _is_record(kind: Type) -> bool:
+    return kind.kind == "record" and issubclass(kind.hint, Record)
 
 
 def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:
-    names = _names(kind)
+    names = {field.wire for field in fields_of(kind)}
     try:
-        return {name: value for name, value in PLAIN.decode(raw).items() if name not in names}
-    except REFUSED:
+        return {name: value for name, value in EXACT.decode(raw).items() if name not in names}
+    except DECODING_ERRORS:
         pass
     try:
         fields = _OBJECT.decode(raw)
-    except REFUSED as error:
-        raise refusal(error) from None
-    return {name: read_loosely(bytes(value)) for name, value in fields.items() if name not in names}
+    except DECODING_ERRORS as error:
+        raise to_decode_error(error) from None
+    return {name: decode_leniently(bytes(value)) for name, value in fields.items() if name not in names}

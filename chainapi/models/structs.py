@@ -1,7 +1,7 @@
 """Private Structs, derived from attrs classes, into which msgspec decodes.
 
 There are two kinds. A `wire_type` is read strictly, and a whole number may come as a string of digits. A
-`quick_type` is read by a lax decoder, which makes whole numbers of strings without looking at each with a
+`fast_type` is read by a lax decoder, which makes whole numbers of strings without looking at each with a
 pattern; what it would take for one by mistake (1.0, 1e3) it takes for a float, which the strict second step
 refuses. All its other types are those that a lax decoder reads like a strict one, or `Any`, and null is not
 among them, because it would find that in texts too.
@@ -13,65 +13,64 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Annotated, Any
 
 import attrs
 import msgspec
 
+from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
-from chainapi.models.refusals import DIGITS
-from chainapi.models.unions import Tag, wire_name
+from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.unions import Tag
 
-__all__ = ["quick_struct", "quick_type", "wire_type"]
+__all__ = ["fast_struct", "fast_type", "wire_type"]
 
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
-_UNIONS = (typing.Union, types.UnionType)
 
 
-def quick_type(hint: Any, *, strict: bool) -> Any:
-    """Return the quick type of a field of type `hint`; TypeError where there is none."""
-    if hint is int:
+def fast_type(model: Any, *, strict: bool) -> Any:
+    """Return the quick type of a model; TypeError where it has none."""
+    kind = type_of(model)
+    if kind.optional:
+        raise TypeError(f"{kind} takes the other way")
+    return _fast_type(kind, strict)
+
+
+def _fast_type(kind: Type, strict: bool) -> Any:
+    """Return the quick type without None; TypeError where there is none."""
+    if kind.kind == "integer":
         return int | float
-    if hint in (bool, float, Any):
+    if kind.kind in ("boolean", "float", "any"):
         return Any
-    if hint in (str, Decimal):  # a lax decoder would take the sign of "-0" away
+    if kind.kind in ("text", "decimal"):  # a lax decoder would take the sign of "-0" away
         return str
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated and arguments[0] is str:
-        if any(isinstance(note, msgspec.Meta) for note in arguments[1:]):
-            raise TypeError("constraints take the other way")
+    if kind.kind == "literal" and {*map(type, kind.choices)} == {str}:
         return str
-    if origin is typing.Literal and all(isinstance(value, str) for value in arguments):
-        return str
-    if origin is list:
-        return types.GenericAlias(list, (quick_type(arguments[0], strict=strict),))
-    if origin is dict and arguments[0] is str:
-        return types.GenericAlias(dict, (str, quick_type(arguments[1], strict=strict)))
-    if origin is None and attrs.has(hint):
-        return quick_struct(hint, strict=strict)
-    raise TypeError(f"{hint!r} takes the other way")
+    if kind.origin in (list, dict) and not kind.item.optional:
+        item = _fast_type(kind.item, strict)
+        if kind.origin is list:
+            return types.GenericAlias(list, (item,))
+        if kind.key.hint is str:
+            return types.GenericAlias(dict, (str, item))
+    if attrs.has(kind.hint) and kind.kind == "record":
+        return fast_struct(kind.hint, strict=strict)
+    raise TypeError(f"{kind} takes the other way")
 
 
-def quick_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
+def fast_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
     """Derive the private Struct of the quick way; msgspec reads the field of a `tag`."""
-    hints = typing.get_type_hints(model, include_extras=True)
     fields: list[Any] = []
     constants: dict[str, Any] = {}
-    for attribute in attrs.fields(model):
-        if tag is not None and wire_name(attribute.name) == tag.path[0]:
-            constants[attribute.name] = tag.value
+    for field in fields_of(model):
+        if tag is not None and field.wire == tag.path[0]:
+            constants[field.name] = tag.value
             continue
-        hint = hints[attribute.name]
-        arguments = set(typing.get_args(hint)) if typing.get_origin(hint) in _UNIONS else {hint}
-        given = arguments - {type(None)}
-        if len(given) != 1 or (given != arguments and attribute.default is not None):
-            raise TypeError(f"{hint!r} takes the other way")
-        quick = quick_type(*given, strict=strict)
+        if field.type.optional and field.default is not None:
+            raise TypeError(f"{model.__name__}.{field.name} takes the other way")
+        quick = _fast_type(field.type, strict)
         # A text stays a text. Elsewhere null is left to the other way, and only a missing field is None.
-        wire = str | None if quick is str and given != arguments else quick
-        fields.append((attribute.name, wire, _wire_field(attribute, hint)))
+        wire = str | None if quick is str and field.type.optional else quick
+        fields.append((field.name, wire, _wire_field(field)))
     if tag is None:
         return _struct(model, fields, strict)
     return _struct(model, fields, strict, namespace=constants, tag_field=tag.path[0], tag=tag.value)
@@ -88,76 +87,73 @@ def _struct_of(model: type, within: tuple[type, ...], strict: bool) -> Any:
     """Derive the private Struct of an attrs class; TypeError where cattrs must do it."""
     if model in within or is_hooked(model):
         raise TypeError(f"{model.__name__} needs cattrs")
-    hints = typing.get_type_hints(model, include_extras=True)
     fields: list[Any] = []
-    for attribute in attrs.fields(model):
-        if not attribute.init or attribute.converter is not None or attribute.alias != attribute.name:
-            raise TypeError(f"{model.__name__}.{attribute.name} needs cattrs")
-        if attribute.name not in hints:
-            raise TypeError(f"{model.__name__}.{attribute.name} has no annotation: it needs cattrs")
-        hint = hints[attribute.name]
-        fields.append(
-            (attribute.name, wire_type(hint, (*within, model), strict=strict), _wire_field(attribute, hint))
-        )
+    for field in fields_of(model):
+        if not field.direct or field.hint is None:
+            raise TypeError(f"{model.__name__}.{field.name} needs cattrs")
+        fields.append((field.name, _wire_type(field.type, (*within, model), strict), _wire_field(field)))
     return _struct(model, fields, strict)
 
 
-def _wire_field(attribute: attrs.Attribute[Any], hint: Any) -> Any:
-    name = wire_name(attribute.name)
-    default: Any = attribute.default
-    if default is attrs.NOTHING:
-        return msgspec.field(name=name)
+def _wire_field(field: Field) -> Any:
+    if field.required:
+        return msgspec.field(name=field.wire)
+    default = field.default
     if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
         if default.takes_self:
-            raise TypeError(f"the default of {attribute.name} needs cattrs")
-        return msgspec.field(name=name, default_factory=default.factory)
+            raise TypeError(f"the default of {field.name} needs cattrs")
+        return msgspec.field(name=field.wire, default_factory=default.factory)
     try:
-        msgspec.convert(default, hint)
+        msgspec.convert(default, field.hint)
     except msgspec.ValidationError:  # `height: int = None`
-        raise TypeError(f"the default of {attribute.name} is not of its type: it needs cattrs") from None
-    return msgspec.field(name=name, default=default)
+        raise TypeError(f"the default of {field.name} is not of its type: it needs cattrs") from None
+    return msgspec.field(name=field.wire, default=default)
 
 
-def wire_type(hint: Any, within: tuple[type, ...] = (), *, strict: bool = False) -> Any:
-    """Return the type that msgspec decodes for a field; TypeError where cattrs must."""
-    origin: Any = typing.get_origin(hint)
-    arguments = typing.get_args(hint)
-    if hint is int and not is_hooked(int):
+def wire_type(model: Any, *, strict: bool = False) -> Any:
+    """Return the type that msgspec decodes for a model; TypeError where cattrs must make it."""
+    return _wire_type(type_of(model), (), strict)
+
+
+def _wire_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
+    """Return the type of a value on the wire. Constraints are checked in the second step, on the model."""
+    wire = _given_type(kind, within, strict)
+    return typing.Optional[wire] if kind.optional else wire  # noqa: UP045 - made at run time
+
+
+def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
+    """Return the type of a value that is not None."""
+    if kind.kind == "integer" and not is_hooked(int):
         return _WHOLE
-    if origin in (typing.Union, types.UnionType):
-        return _wire_union(arguments, within, strict)
-    if origin is Annotated:
-        inner, *notes = arguments
-        return hint if inner is int else Annotated[(wire_type(inner, within, strict=strict), *notes)]
-    if attrs.has(origin or hint):
-        if origin is not None:
-            raise TypeError(f"{hint!r} is generic and needs cattrs")
-        return _struct_of(hint, within, strict)
-    if isinstance(origin, type) and issubclass(origin, Iterable):
+    if kind.kind == "record" and attrs.has(kind.hint):
+        return _struct_of(kind.hint, within, strict)
+    if kind.kind == "list":
+        more = (...,) if kind.origin is tuple else ()
+        return types.GenericAlias(kind.origin, (_wire_type(kind.item, within, strict), *more))
+    if kind.kind == "mapping":
         # The keys of an object are texts of which msgspec makes numbers as it is.
-        kept = 1 if issubclass(origin, Mapping) else 0
-        wires = (
-            entry if entry is ... else wire_type(entry, within, strict=strict) for entry in arguments[kept:]
-        )
-        return types.GenericAlias(origin, (*arguments[:kept], *wires))
-    if is_hooked(hint) or _is_foreign(msgspec.inspect.type_info(hint)):
-        raise TypeError(f"{hint!r} needs cattrs")
-    return hint
+        return types.GenericAlias(kind.origin, (kind.key.hint, _wire_type(kind.item, within, strict)))
+    if kind.kind in ("tuple", "union"):
+        wires = tuple(_wire_type(member, within, strict) for member in kind.members)
+        return _wire_union(kind, wires) if kind.kind == "union" else types.GenericAlias(tuple, wires)
+    if is_hooked(kind.hint) or _is_foreign(msgspec.inspect.type_info(kind.hint)):
+        raise TypeError(f"{kind} needs cattrs")
+    return kind.hint
 
 
-def _wire_union(arguments: tuple[Any, ...], within: tuple[type, ...], strict: bool) -> Any:
+def _wire_union(kind: Type, wires: tuple[Any, ...]) -> Any:
     """Accept whole numbers of a union as strings, unless it has strings."""
-    wires = tuple(
-        argument if argument is int else wire_type(argument, within, strict=strict) for argument in arguments
-    )
-    plain: Any = typing.Union[wires]  # noqa: UP007 - made at run time
-    if int not in arguments or str in arguments:  # a text that is no number would be refused
-        return plain
-    lenient: Any = plain | _WHOLE
+    members = zip(kind.members, wires, strict=True)
+    strict: Any = typing.Union[  # noqa: UP007 - made at run time
+        tuple(int if member.kind == "integer" else wire for member, wire in members)
+    ]
+    if any(member.kind == "text" for member in kind.members):  # a text that is no number would be refused
+        return strict
+    lenient: Any = typing.Union[wires]  # noqa: UP007 - made at run time
     try:
         msgspec.json.Decoder(lenient)
     except TypeError:
-        return plain
+        return strict
     return lenient
 
 

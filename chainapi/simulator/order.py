@@ -1,8 +1,8 @@
-"""The order of a list's rows: which row stands at which position, in each pass over the list.
+"""Order of a list's rows: the row at each position, in each pass over the list.
 
 Positions, like rows, are counted from the oldest, 0, upwards. Rows change places within runs of `RUN` rows,
-so that the order of a list of any length is computed where a page is asked for. Rows that are added later
-stand at the head, the newest first.
+so that a page of a list of any length needs the order of its own run only. Rows that are added later stand at
+the head, newest first.
 """
 
 from __future__ import annotations
@@ -11,49 +11,56 @@ import math
 from functools import lru_cache
 from random import Random
 
-from chainapi.simulator.anomalies import Anomalies
+from attrs import frozen
 
-__all__ = ["RUN", "arranged"]
+__all__ = ["RUN", "Arrangement"]
 
 RUN = 10_000
 SWAPPED = 0.25  # the chance that a row changes places with the next one, unless it has done so already
-KEPT = 64  # runs whose order is kept
+CACHED_RUNS = 64
 
 
-def arranged(
-    anomalies: Anomalies,
-    seed: str,
-    size: int,
-    walk: int,
-    span: tuple[int, int],
-    within: tuple[int, float] = (0, math.inf),
-) -> list[int]:
-    """Return the numbers of the rows at the positions of `span`, the oldest first, in pass number `walk`.
+@frozen
+class Arrangement:
+    """Order of the rows of one list.
 
-    `size` is how many rows the list had at the beginning. Where a query asks for a part of the list, `within`
-    is that part: the first row's number, and the number behind the last; positions begin at the former.
+    Attributes:
+        seed: the order follows from it.
+        order: "descending", "swapped", "shuffled" or "ascending", as in `Anomalies`.
+        moved: share of rows that stand elsewhere in each pass but the first.
+        size: number of rows that the list has at the beginning.
+
     """
-    start, stop = span
-    if anomalies.order in ("descending", "ascending") and not (anomalies.moved and walk):
-        return list(range(start, stop))
-    low, high = within
-    rows: list[int] = []
-    while start < min(stop, size):
-        first = start - start % RUN
-        behind = min(first + RUN, size)
-        moved = anomalies.moved if walk else 0.0
-        run = [
-            row
-            for row in _run(seed, anomalies.order, moved, walk if moved else 0, first, behind)
-            if low <= row < high
-        ]
-        position = max(first, low)
-        rows += run[start - position : stop - position]
-        start = behind
-    return rows + list(range(max(start, size), stop))
+
+    seed: str
+    order: str
+    moved: float
+    size: int
+
+    def rows(self, walk: int, span: tuple[int, int], within: tuple[int, float] = (0, math.inf)) -> list[int]:
+        """Return the numbers of the rows at the positions of `span`, the oldest first, in pass `walk`.
+
+        `within` is the part of the list that a query selects: the first row's number, where its positions
+        begin, and the number behind the last row.
+        """
+        start, stop = span
+        moved = self.moved if walk else 0.0
+        if self.order in ("descending", "ascending") and not moved:
+            return list(range(start, stop))
+        low, high = within
+        rows: list[int] = []
+        while start < min(stop, self.size):
+            first = start - start % RUN
+            behind = min(first + RUN, self.size)
+            run = _run(self.seed, self.order, moved, walk if moved else 0, first, behind)
+            inside = [row for row in run if low <= row < high]
+            position = max(first, low)
+            rows += inside[start - position : stop - position]
+            start = behind
+        return rows + list(range(max(start, self.size), stop))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_RUNS)
 def _run(seed: str, order: str, moved: float, walk: int, first: int, behind: int) -> tuple[int, ...]:
     """Return the rows `first` to `behind - 1` in the order of a pass."""
     rows = list(range(first, behind))

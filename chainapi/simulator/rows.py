@@ -1,86 +1,28 @@
-"""The rows of the simulated lists, each computed from the seed and its number alone.
+"""Rows of lists: the protocol of their sources, and the random bytes that each row is computed from.
 
 A list is numbered from its oldest row, 0, upwards: row 7 stays row 7 however many rows are added at the head,
-and a list of a million rows costs nothing until it is asked for. Nothing is remembered between two calls.
+and a list of a million rows costs nothing until a page is requested. No state is kept between two calls.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Protocol
 
 from attrs import frozen
 
-__all__ = [
-    "BLOCKCHAIN_NAMES",
-    "CHAIN_NAMES",
-    "DAY",
-    "METHODS",
-    "Blocks",
-    "Chains",
-    "Draw",
-    "MetricsChains",
-    "Part",
-    "Points",
-    "Row",
-    "RowSource",
-    "Sums",
-    "Transactions",
-    "Utxos",
-    "bech32",
-    "identifier",
-]
+__all__ = ["Draw", "Row", "RowSource", "View"]
 
 Row = dict[str, object]
 
-DAY = 86_400
-BLOCK_SECONDS = 2
-SEARCHED = 1_000  # how many blocks are looked at for a hash
-BLOCK_GAS_LIMIT = "15000000"
-BASE_FEE = 25_000_000_000
-
-# Identifiers need only look right and be unique, so each byte becomes one letter of the alphabet; counting in
-# base 58 would cost more than the rest of the row.
-_BASE58 = bytes(b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"[i % 58] for i in range(256))
-_BECH32 = bytes(b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"[i % 32] for i in range(256))
-
-CHAIN_NAMES = {
-    43114: ("Avalanche (C-Chain)", "AVAX"),
-    43113: ("Avalanche (C-Chain) Testnet", "AVAX"),
-    53935: ("DFK Chain", "JEWEL"),
-    432204: ("Dexalot Subnet", "ALOT"),
-    4337: ("Beam L1", "BEAM"),
-    8021: ("Numine", "NUMI"),
-}
-_TESTNETS = frozenset({43113})
-_PRIMARY_CHAINS = {
-    "p-chain": "11111111111111111111111111111111LpoYY",
-    "x-chain": "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
-    "c-chain": "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5",
-}
-# Every way to name one of the three chains of a network: by its name, and by its identifiers.
-BLOCKCHAIN_NAMES = {
-    **{chain: chain for chain in _PRIMARY_CHAINS},
-    **{name: chain for chain, name in _PRIMARY_CHAINS.items()},
-    "2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm": "x-chain",
-    "yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp": "c-chain",
-}
-_ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
-METHODS = (
-    ("NATIVE_TRANSFER", "", "Native Transfer"),
-    ("CONTRACT_CALL", "0xa9059cbb", "transfer(address,uint256)"),
-    ("CONTRACT_CALL", "0x095ea7b3", "approve(address,uint256)"),
-    ("CONTRACT_CALL", "0x38ed1739", "swapExactTokensForTokens(uint256,uint256,address[],address,uint256)"),
-)
-
 
 class RowSource(Protocol):
-    """A list that grows at one end."""
+    """Source of the rows of a list that grows at its head."""
 
     @property
     def size(self) -> int:
-        """How many rows the list had at the beginning."""
+        """Number of rows that the list has at the beginning."""
         ...
 
     def __hash__(self) -> int: ...
@@ -90,307 +32,34 @@ class RowSource(Protocol):
         ...
 
 
+@frozen
+class View:
+    """Part of a list that a query selects.
+
+    Attributes:
+        source: source of the rows.
+        low: number of its first row.
+        high: number behind its last row; None for no bound.
+        ascending: whether the oldest row comes first.
+        page_fields: returns what a page holds besides its rows, from the number of rows that were added.
+
+    """
+
+    source: RowSource
+    low: int = 0
+    high: int | None = None
+    ascending: bool = False
+    page_fields: Callable[[int], Row] = lambda added: {}
+
+
 class Draw:
-    """64 bytes for each whole number, the same ones for the same seed and names."""
+    """Random bytes: 64 for each whole number, which follow from the seed and the names."""
 
     def __init__(self, seed: int, *names: object) -> None:
-        self._begun = blake2b(repr((seed, *names)).encode())
+        self._state = blake2b(repr((seed, *names)).encode())
 
     def __call__(self, number: int) -> bytes:
         """Return the bytes of `number`, which may be negative."""
-        drawn = self._begun.copy()
+        drawn = self._state.copy()
         drawn.update(number.to_bytes(8, "little", signed=True))
         return drawn.digest()
-
-
-@frozen
-class Points:
-    """One value a day: a level of its own for each chain, a weekly rhythm, a slow swell, noise.
-
-    Another `step` puts so many seconds between two points; `scale` multiplies the values, which are whole
-    numbers then.
-    """
-
-    size: int
-    epoch: int
-    draw: Draw
-    step: int = DAY
-    scale: int | None = None
-
-    def timestamp(self, number: int) -> int:
-        """Return the Unix time of point `number`: the last one at the beginning is of the epoch's day."""
-        return (self.epoch // self.step - (self.size - 1 - number)) * self.step
-
-    def first_at(self, timestamp: int) -> int:
-        """Return the number of the first point that is not older than a Unix time."""
-        return self.size - 1 - self.epoch // self.step + -(-timestamp // self.step)
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the points `stop - 1` down to `start`, newest first."""
-        level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
-        return [self._point(number, level) for number in range(stop - 1, start - 1, -1)]
-
-    def _point(self, number: int, level: float) -> Row:
-        timestamp = self.timestamp(number)
-        day = timestamp / DAY
-        noise = int.from_bytes(self.draw(number)[:4], "little") / 2**32 - 0.5
-        rhythm = 1 + 0.18 * math.sin(2 * math.pi * day / 7) + 0.3 * math.sin(2 * math.pi * day / 181)
-        value = max(round(level * (rhythm + 0.4 * noise), 2), 0.01)
-        if self.scale is not None:
-            value = round(value * self.scale)
-        return {"timestamp": timestamp, "value": value}
-
-
-@frozen
-class Sums(Points):
-    """What a series adds up to: a value that never falls."""
-
-    def _point(self, number: int, level: float) -> Row:
-        scale = self.scale or 1
-        grown = int.from_bytes(self.draw(number)[:4], "little") * scale >> 32
-        return {"timestamp": self.timestamp(number), "value": number * scale + grown}
-
-
-@frozen(eq=False)
-class Chains:
-    """The list of chains, the first one given first."""
-
-    chains: tuple[int, ...]
-    draw: Draw
-
-    @property
-    def size(self) -> int:
-        """How many chains there are."""
-        return len(self.chains)
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the chains numbered `stop - 1` down to `start`; the first chain has the highest number."""
-        return [self.chain(chain) for chain in self.chains[self.size - stop : self.size - start]]
-
-    def chain(self, chain: int) -> Row:
-        """Return the record of one chain."""
-        name, symbol = CHAIN_NAMES.get(chain, (f"Chain {chain}", "TOK"))
-        host = f"https://chain-{chain}.invalid"
-        drawn = self.draw(chain)
-        return {
-            "chainId": str(chain),
-            "status": "OK",
-            "chainName": name,
-            "description": f"{name}, as simulated.",
-            "platformChainId": identifier(drawn[:49]),
-            "subnetId": identifier(drawn[15:64]),
-            "vmName": "EVM",
-            "explorerUrl": f"{host}/explorer",
-            "rpcUrl": f"{host}/rpc",
-            "wsUrl": f"wss://chain-{chain}.invalid/ws",
-            "isTestnet": chain in _TESTNETS,
-            "networkToken": {
-                "name": symbol,
-                "symbol": symbol,
-                "decimals": 18,
-                "description": f"Token of {name}.",
-            },
-            "private": False,
-            "enabledFeatures": ["nftIndexing", "webhooks"],
-        }
-
-
-@frozen(eq=False)
-class MetricsChains(Chains):
-    """The same chains as the Metrics API tells them."""
-
-    def chain(self, chain: int) -> Row:
-        """Return the record of one chain."""
-        row = super().chain(chain)
-        return {
-            "evmChainId": chain,
-            "chainName": row["chainName"],
-            "blockchainId": row["platformChainId"],
-            "subnetId": row["subnetId"],
-            "network": "testnet" if row["isTestnet"] else "mainnet",
-        }
-
-
-@frozen(eq=False)
-class Blocks:
-    """The blocks of one chain, each naming the hash of the one before it."""
-
-    chain: int
-    size: int
-    epoch: int
-    draw: Draw
-
-    @property
-    def first_number(self) -> int:
-        """The number of the oldest block."""
-        return 10_000_000 + 1_000 * self.chain % 40_000_000
-
-    def timestamp(self, number: int) -> int:
-        """Return the Unix time of block `number`."""
-        return self.epoch - (self.size - 1 - number) * BLOCK_SECONDS
-
-    def total(self, number: int, drawn: bytes | None = None) -> int:
-        """Return how many transactions the chain has up to and including block `number`.
-
-        Two a block, plus 0 to 2 that are not summed up over the blocks: the total needs no walk.
-        """
-        return 2 * number + (drawn or self.draw(number))[63] % 3
-
-    def find(self, name: str, size: int) -> int:
-        """Return the number of a block, by its height or its hash; `size` blocks can be told by their hash.
-
-        A hash that none of the newest of them has is taken to be of an older block.
-        """
-        if name.isdecimal():
-            return int(name[:18]) - self.first_number
-        for number in range(size - 1, max(size - 1 - SEARCHED, -1), -1):
-            if "0x" + self.draw(number)[:32].hex() == name:
-                return number
-        return -1 - int.from_bytes(blake2b(name.encode()).digest()[:3], "little") % 1_000_000
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the blocks `stop - 1` down to `start`, newest first."""
-        rows: list[Row] = []
-        drawn = self.draw(stop - 1)
-        total = self.total(stop - 1, drawn)
-        for number in range(stop - 1, start - 1, -1):
-            parent = self.draw(number - 1)
-            before = self.total(number - 1, parent)
-            rows.append(self._block(number, drawn, parent, total, total - before))
-            drawn, total = parent, before
-        return rows
-
-    def _block(self, number: int, drawn: bytes, parent: bytes, total: int, count: int) -> Row:
-        gas = count * 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000 if count else 0
-        return {
-            "chainId": str(self.chain),
-            "blockNumber": str(self.first_number + number),
-            "blockTimestamp": self.timestamp(number),
-            "blockHash": "0x" + drawn[:32].hex(),
-            "txCount": count,
-            "baseFee": str(BASE_FEE),
-            "gasUsed": str(gas),
-            "gasLimit": BLOCK_GAS_LIMIT,
-            "gasCost": "0",
-            "parentHash": "0x" + parent[:32].hex(),
-            "feesSpent": str(gas * (BASE_FEE + drawn[35])),
-            "cumulativeTransactions": str(10 * self.first_number + total),
-        }
-
-
-@frozen(eq=False)
-class Transactions:
-    """The transactions of one chain, in its blocks: both lists begin with the same newest block."""
-
-    blocks: Blocks
-    size: int
-    draw: Draw
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the transactions `stop - 1` down to `start`, newest first."""
-        shift = self._shift
-        return [self._transaction(number, number + shift) for number in range(stop - 1, start - 1, -1)]
-
-    def span(self, block: int) -> tuple[int, int]:
-        """Return the numbers of the first transaction of a block, and of the first one behind it."""
-        return self.blocks.total(block - 1) - self._shift, self.blocks.total(block) - self._shift
-
-    @property
-    def _shift(self) -> int:
-        return self.blocks.total(self.blocks.size - 1) - self.size
-
-    def _transaction(self, number: int, place: int) -> Row:
-        # The block is the first one whose total exceeds the place on the chain: one of two, as the total of
-        # block n lies between 2n and 2n + 2.
-        block = place // 2
-        if self.blocks.total(block) <= place:
-            block += 1
-        drawn = self.draw(number)
-        gas = 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000
-        call, method, name = METHODS[drawn[35] % len(METHODS)]
-        return {
-            "chainId": str(self.blocks.chain),
-            "blockNumber": str(self.blocks.first_number + block),
-            "blockTimestamp": self.blocks.timestamp(block),
-            "blockHash": "0x" + self.blocks.draw(block)[:32].hex(),
-            "blockIndex": place - self.blocks.total(block - 1),
-            "txHash": "0x" + drawn[:32].hex(),
-            "txStatus": "0" if drawn[36] < 5 else "1",
-            "txType": 2,
-            "gasLimit": str(gas + drawn[37] * 100),
-            "gasUsed": str(gas),
-            "gasPrice": str(BASE_FEE + drawn[38]),
-            "nonce": str(int.from_bytes(drawn[39:41], "little")),
-            "from": {"address": "0x" + drawn[22:42].hex()},
-            "to": {"address": "0x" + drawn[44:64].hex()},
-            "method": {"callType": call, "methodHash": method, "methodName": name},
-            "value": str(int.from_bytes(drawn[41:49], "little")),
-        }
-
-
-@frozen(eq=False)
-class Part:
-    """The rows of a source from `first` on, as a list of their own."""
-
-    source: RowSource
-    first: int
-    size: int
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        return self.source.rows(self.first + start, self.first + stop)
-
-
-@frozen(eq=False)
-class Utxos:
-    """The unspent outputs of one of the three chains of a network."""
-
-    network: str
-    blockchain: str
-    size: int
-    epoch: int
-    draw: Draw
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the outputs `stop - 1` down to `start`, newest first."""
-        return [self._utxo(number) for number in range(stop - 1, start - 1, -1)]
-
-    def _utxo(self, number: int) -> Row:
-        drawn = self.draw(number)
-        amount = str(int.from_bytes(drawn[:5], "little"))
-        prefix = "avax1" if self.network == "mainnet" else "fuji1"
-        home = _PRIMARY_CHAINS[self.blockchain]
-        return {
-            "addresses": [prefix + bech32(drawn[:38])],
-            "asset": {
-                "assetId": _ASSET_ID,
-                "name": "Avalanche",
-                "symbol": "AVAX",
-                "denomination": 9,
-                "type": "secp256k1",
-                "amount": amount,
-            },
-            "consumedOnChainId": home,
-            "createdOnChainId": home,
-            "utxoId": identifier(drawn[:49]),
-            "amount": amount,
-            "assetId": _ASSET_ID,
-            "blockNumber": str(9_000_000 + number),
-            "blockTimestamp": self.epoch - (self.size - 1 - number) * 7,
-            "outputIndex": drawn[63] % 4,
-            "platformLocktime": 0,
-            "threshold": 1,
-            "txHash": identifier(drawn[15:64]),
-            "utxoType": "TRANSFER",
-            "staked": False,
-        }
-
-
-def identifier(drawn: bytes) -> str:
-    """Return an identifier, such as that of a subnet."""
-    return "2" + drawn.translate(_BASE58).decode()
-
-
-def bech32(drawn: bytes) -> str:
-    """Return an address of the Primary Network, its prefix apart."""
-    return drawn.translate(_BECH32).decode()

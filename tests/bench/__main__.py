@@ -20,8 +20,8 @@ import msgspec
 
 from chainapi import MetricPoint, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.call import Call
 from chainapi.client.limiter import Gate
+from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.headers import LimitNews
 from chainapi.core.url import Query
@@ -144,10 +144,10 @@ def bench_request() -> None:
 
     async def ours() -> float:
         async with Session(data_base_url="https://bench.test", api_key="k", transport=Same()) as session:
-            service, query = session.service("data"), Query(walks.BLOCKS, route="r")
+            service, query = session.connection.service("data"), Query(walks.BLOCKS, route="r")
             began = time.process_time()
             for _ in range(count):
-                await session.call(Call(service, query, "token"), len)
+                await session.connection.call(service, Call(query, "token"), len)
             return (time.process_time() - began) / count
 
     def paired(base: str) -> tuple[float, float]:
@@ -347,10 +347,10 @@ def bench_waiting() -> None:
             metrics_base_url="https://bench.test", transport=Silent(), max_in_flight=1, timeout=1e6
         )
         async with session:
-            service, query = session.service("metrics"), Query("/v1/rows", route="r")
+            service, query = session.connection.service("metrics"), Query("/v1/rows", route="r")
 
             def call() -> asyncio.Task[object]:
-                return asyncio.create_task(session.call(Call(service, query), len))
+                return asyncio.create_task(session.connection.call(service, Call(query), len))
 
             kept = [call() for _ in range(count)]
             await asyncio.sleep(0)

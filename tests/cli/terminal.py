@@ -16,7 +16,7 @@ from attrs import frozen
 
 from chainapi import Session
 from chainapi.cli import run
-from chainapi.cli.display import Terminal
+from chainapi.cli.terminal import Terminal
 from chainapi.client.transport import Transport
 from chainapi.core.http import Request, Response
 from chainapi.simulator import Simulator

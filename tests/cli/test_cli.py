@@ -28,8 +28,11 @@ from chainapi import Session, __version__
 from chainapi.__main__ import main
 from chainapi.api.catalogue import ROUTES
 from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
-from chainapi.cli.display import BARS, Progress, RowTable, Terminal, pause, shell_words, sparkline, waits
 from chainapi.cli.names import route_names
+from chainapi.cli.progress import Progress, pause, waits
+from chainapi.cli.tables import RowTable
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import shell_words
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.quota import QuotaSnapshot
@@ -85,10 +88,8 @@ def test_tps_prints_a_table_to_a_terminal() -> None:
     text = plain(outcome.out)
     assert outcome.code == 0
     assert text[0].split() == ["time", "43114", "53935"]
-    assert [len(course) for course in text[1].split()] == [3, 3]
-    assert set("".join(text[1].split())) <= set(BARS)
     days = ["2026-01-01", "2025-12-31", "2025-12-30"]
-    assert [line.split() for line in text[2:]] == [
+    assert [line.split() for line in text[1:]] == [
         [day, f"{values[index]:.2f}", f"{values[index + 3]:.2f}"] for index, day in enumerate(days)
     ]
 
@@ -122,7 +123,7 @@ def test_tps_keeps_the_points_that_came_before_an_error() -> None:
     outcome = chainapi("tps", "43114", "--all", "--max-wait", "0", transport=transport, tty=True)
     assert outcome.code == FAILED
     assert len(plain(outcome.out)) >= 100
-    assert "max_wait=0" in outcome.err
+    assert "--max-wait 0" in outcome.err
 
 
 def test_tps_ends_at_its_deadline() -> None:
@@ -131,7 +132,7 @@ def test_tps_ends_at_its_deadline() -> None:
     outcome = chainapi("tps", "43114", "--all", "--deadline", "7.5", transport=transport, tty=True)
     assert outcome.code == FAILED
     assert len(plain(outcome.out)) >= 100
-    assert "no answer within deadline=7.5 s" in outcome.err
+    assert "no answer within --deadline 7.5 s" in outcome.err
     assert "7.5 s in 1 attempt," in outcome.err
 
 
@@ -239,8 +240,8 @@ def test_list_that_fails_says_how_to_go_on() -> None:
     first = chainapi(*command, "--max-wait", "0", transport=(simulator := Simulator(limit=3)).transport())
     assert (first.code, len(first.rows)) == (FAILED, 30)
     *_, error, advice = first.err.splitlines()
-    assert "max_wait=0" in error
-    told, _, again = advice.partition(" so far; to go on: ")
+    assert "--max-wait 0" in error
+    told, _, again = advice.partition(" so far; to continue: ")
     assert told == "chainapi: 30 rows"
     program, *words = shlex.split(again)
     assert program == "chainapi"
@@ -305,7 +306,8 @@ def test_waits_are_told_on_standard_error() -> None:
     assert (outcome.code, len(outcome.rows)) == (0, 50)
     assert outcome.err.splitlines()
     assert all(
-        line.startswith("chainapi: data: rate limit reached, on in ") for line in outcome.err.splitlines()
+        line.startswith("chainapi: data: rate limit reached, next request in ")
+        for line in outcome.err.splitlines()
     )
 
 
@@ -313,7 +315,9 @@ def test_waits_are_drawn_and_taken_back_on_a_terminal() -> None:
     """A person sees pages, rows, requests and the seconds that are left; in the end only the table stays."""
     transport = Simulator(limit=3, window=20.0).transport()
     outcome = chainapi("list", BLOCKS, "--limit", "50", transport=transport, tty=True)
-    assert re.search(r"3 pages · 30 rows · 4 requests · data: rate limit, on in \d+\.\d s", outcome.out)
+    assert re.search(
+        r"3 pages · 30 rows · 4 requests · data: rate limit, next request in \d+\.\d s", outcome.out
+    )
     assert len(plain(outcome.out)) == 52
     assert outcome.err == ""
 
@@ -329,7 +333,7 @@ def test_waits_are_drawn_beside_data_that_goes_to_a_file(tmp_path: Path) -> None
         out.seek(0)
         rows = [json.loads(line) for line in out]
     assert (code, len(rows)) == (0, 50)
-    assert "data: rate limit, on in " in err.getvalue()
+    assert "data: rate limit, next request in " in err.getvalue()
     assert plain(err.getvalue()) == []
 
 
@@ -347,7 +351,7 @@ def test_progress_counts_what_a_session_tells() -> None:
     ):
         progress(event)
     quota = {"metrics": QuotaSnapshot(now), "data": QuotaSnapshot(now, stopped_until=now + 5.0, waiting=1)}
-    assert progress.line(quota) == "1 page · 25 rows · 2 requests · data: rate limit, on in 5.0 s"
+    assert progress.line(quota) == "1 page · 25 rows · 2 requests · data: rate limit, next request in 5.0 s"
     now = 105.0
     progress(WaitEnded("data", "429", 5.0))
     progress(RequestSent("data", "GET /b", 2))
@@ -361,7 +365,7 @@ def test_progress_counts_what_a_session_tells() -> None:
 @pytest.mark.parametrize(
     ("window", "seconds", "said"),
     [
-        (60.0, 20.0, "rate limit, on in 20.0 s"),
+        (60.0, 20.0, "rate limit, next request in 20.0 s"),
         (86_400.0, 3_600.0, "daily quota, back at {:%H:%M}"),
         (3_600.0, 90_000.0, "hourly quota, back at {:%Y-%m-%d %H:%M}"),
         (None, 90_000.0, "quota, back at {:%Y-%m-%d %H:%M}"),
@@ -391,34 +395,6 @@ def test_long_waits_are_told_as_a_time_of_day(window: float | None, seconds: flo
 def test_pause_is_told_when_somebody_waits(quota: QuotaSnapshot, seconds: float) -> None:
     """There is a pause after a refusal, and where requests wait for quota and none is under way."""
     assert pause(quota) == seconds
-
-
-@given(st.lists(st.floats(min_value=0, max_value=1e9), min_size=1, max_size=100), st.integers(1, 30))
-def test_sparkline_fits_and_shows_the_extremes(values: list[float], width: int) -> None:
-    """There is a bar for each share of the values, and the lowest and the highest are drawn so."""
-    drawn = sparkline(values, width)
-    assert len(drawn) == min(width, len(values))
-    assert BARS[0] in drawn
-    if len(values) <= width and max(values) > min(values):
-        assert drawn[values.index(max(values))] == BARS[-1]
-        assert drawn[values.index(min(values))] == BARS[0]
-
-
-def test_sparkline_of_nothing_is_empty() -> None:
-    """No values, no bars."""
-    assert sparkline([], 10) == ""
-
-
-@pytest.mark.parametrize(
-    "values",
-    [[1e308] * 9, [-1.7e308, 1.7e308, 0.0], [5e-324, 0.0], [1.7e308] * 8 + [-1.7e308]],
-    ids=["equal", "both ends", "smallest", "many"],
-)
-def test_sparkline_takes_every_number(values: list[float]) -> None:
-    """Numbers whose sum or difference is more than a float can hold are drawn like any others."""
-    drawn = sparkline(values, 3)
-    assert len(drawn) == min(3, len(values))
-    assert set(drawn) <= set(BARS)
 
 
 @pytest.mark.parametrize("values", [[1.7e308, -1.7e308], [1e308, 1e308], [5e-324, 0.0], [1e17] * 2])
@@ -518,7 +494,7 @@ def test_completions_are_printable() -> None:
         (["tps", "a/b"], "chain_id"),
         (["tps", "1", "--timeout", "0"], "--timeout"),
         (["tps", "1", "--max-wait", "-1"], "--max-wait"),
-        (["tps", "1", "--metrics-base-url", ""], "metrics_base_url"),
+        (["tps", "1", "--metrics-base-url", ""], "--metrics-base-url is empty"),
         (["list", "/v1/chains", "--api", "other"], "--api"),
         (["list", "v1/chains"], "path"),
         (["list", "/v1/chains", "--page-size", "0"], "--page-size"),
@@ -568,7 +544,7 @@ def test_error_of_a_service_stays_one_line() -> None:
 def test_complaint_is_one_printable_line() -> None:
     """Whatever a message holds, it is one line."""
     err = io.StringIO()
-    Terminal(io.StringIO(), err).complain("first\n second\x1b[2J")
+    Terminal(io.StringIO(), err).report("first\n second\x1b[2J")
     assert err.getvalue() == "chainapi: first second\\x1b[2J\n"
 
 
@@ -718,10 +694,10 @@ def test_interrupt_during_a_wait_ends_with_advice() -> None:
         told = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         outcome = finish(process)
-    assert re.fullmatch(r"chainapi: data: rate limit reached, on in \d+ s\n", told)
+    assert re.fullmatch(r"chainapi: data: rate limit reached, next request in \d+ s\n", told)
     assert (outcome.code, len(outcome.rows)) == (INTERRUPTED, 20)
     (advice,) = outcome.err.splitlines()
-    assert advice.startswith("chainapi: 20 rows so far; to go on: chainapi list " + BLOCKS)
+    assert advice.startswith("chainapi: 20 rows so far; to continue: chainapi list " + BLOCKS)
 
 
 @pytest.mark.real_time
@@ -767,7 +743,7 @@ def test_demo_draws_on_a_terminal() -> None:
     out = Stream(terminal=True)
     # The waits are jumped over: the sockets are in this process and never keep the loop waiting.
     assert run(["demo"], terminal=Terminal(out, Stream(terminal=True)), loop_factory=VirtualLoop) == 0
-    assert re.search(r"nothing is sent for \d\.\d s", out.getvalue())
+    assert re.search(r"no requests for \d\.\d s", out.getvalue())
     lines = plain(out.getvalue())
     assert [line.split() for line in lines if line.endswith("✓")] == [
         ["GET", path.format(chain), "10", "1,000", "✓"]
@@ -830,7 +806,7 @@ def test_missing_extra_is_one_line(module: str, command: str) -> None:
     assert outcome.err == f"chainapi: {module} is not installed: pip install 'chainapi[cli]'\n"
 
 
-@pytest.mark.parametrize("module", ["chainapi.cli.display", "chainapi.cli.demo"])
+@pytest.mark.parametrize("module", ["chainapi.cli.terminal", "chainapi.cli.demo"])
 def test_broken_installation_is_not_taken_for_a_missing_extra(module: str) -> None:
     """A module of our own that is missing is shown as what it is."""
     outcome = finish(start("-c", BLOCKER.format(module), "demo"))
@@ -898,7 +874,7 @@ def test_list_prints_invalid_rows_as_they_came() -> None:
     told = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
     assert told.code == 0
     assert told.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']
-    assert told.err.startswith("chainapi: 2 invalid rows printed as they came; the first: $.rows[1]")
+    assert told.err.startswith("chainapi: 2 invalid rows printed as received; the first: $.rows[1]")
     assert told.err.count("\n") == 1
 
 
@@ -908,12 +884,12 @@ def test_list_says_how_an_invalid_row_can_be_printed() -> None:
     blocks["blocks"][1]["gasUsed"] = ""
     first = chainapi("list", "data.evm.blocks", "43114", transport=Fixed(200, blocks))
     assert first.code == 1
-    assert "; --on-invalid raw prints such a row as it came\n" in first.err
+    assert "; --on-invalid raw prints such a row as received\n" in first.err
     assert "resume=" not in first.err
     assert " --on-invalid raw " in first.err.splitlines()[1]
     whole = chainapi("list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks))
     assert [row.get("gasUsed") for row in whole.rows] == [None, "", None]
-    assert "1 invalid row printed as it came" in whole.err
+    assert "1 invalid row printed as received" in whole.err
     assert chainapi("list", "data.health_check", "--on-invalid", "raw").code == 2
     table = chainapi(
         "list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks), tty=True

@@ -162,7 +162,7 @@ async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
     """Without a listener and with logging as Python sets it up, nothing is made and nothing is logged."""
     simulator = Simulator(points=50)
     async with simulated(simulator) as session:
-        assert not session.emit
+        assert not session.connection.emit
         await session.metrics.avg_tps(43114).collect()
     assert caplog.records == []
 
@@ -170,7 +170,7 @@ async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
 def test_events_are_records() -> None:
     """Each event is frozen, has a repr and a docstring, and belongs to the union `Event`."""
     named = [getattr(events, name) for name in events.__all__ if name != "Event"]
-    assert set(named) == set(Event.__args__)
+    assert set(named) == set(Event.__args__), "`__all__` and `Event` in core/events.py name the same"
     for kind in named:
         assert attrs.has(kind)
         assert kind.__doc__

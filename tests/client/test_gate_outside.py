@@ -26,9 +26,9 @@ from chainapi.core.limits.quota import Quota, Verdict
 from chainapi.core.limits.scope import Routes
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from tests.limits.clairvoyant import judge
-from tests.limits.outside import promised_scene, random_scene
+from tests.limits.outside import inner_scene, promised_scene, random_scene
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server
-from tests.limits.wild import Errand, Front, Scene, ideal, many, run
+from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
 from tests.virtual_time import VirtualLoop
 
 MINUTE = (Policy(100.0, 60.0),)
@@ -209,7 +209,7 @@ def test_reopened_route_begins_with_one_request() -> None:
     assert routes.places("/a", 11.0) == 2
     for _ in range(63):
         routes.passed("/a", 12.0)
-    assert not routes
+    assert not routes.known
 
 
 def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
@@ -221,6 +221,107 @@ def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
         routes.passed("/a", 2.0)
     assert routes.refused("/a", 2.5) == 1
     assert routes.refused("/a", 3.5) == 2
+
+
+# --- an inner limiter that nothing names ---
+
+
+@pytest.mark.parametrize("fields", ["none", "outer"])
+@pytest.mark.parametrize("waitless", [False, True])
+@pytest.mark.parametrize("callers", [4, 100])
+@pytest.mark.parametrize("burst", [1.0, 10.0, 20.0])
+def test_inner_limiter_that_nothing_names_is_learned(
+    burst: float, callers: int, waitless: bool, fields: str
+) -> None:
+    """Behind headers with plenty left, a token bucket of 10 a second refuses few requests after the first."""
+    scene = inner_scene(10.0, burst, callers, fields=fields, waitless=waitless)
+    outcome = run(scene, 5000.0)
+    assert outcome.done == len(scene.errands)
+    assert outcome.refusals - outcome.first_burst <= 0.05 * len(scene.errands)
+    assert outcome.seconds <= ideal(scene) / 0.8
+    assert not outcome.in_stops
+
+
+def test_inner_limiter_of_several_routes_is_one_limit() -> None:
+    """Refusals of routes of which some pass are about one limit, which all of them share."""
+    scene = inner_scene(50.0, 20.0, 4, fields="outer", routes=3)
+    outcome = run(scene, 5000.0)
+    assert outcome.done == len(scene.errands)
+    assert outcome.refusals <= 0.02 * len(scene.errands)
+
+
+class _SlowRoute(Client):
+    """Sends to a service of which one route has a limiter of its own, two requests a second."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.bucket = Bucket(2.0, 1.0, size=2.0)
+
+    def answer(self, errand: Errand) -> tuple[int, dict[str, str]]:
+        now = self.loop.time()
+        if errand.route == "/slow":
+            if self.bucket.earliest(now, 1.0) > now:
+                return 429, {**self.service.fields(now, None), "retry-after": "1"}
+            self.bucket.take(now, 1.0)
+        return super().answer(errand)
+
+
+@pytest.mark.parametrize("callers", [4, 100])
+def test_limiter_of_one_route_does_not_close_it_for_minutes(callers: int) -> None:
+    """A route that others pass beside is asked again when it says, for as long as some of it pass."""
+    errands = [Errand("/fast" if number % 10 else "/slow") for number in range(600)]
+    outcome = run(Scene(window(10_000.0), errands, callers=callers), 5000.0, _SlowRoute)
+    assert outcome.done == 600
+    assert outcome.seconds < 40
+    assert outcome.refusals <= 60
+
+
+def test_single_refusal_is_no_limit() -> None:
+    """After one refusal with quota left few leave at once; when none follows, as many as before."""
+    quota = Quota()
+    quota.costs.learned["/a"] = 1.0
+    quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    verdict = quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, LimitNews(), 0.5)
+    assert verdict is Verdict.HIDDEN
+    now, left = quota.stopped_until, 99.0
+    quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
+    assert _leave(quota, now) == 2
+    for _ in range(64):
+        left -= 1.0
+        now += 0.1
+        quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
+    assert _leave(quota, now) == left
+
+
+def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
+    """Where the told quota is used up, or the wait is a long one, requests are not paced afterwards."""
+    for refusal in (told(0.0, retry_after=2.0), told(99.0, retry_after=20.0)):
+        quota = Quota()
+        quota.costs.learned["/a"] = 1.0
+        quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+        for _ in range(2):
+            quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
+        quota.answered(quota.send(30.0, "/a", 1.0), 30.1, 200, told(99.0), 0.5)
+        assert _leave(quota, 30.1) > 90
+
+
+def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
+    """Policies of zero units on every answer name no limit: one that is hidden is found beside them."""
+    nothing = LimitNews(0.0, None, None, None, (Policy(0.0, 60.0),))
+    quota = Quota()
+    for now in range(8):
+        quota.answered(quota.send(float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
+    assert _leave(quota, 8.0) == 9
+
+
+def _leave(quota: Quota, now: float) -> int:
+    """Return how many requests may leave at once, and take them back."""
+    flights = []
+    while quota.opens_at(now, 1.0, "/a") <= now:
+        flights.append(quota.send(now, "/a", 1.0))
+    for flight in flights:
+        quota.unsent(flight)
+    return len(flights)
 
 
 def test_small_burst_under_a_large_limit_is_used() -> None:

@@ -17,10 +17,10 @@ from attrs import frozen
 
 from chainapi import models
 from chainapi.errors import ConfigurationError
-from chainapi.export.columns import Codec, Column, columns_of, is_amount, json_text, unpacker
+from chainapi.export.columns import Codec, Column, json_text, unpacker
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, Unknown
 from chainapi.models.codec import decode_resource
-from chainapi.models.timestamps import Moment
+from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import tags_of
 from tests.documents import Maker
 
@@ -36,7 +36,7 @@ def made(model: Any, seed: int) -> Any:
 
 def kinds(model: Any) -> dict[str, str]:
     """Return the kind of each column of a model."""
-    return {column.name: column.kind for column in columns_of(model)}
+    return {column.name: column.kind for column in Codec(model).columns}
 
 
 def encoded(model: Any, row: Any) -> Any:
@@ -84,7 +84,7 @@ def test_whole_numbers_of_every_model() -> None:
             look(column.fields)
 
     for name in RECORDS:
-        look(columns_of(getattr(models, name)))
+        look(Codec(getattr(models, name)).columns)
     assert found["big"] == {
         *("amount", "amount_delegated", "amount_staked", "balance", "balance_change", "balance_threshold"),
         *("base_fee", "base_fee_per_gas", "current_supply", "delegation_capacity", "fees_spent", "gas_cost"),
@@ -110,30 +110,12 @@ def test_whole_numbers_of_every_model() -> None:
     assert {name for name in found["time"] if not name.endswith("timestamp")} == set()
 
 
-@pytest.mark.parametrize(
-    ("name", "amount"),
-    [
-        *(
-            (name, True)
-            for name in ("value", "total_supply", "base_fee_per_gas", "token_id", "Balance", "fees_")
-        ),
-        *(
-            (name, False)
-            for name in ("fee_count", "reward_id", "height", "evaluation", "id", "balance_index")
-        ),
-    ],
-)
-def test_amounts_are_told_by_their_names(name: str, amount: bool) -> None:
-    """A word of the name tells an amount, unless the last one is a counter or an identifier."""
-    assert is_amount(name) is amount
-
-
 def test_blocks_and_transactions() -> None:
     """Times are the fields that have a datetime beside them, and `from_` is the column ``from``."""
     block = kinds(EvmBlock)
     assert [*block] == [field.name for field in attrs.fields(EvmBlock)]
     assert (block["block_timestamp"], block["block_number"], block["base_fee"]) == ("time", "integer", "big")
-    transaction = {column.name: column for column in columns_of(NativeTransaction)}
+    transaction = {column.name: column for column in Codec(NativeTransaction).columns}
     assert "from_" not in transaction
     assert transaction["from"].kind == "struct"
     assert [field.name for field in transaction["from"].fields][:3] == ["name", "symbol", "decimals"]
@@ -147,7 +129,7 @@ def test_kinds_of_a_union_share_a_table() -> None:
     assert {"tx_hash", "evm_inputs", "vertices", "node_id"} <= {*union}
     assert union["extra"] == "json"
     (balances,) = (
-        column for column in columns_of(models.PrimaryNetworkBalances) if column.name == "balances"
+        column for column in Codec(models.PrimaryNetworkBalances).columns if column.name == "balances"
     )
     assert {"unlocked_unstaked", "unlocked", "atomic_memory_locked"} <= {
         field.name for field in balances.fields
@@ -250,7 +232,7 @@ class Own:
     seen: int
     ratio: Decimal
 
-    seen_at = Moment("seen")
+    seen_at = UTCDatetime("seen")
 
 
 def own(**changed: Any) -> Own:
@@ -354,7 +336,13 @@ def test_other_classes_have_columns_too() -> None:
 
 def test_rows_without_columns() -> None:
     """Plain JSON rows have no columns; they are written as they are, with room for the name of the source."""
-    assert columns_of(None) == columns_of(dict) == columns_of(dict[str, int]) == columns_of(int) == ()
+    assert (
+        Codec(None).columns
+        == Codec(dict).columns
+        == Codec(dict[str, int]).columns
+        == Codec(int).columns
+        == ()
+    )
     assert encoded(None, {"a": 2**70}) == {"a": 2**70}
     assert encoded(None, {"source": 1, "SOURCE_": 2}) == {"source__": 1, "SOURCE_": 2}
     assert [encoded(None, row) for row in ("x", 1, None, [1])] == [
@@ -370,7 +358,7 @@ def test_rows_that_are_texts() -> None:
 
 def test_values_come_back_in_the_order_of_columns() -> None:
     """Unpacking gives the values of all columns, None for what is missing, and JSON as it was written."""
-    columns = columns_of(models.PrimaryNetworkTransaction)
+    columns = Codec(models.PrimaryNetworkTransaction).columns
     unpack = unpacker(columns, nested=False)
     row = Codec(models.PrimaryNetworkTransaction).encode(Unknown({"txHash": "x", "news": {"a": 2**70}}))
     values = dict(zip((column.name for column in columns), unpack(row), strict=True))

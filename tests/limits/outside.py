@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import product
 from statistics import median
 
 from chainapi.core.limits.quota import Limit
@@ -200,6 +201,55 @@ def _series(quick: bool) -> list[Row]:
     ]
 
 
+def inner_scene(
+    rate: float, burst: float, callers: int, *, fields: str = "none", waitless: bool = False, routes: int = 1
+) -> Scene:
+    """Return a job of a minute, or of 600 requests, before an inner token bucket that nothing names."""
+    count = int(max(600.0, 60.0 * rate))
+    outer = 20.0 * count
+
+    def build() -> Server:
+        inner = Bucket(rate, 1.0, size=burst)
+        return Stacked(outer, 60.0, first=FromFirst(outer, 60.0), second=inner, in_turn=True)
+
+    errands = [Errand(f"/{number % routes}") for number in range(count)]
+    return Scene(build, errands, Front(inner=fields, waitless=waitless), callers=callers)
+
+
+def _unnamed(quick: bool) -> list[Row]:
+    """Measure an inner limiter that nothing names: its refusals have no fields, or those of the outer one."""
+    found, shares, good = [], [], []
+    ways = product(
+        (1.0, 10.0) if quick else (1.0, 10.0, 50.0),
+        (1.0, 10.0, 20.0),
+        (100,) if quick else (4, 100),
+        ("none", "outer"),
+        (False, True),
+        (1, 3),
+    )
+    for rate, burst, callers, fields, waitless, routes in ways:
+        scene = inner_scene(rate, burst, callers, fields=fields, waitless=waitless, routes=routes)
+        outcome = run(scene, 20_000.0)
+        found.append(outcome)
+        shares.append(100.0 * (outcome.refusals - outcome.first_burst) / len(scene.errands))
+        good.append(100.0 * min(1.0, ideal(scene) / outcome.seconds))
+    return [
+        Row(
+            "an inner limiter that nothing names: 429s of the requests after the first refused burst",
+            "<= 5 %",
+            f"{max(shares):.2f} %",
+            max(shares) <= 5,
+        ),
+        Row(
+            "... goodput, median / worst",
+            ">= 90 / 75 %",
+            spread(good),
+            median(good) >= 90 and min(good) >= 75,
+        ),
+        Row("... sent in stops, hangs", "0, 0", _bad(found), _is_good(found)),
+    ]
+
+
 def _waits(quick: bool) -> list[Row]:
     """Measure refusals without a wait, and forms of headers that tell a reset on every answer."""
     silent = [
@@ -334,6 +384,7 @@ OUTSIDE: dict[str, Callable[[bool], list[Row]]] = {
     "prices": _prices,
     "closed routes": _closed,
     "in series": _series,
+    "unnamed": _unnamed,
     "waits": _waits,
     "random services": _any,
     "forecasts": _forecasts,

@@ -54,6 +54,8 @@ class Front:
         closed: routes that are always refused, with the quota that is left.
         closed_for: seconds of the retry-after of such a refusal.
         waitless: whether refusals keep the wait to themselves.
+        inner: fields of a refusal by the second of two limiters in turn: its "own", those of the "outer" one,
+            or "none"; a retry-after is beside them.
 
     """
 
@@ -66,6 +68,7 @@ class Front:
     closed: frozenset[str] = frozenset()
     closed_for: float = 20.0
     waitless: bool = False
+    inner: str = "own"
 
 
 @frozen
@@ -138,7 +141,7 @@ class _Service:
             return 503, {"retry-after": "1"} if front.told else {}
         at = self.server.earliest(now, errand.cost)
         if at > now + EPSILON:
-            return 429, self.fields(now, None if front.waitless else at - now, errand.cost)
+            return 429, self.refusal(now, None if front.waitless else at - now, errand.cost)
         self.server.take(now, errand.cost)
         fields = self.fields(now, None)
         if rng.random() < front.torn:
@@ -157,6 +160,16 @@ class _Service:
             fields.clear()
         else:
             del fields[name]
+
+    def refusal(self, now: float, wait: float | None, cost: float) -> dict[str, str]:
+        """Return the fields of a refusal; a second limiter that nothing names has none of its own."""
+        server, inner = self.server, self.front.inner
+        if not isinstance(server, Stacked) or not server.in_turn or inner == "own":
+            return self.fields(now, wait, cost)
+        if server.second.earliest(now, cost) <= now + EPSILON:
+            return self.fields(now, wait, cost)
+        found = self.fields(now, None, cost) if inner == "outer" else {}
+        return found if wait is None else found | {"retry-after": str(max(1, ceil(wait - EPSILON)))}
 
     def shown(self, now: float, wait: float | None) -> Server:
         """Return the limiter that writes the fields: of two in turn the second, where that one refuses."""
@@ -240,8 +253,13 @@ class Client:
         )
 
     def closed(self, errand: Errand) -> str:
-        """Return the name of the route if it is always refused."""
-        return errand.route if errand.route in self.scene.front.closed else ""
+        """Return the name of the route if a refusal may be about it alone: always, or while quota is left."""
+        front = self.scene.front
+        return errand.route if errand.route in front.closed or front.inner == "outer" else ""
+
+    def answer(self, errand: Errand) -> tuple[int, dict[str, str]]:
+        """Return the service's answer."""
+        return self.service.answer(self.loop.time(), errand)
 
     async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait at the gate."""
@@ -259,7 +277,7 @@ class Client:
         )
         outcome.in_stops += self.loop.time() < self.stops.get(self.closed(errand), -inf) - EPSILON
         await asyncio.sleep(scene.trip / 2)
-        status, headers = self.service.answer(self.loop.time(), errand)
+        status, headers = self.answer(errand)
         await asyncio.sleep(scene.trip / 2)
         news = read_limits(headers, BEGAN + self.loop.time())
         if status == 429:
@@ -275,7 +293,7 @@ class Client:
         """Note a refusal and its wait."""
         now, key = self.loop.time(), self.closed(errand)
         self.stops[key] = max(self.stops.get(key, -inf), now + wait)
-        if not key:
+        if errand.route not in self.scene.front.closed:
             self.outcome.refusals += 1
             self.outcome.instants[round(now, 6)] += 1
 
@@ -293,7 +311,7 @@ class Client:
         else:
             outcome.done += 1
             outcome.finished[number] = self.loop.time()
-            if not self.closed(errand):
+            if errand.route not in self.scene.front.closed:
                 outcome.seconds = self.loop.time()
 
 

@@ -6,11 +6,12 @@ import dataclasses
 import enum
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from ipaddress import IPv4Address
-from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NewType, TypedDict, TypeVar
 from uuid import UUID
 
 import attrs
@@ -20,19 +21,13 @@ from attrs import define, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.models import Contract, Erc20Contract, MetricPoint, UnknownContract, converter
-from chainapi.models.codec import (
-    EXCERPT,
-    MAX_TOKEN,
-    MESSAGES,
-    DecodedPage,
-    PageDecoder,
-    decode_error,
-    decode_resource,
-    excerpt,
-)
-from chainapi.models.convert import row_type, wire_name
+from chainapi.models.codec import DecodedPage, PageDecoder, decode_resource
+from chainapi.models.convert import row_type
+from chainapi.models.error_body import EXCERPT, MESSAGES, decode_error, excerpt
+from chainapi.models.unions import wire_name
 
 T = TypeVar("T")
 
@@ -493,6 +488,39 @@ def test_an_attrs_class_of_everything() -> None:
         anything={"a": [1]},
         blockNumber=77,
     )
+
+
+Height = NewType("Height", int)
+
+
+@frozen
+class Noted:
+    """A model with types behind other names and notes."""
+
+    height: Height
+    small: Annotated[int, msgspec.Meta(le=9)] | None = None
+    named: Annotated[int, "seconds"] = 0
+    pair: tuple[Height, str] = (Height(0), "")
+
+
+@frozen
+class Foreign:
+    """A model with types that only cattrs can make."""
+
+    height: Height
+    either: Annotated[int | None, msgspec.Meta(le=9)] = None
+    recent: deque[int] = field(factory=deque[int])
+
+
+def test_digits_behind_names_and_notes() -> None:
+    """A whole number comes as digits whatever name or note its type has, and constraints are kept."""
+    (row,) = rows(Noted, {"height": "7", "small": "9", "named": "8", "pair": ["3", "x"]})
+    assert row == Noted(Height(7), 9, 8, (Height(3), "x"))
+    foreign = {"height": "7", "either": "9", "recent": ["1", 2]}
+    assert rows(Foreign, foreign) == [Foreign(Height(7), 9, deque([1, 2]))]
+    for wrong in ({"small": "10"}, {"named": 1.5}, {"named": True}, {"pair": ["3", 4]}):
+        with pytest.raises(DecodeError):
+            rows(Noted, {"height": 7, **wrong})
 
 
 def test_defaults_of_an_attrs_class() -> None:

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from attrs import frozen
 
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.errors import DecodeError
 from chainapi.export.columns import Codec
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, Transfer, Unknown

@@ -14,8 +14,8 @@ from attrs import frozen
 
 import chainapi
 from chainapi import Checkpoint, Invalid, MetricPoint, Session, models
-from chainapi.api.binding import Endpoint
 from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
 from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models import EvmBlock, Transfer, Unknown

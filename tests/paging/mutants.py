@@ -81,7 +81,7 @@ def age_from_receipt() -> AbstractContextManager[object]:
     def token(self: Fetched) -> PageToken | None:
         value = self.page.next_page_token
         now = asyncio.get_running_loop().time()
-        return None if value is None else PageToken(value, now, self.sent_at)
+        return None if value is None else PageToken(value, now, self.sent.wall)
 
     return patch.object(Fetched, "token", property(token))
 
@@ -92,7 +92,7 @@ def age_by_the_wall_clock() -> AbstractContextManager[object]:
 
     def token(self: Fetched) -> PageToken | None:
         value = self.page.next_page_token
-        return None if value is None else PageToken(value, None, self.sent_at)
+        return None if value is None else PageToken(value, None, self.sent.wall)
 
     return patch.object(Fetched, "token", property(token))
 
@@ -398,7 +398,7 @@ def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
     def drop(_: Deduplicator, page: RowsOfPage, __: Comparison) -> set[int]:
-        contents = list(page.contents())
+        contents = list(page.canonical_rows())
         return {index for index, content in enumerate(contents) if content in contents[:index]}
 
     return _also_stale(drop)
@@ -410,7 +410,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     before: dict[int, set[bytes]] = {}
 
     def drop(self: Deduplicator, page: RowsOfPage, _: Comparison) -> set[int]:
-        contents = list(page.contents())
+        contents = list(page.canonical_rows())
         known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
         return {index for index, content in enumerate(contents) if content in known}
 
@@ -615,12 +615,12 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
 @mutant(232, 388, machine=PagingMachine)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
-    from chainapi.client.call import Call
+    from chainapi.core.call import Call
 
     real = Call.__init__
 
-    def init(self: Call, service: Any, query: Any, page_token: str | None = None, *_: object) -> None:
-        real(self, service, query, page_token)
+    def init(self: Call, query: Any, page_token: str | None = None, *_: object) -> None:
+        real(self, query, page_token)
 
     return patch.object(Call, "__init__", init)
 

@@ -18,9 +18,9 @@ from chainapi import Checkpoint, MetricPoint, Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import deduplicator
 from chainapi.api.routes import Route
-from chainapi.client.call import SentAt, always
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter
 from chainapi.client.pages import MetricPages, Pages
+from chainapi.core.call import SentAt
 from chainapi.core.events import Event
 from chainapi.core.http import Request
 from chainapi.core.limits.estimate import Estimate
@@ -36,7 +36,8 @@ from chainapi.errors import (
     RateLimitedError,
     ServerError,
 )
-from chainapi.models.codec import DecodedPage, PageDecoder, decode_error
+from chainapi.models.codec import DecodedPage, PageDecoder
+from chainapi.models.error_body import decode_error
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
 from tests.virtual_time import VirtualLoop
 
@@ -152,7 +153,7 @@ class FlowWorld:
         """Return a stream over the service; nothing is fetched ahead."""
         route = route_of(self._service.manners)
         start = Checkpoint("query") if resume is None else resume
-        source = FlowSource(self, self._service, route, self._attempts, Listener(self._hear))
+        source = FlowSource(self, self._service, route, self._attempts, Emitter(self._hear))
         query = ListQuery("metrics", "GET /v1/rows", bounded=route.until is not None)
         states = StateMachine.resume(start, lifetime=LIFETIME, on_expired=on_expired)
         dedupe = deduplicator(route, start, declared=source.model is MetricPoint)
@@ -173,7 +174,7 @@ class FlowSource:
     prefetch = 0
 
     def __init__(
-        self, world: FlowWorld, service: Service, route: Route, attempts: int, emit: Listener
+        self, world: FlowWorld, service: Service, route: Route, attempts: int, emit: Emitter
     ) -> None:
         self.emit = emit
         self.clock = world.time
@@ -188,7 +189,9 @@ class FlowSource:
         """Return Unix time."""
         return self._world.wall + self.clock()
 
-    async def fetch(self, fetch: Fetch, wanted: Callable[[], bool] = always) -> tuple[DecodedPage, SentAt]:
+    async def fetch(
+        self, fetch: Fetch, needed: Callable[[], bool] | None = None
+    ) -> tuple[DecodedPage, SentAt]:
         """Return a page, after as many attempts as the reader has patience for."""
         for attempt in count(1):
             sent = SentAt(self.clock(), self.now())

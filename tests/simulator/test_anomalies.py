@@ -22,9 +22,9 @@ from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.unions import wire_name
 from chainapi.simulator import Anomalies, Settings, Simulator
+from chainapi.simulator.injection import listed_fields
 from chainapi.simulator.order import RUN
 from chainapi.simulator.pages import encode
-from chainapi.simulator.table import listed
 from tests.simulator.test_routes import CHAINS, LISTS, SINGLES, fields_of, needed_by, path_of
 
 BLOCKS = "/data/v1/chains/7/blocks"
@@ -539,7 +539,7 @@ def test_unknown_values_are_of_fields_that_list_theirs() -> None:
             fields = zip(fields_of(before), fields_of(after), strict=True)
             changed = [(old[0], str(new[1])) for old, new in fields if old != new]
             assert len(changed) == (name != "data.evm.blocks")
-            assert all(field in listed() and text.startswith("UNHEARD_OF_") for field, text in changed)
+            assert all(field in listed_fields() and text.startswith("UNHEARD_OF_") for field, text in changed)
 
 
 def test_values_may_be_unknown_inside_of_lists() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from chainapi._tooling.openapi import Document, find_documents
 from chainapi.api.catalogue import ROUTES
+from tests.simulator import conform
 from tests.simulator.test_routes import Asker, fields_of
-from tests.tooling import conform
-from tests.tooling.document import Document, beside
 
-DOCUMENTS = beside()
+DOCUMENTS = find_documents()
 CHECKERS = conform.checkers(DOCUMENTS)
 AGAINST = "documents" if DOCUMENTS else "models"  # what the tests hold the answers to, part of their names
 
@@ -217,9 +217,9 @@ def test_command_counts_the_routes_that_do_not_fit(
     assert "(documents: none, the models alone)" in capsys.readouterr().out
 
 
-def test_documents_beside_the_project_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CHAINAPI_OPENAPI names the folder of the documents."""
     (tmp_path / "data-api.json").write_text(json.dumps(a_document({}).content), "utf-8")
     (tmp_path / "notes.json").write_text("[]", "utf-8")
     monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))
-    assert [document.name for document in beside()] == ["data"]
+    assert [document.name for document in find_documents()] == ["data"]

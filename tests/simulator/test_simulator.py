@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from yarl import URL
 from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError, SessionClosedError
 from chainapi.simulator import Fault, Settings, Simulator, World
+from chainapi.simulator.sources import to_hundredths
 
 BLOCKS = "/v1/chains/43114/blocks"
 TRANSACTIONS = "/v1/chains/43114/transactions"
@@ -116,6 +118,14 @@ def test_series_ignores_what_it_does_not_know() -> None:
     """The Metrics API has no pageSize: it is ignored like any unknown parameter."""
     asker = Asker(points=30, metrics_page_size=20)
     assert len(asker.page(TPS, pageSize="many", foo=1)["results"]) == 20
+
+
+@given(st.floats(-10, 1e6), st.integers(-1_000, 10**8))
+def test_values_are_rounded_as_round_does(value: float, halves: int) -> None:
+    """The rounding of points to two decimals is that of `round`, at halves and beside them, too."""
+    half = halves / 200
+    for number in (value, half, math.nextafter(half, math.inf), math.nextafter(half, -math.inf)):
+        assert to_hundredths(number) == round(number, 2)
 
 
 def test_series_differ_by_chain_and_seed() -> None:
@@ -595,7 +605,7 @@ def test_second_refusal_never_shortens_the_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "befallen"),
+    ("fault", "met"),
     [
         (Fault(at=3, status=500), [3]),
         (Fault(every=3, status=500), [3, 6, 9]),
@@ -603,11 +613,11 @@ def test_second_refusal_never_shortens_the_stop() -> None:
         (Fault(at=5, every=1, times=2, status=500), [5, 6]),
     ],
 )
-def test_faults_keep_their_schedule(fault: Fault, befallen: list[int]) -> None:
+def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
     """A fault meets the requests that at, every and times say."""
     asker = Asker(faults=[fault])
     statuses = [asker.response(BLOCKS).status for _ in range(10)]
-    assert [ordinal for ordinal, status in enumerate(statuses, 1) if status == 500] == befallen
+    assert [ordinal for ordinal, status in enumerate(statuses, 1) if status == 500] == met
 
 
 @pytest.mark.parametrize(
@@ -638,7 +648,7 @@ def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
     """A name that no route has is a ValueError; a path is taken as it is."""
     with pytest.raises(ValueError, match=r"no route is named 'data\.evm\.bloks'"):
         Fault(route="data.evm.bloks", status=500)
-    assert Fault(route="/v1/of/my/own", status=500).befalls(1)
+    assert Fault(route="/v1/of/my/own", status=500).is_due(1)
 
 
 @pytest.mark.parametrize(
@@ -746,15 +756,15 @@ def test_faults_can_be_written(text: str, fault: Fault) -> None:
     [
         ("status:503", "cannot read the fault 'status:503': write ROUTE=KEY:VALUE,..."),
         ("=status:503", "cannot read the fault"),
-        ("*=", "unknown part '' of a fault: use at:VALUE"),
-        ("*=status", "unknown part 'status' of a fault"),
-        ("*=stall:1", "unknown part 'stall' of a fault"),
-        ("*=stall_body", "unknown part 'stall_body' of a fault"),
-        ("*=messages:x", "unknown part 'messages' of a fault"),
+        ("*=", "a fault has no part '': use at:VALUE"),
+        ("*=status", "a fault has no part 'status'"),
+        ("*=stall:1", "a fault has no part 'stall'"),
+        ("*=stall_body", "a fault has no part 'stall_body'"),
+        ("*=messages:x", "a fault has no part 'messages'"),
         ("*=status:x", "status:x has no number"),
         ("*=slow:", "slow: has no number"),
-        ("*=every:2", "a fault has one of status, disconnect"),
-        ("*=stall,status:500", "a fault has one of status, disconnect"),
+        ("*=every:2", "a fault has one effect: give one of status, disconnect"),
+        ("*=stall,status:500", "a fault has one effect: give one of status, disconnect"),
         ("data.nothing=stall", "no route is named 'data.nothing'"),
     ],
 )
@@ -771,7 +781,7 @@ def test_any_text_is_a_fault_or_refused(text: str) -> None:
         fault = Fault.parse(text)
     except ValueError:
         return
-    assert fault.befalls(fault.at or fault.every or 1)
+    assert fault.is_due(fault.at or fault.every or 1)
 
 
 def test_scripted_status_never_meets_the_limit() -> None:

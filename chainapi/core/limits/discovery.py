@@ -7,11 +7,13 @@ of a window that services usually have. When one passes, a second refusal shows 
 * as much passed as before the first refusal, or more: a window. Its limit is what passed between both
   refusals, since what passed before the first may be less: others, or a session before this one, used the
   window as well.
-* much less: the quota drips. Requests are paced, and slowly faster; each further refusal brackets the rate
-  between what passed since the last one and the pace that was too fast.
+* much less: the quota drips. Requests are paced (`chainapi.core.limits.drip`), and slowly faster; each
+  further refusal brackets the rate between what passed since the last one and the pace that was too fast.
 
 A learned window is tried out from time to time, with more requests in it or a little earlier, so that a limit
 that was learned too low grows. Each trial that is refused doubles the windows until the next one.
+
+A limit beside others that are told is taken to drip: that uses a window as well, if not at once.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from math import inf
 from attrs import define, field
 
 from chainapi.core.limits.allowance import Allowance
+from chainapi.core.limits.drip import Drip
 
 __all__ = ["Hidden"]
 
@@ -32,8 +35,6 @@ NEAR = 2.0  # requests in flight close to where a refusal is expected
 FIRST_TRY, LONGEST_TRY = 1.0, 60.0  # seconds
 USUAL = (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
 WHOLE = 0.5  # of what passed before the first refusal: less than that is no window
-MARGIN = 0.05  # below the measured rate, at first
-GROWTH = 0.05  # a second, at first
 STEP = 0.05  # of a learned limit: how much more a trial takes
 EARLIER = 0.9  # of a learned window: how much shorter a trial takes it
 EARLIER_BY_FAR = 0.5  # and one of seconds
@@ -114,14 +115,12 @@ class Trial:
 
 @define(eq=False, repr=False)
 class Hidden:
-    """What is found out about limits of which nothing is told."""
+    """What is found out about limits of which nothing is told; `drips` where they are taken to."""
 
+    drips: bool = False
     most: float = 1.0
-    rate: float | None = None
+    drip: Drip | None = None
     learned: Allowance | None = None
-    _doubt: float = 1.0
-    _rated_at: float = 0.0
-    _next: float = -inf
     _opened: float = inf  # when the first request left since the last opening
     _anchor: float = inf  # when it was answered: no sooner than it was counted
     _refused: float | None = None  # when the first refusal came that nothing passed since
@@ -145,20 +144,26 @@ class Hidden:
             most = min(most, NEAR)
         if in_flight >= most:
             return inf
-        return now if self.rate is None else max(now, self._next)
+        return now if self.drip is None else max(now, self.drip.next)
 
-    def wait_for(self, now: float, units: float) -> float:
-        """Return the seconds until `units` have left at the measured pace."""
-        if self.rate is None:
-            return 0.0
-        return max(0.0, self._next - now) + max(0.0, units - 1.0) / self._pace(now)
+    def disproved(self) -> bool:
+        """Tell whether so much passed since the last refusal that there is likely no limit."""
+        return self._count >= PROVEN if self.drip is None else self.drip.disproved()
+
+    def longest(self) -> float:
+        """Return the longest wait in seconds that a limit which drips asks for."""
+        return max(SOON, 0.0 if self.drip is None else 2.0 / self.drip.rate)
+
+    def wait_for(self, now: float, units: float, *, least: bool = False) -> float:
+        """Return the seconds until `units` have left at the measured pace, or the `least`."""
+        return 0.0 if self.drip is None else self.drip.wait_for(now, units, least=least)
 
     def surely_at(self, now: float) -> float:
         """Return when trying will likely have found the window: after a minute, or twice what it took."""
         if (
             self._refused is None
             or self._told
-            or self.rate is not None
+            or self.drip is not None
             or self._foreseen(self._refused) > now
         ):
             return now
@@ -168,14 +173,8 @@ class Hidden:
     def send(self, now: float, cost: float) -> None:
         """Note that a request leaves."""
         self._opened = min(self._opened, now)
-        if self.rate is not None:
-            pace = cost / self._pace(now)
-            self._next = max(self._next, now - pace) + pace
-
-    def _pace(self, now: float) -> float:
-        assert self.rate is not None  # noqa: S101 - only called when there is one
-        faster: float = (1.0 + GROWTH * self._doubt) ** max(0.0, min(now - self._rated_at, 600.0))
-        return self.rate * faster
+        if self.drip is not None:
+            self.drip.send(now, cost)
 
     # --- refusals ---------------------------------------------------------------------------
 
@@ -193,11 +192,11 @@ class Hidden:
         else:
             # More than a window passed: what was counted is no limit of one.
             within = self._window is None or sent <= self._opened + self._window
-            self._found = self.rate is None and (self._before or 0.0) >= LEAST and within
+            self._found = self.drip is None and (self._before or 0.0) >= LEAST and within
 
     def _dripped(self) -> bool:
         """Tell whether what passed since the opening is too little for a window."""
-        if self._before is None or self.rate is not None:
+        if self._before is None or self.drip is not None or self.drips:
             return self._last_refused is not None
         return self._passed < max(LEAST, WHOLE * self._before)
 
@@ -208,11 +207,10 @@ class Hidden:
         measured = self._since_refused / (now - last)
         if not measured:
             return
-        too_fast = measured if self.rate is None else max(measured, self._pace(now))
-        if too_fast < 1.1 * measured:
-            too_fast = measured
-        self.rate = (measured + too_fast) / 2.0 * (1.0 - MARGIN * self._doubt)
-        self._doubt = max(0.04, self._doubt * 0.6)
+        if self.drip is None:
+            self.drip = Drip(measured, now)
+        else:
+            self.drip.refused(measured, self._since_refused)
 
     def tries_at(self, now: float, jitter: float) -> float:
         """Return when to try again after a refusal at `now`; `jitter` is a random number from 0 to 1."""
@@ -232,8 +230,8 @@ class Hidden:
         """Return when what was learned so far opens, by the first answer of the window."""
         if self.learned is not None:
             return self.learned.opens_at(now, 1.0, 0.0)
-        if self.rate is not None:
-            return now + max(FIRST_TRY, 1.0 / self.rate)
+        if self.drip is not None:
+            return self.drip.tries_at(now)
         return self._anchor + self._window if self._found and self._window else -inf
 
     # --- successes --------------------------------------------------------------------------
@@ -245,7 +243,7 @@ class Hidden:
         if not self._count:
             self._anchor = now
         if answered or self.most < CAUTIOUS:
-            self._grow()
+            self._grow(now - sent)
         self._since_refused += cost
         self._passed += cost
         self._count += 1
@@ -253,15 +251,14 @@ class Hidden:
             self._trial.passed(now)
             if self._trial.drips:
                 self._pace_instead(now, self.learned)
-        elif self.rate is None:
+        elif self.drip is None:
             self._note(sent, now, cost)
 
     def _pace_instead(self, now: float, learned: Allowance) -> None:
         """Take a limit whose window proved ever shorter for a drip."""
-        self.rate = learned.limit / (learned.window or SHORTEST)
-        self.rate *= EARLIER_BY_FAR  # the trial itself is not proven
+        # The trial itself is not proven.
+        self.drip = Drip(EARLIER_BY_FAR * learned.limit / (learned.window or SHORTEST), now)
         self.learned, self._trial = None, None
-        self._rated_at = self._next = now
 
     def _note(self, sent: float, now: float, cost: float) -> None:
         self._history.append((sent, now, cost))
@@ -271,13 +268,13 @@ class Hidden:
                 for one, two in zip(self._history[::2], self._history[1::2], strict=False)
             ]
 
-    def _grow(self) -> None:
+    def _grow(self, trip: float) -> None:
         before = self._before
         if self.learned is not None:
             self.most = min(self.most + 1.0, FEW if self._count < PROVEN else AFTERWARDS)
-        elif self.rate is not None:
-            # Only two at once find out how fast it drips.
-            self.most = NEAR
+        elif self.drip is not None:
+            # Two more than its pace asks for find out how fast it drips.
+            self.most = NEAR + self.drip.pace() * trip
         elif before is None:
             self.most += 1.0 if self.most < SLOW_START else 1.0 / 512.0
         elif self._passed < before - FEW:
@@ -294,12 +291,12 @@ class Hidden:
             window = self._window  # from the opening before; no try since says that it is longer
         if self.learned is None and self._found:
             self._learn(window)
-        elif self.rate is not None and sent - refused > SOON:
+        elif self.drip is not None and not self.drips and sent - refused > SOON:
             # So long a wait is no drip: begin again.
-            self.rate, self._last_refused, self._doubt = None, None, 1.0
+            self.drip, self._last_refused = None, None
         else:
-            self._rated_at = sent
-            self._next = sent if self.rate is None else sent + 1.0 / self.rate
+            if self.drip is not None:
+                self.drip.reopened(sent)
             self._last_refused, self._since_refused = refused, 0.0
         self.most = 1.0
         self._before, self._window = self._passed, None if self._told else window
@@ -312,7 +309,7 @@ class Hidden:
         for one in self._history:
             self.learned.spend(*one)
         self._trial = Trial(self.learned)
-        self.rate, self._last_refused, self._doubt = None, None, 1.0
+        self.drip, self._last_refused = None, None
 
     def _usual(self, longer: float, at_most: float) -> float:
         """Return the usual window between both bounds, else the upper one."""

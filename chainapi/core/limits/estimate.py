@@ -7,12 +7,12 @@ from math import ceil
 
 from attrs import frozen
 
+from chainapi.core.arguments import whole_number
+from chainapi.core.duration import DAY, MINUTE
 from chainapi.core.limits.quota import Limit
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Estimate", "estimate"]
-
-MINUTE, DAY = 60.0, 86_400.0  # seconds
 
 
 @frozen
@@ -41,8 +41,7 @@ def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = 
 
     """
     for name, number in (("rows", rows), ("page_size", page_size)):
-        if type(number) is not int or number < 1:
-            raise ConfigurationError(f"{name}={number!r} must be a whole number above 0")
+        whole_number(name, number)
     requests = ceil(rows / page_size)
     units = requests * price
     seconds = max((_seconds(limit, requests, price) for limit in limits), default=0.0)

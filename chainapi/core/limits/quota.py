@@ -12,6 +12,8 @@ rules, in the order in which they are asked:
 5. What is predicted to have come back since may go too, few at first and more with every answer that says
    what remains.
 6. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
+7. A limit that nobody tells is found by refusals (`chainapi.core.limits.discovery`), and paces requests.
+   Beside told limits that is so for refusals while those have quota left.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from attrs import Attribute, define, field, frozen
 from chainapi.core.limits.allowance import Allowance, Kind
 from chainapi.core.limits.canary import Canaries
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.discovery import Hidden
+from chainapi.core.limits.discovery import SOON, Hidden
 from chainapi.core.limits.headers import LimitNews, hold
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.scope import Routes, Verdict
+from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
@@ -40,11 +43,11 @@ LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
 ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
 ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
 CAUTIOUS = 3  # guesses at once that answers without fields allow
+DRIP = Kind.DRIP  # looked up once: in an Enum that takes as long as a call
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < inf:  # type: ignore[operator]
+    if not is_number(value) or not 0 < value < inf:
         raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
 
 
@@ -184,13 +187,17 @@ class Quota:
         if not new:
             return
         self.limits = (*self.limits, *new)
-        learned = self._allowances[len(self._given) :]
         self._given = [*self._given, *(Allowance(one.amount, one.per) for one in new)]
-        self._allowances = [*self._given, *learned]
+        self._list()
         if self._hidden is not None:
             self._hidden.most = inf
         if any(one.units for one in new):
             self.costs.units = True
+
+    def _list(self) -> None:
+        """List all limits: those that the user knows of, those that are told, and the one that was found."""
+        learned = None if self._hidden is None else self._hidden.learned
+        self._allowances = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
 
     # --- what may be sent -----------------------------------------------------------------
 
@@ -261,7 +268,7 @@ class Quota:
         """
         if self.opens_at(now, 0.0) > now or self.canaries.due or self._guessing:
             return 0.0
-        if any(one.kind is Kind.DRIP for one in self._allowances):
+        if any(one.kind is DRIP for one in self._allowances):
             return 0.0
         held = self._held + self._lost_units
         return min((one.room(held) for one in self._allowances), default=inf)
@@ -283,8 +290,8 @@ class Quota:
             if self._asking is not None:
                 self._asking.asked = True
         if self._hidden is not None:
-            self._hidden.send(now, cost)
-        if self.routes:
+            self._hidden.send(now, self._counted(cost))
+        if self.routes.known:
             self.routes.send(route)
         self.in_flight += 1
         self._held += cost
@@ -334,15 +341,15 @@ class Quota:
         last = self.policies.told
         before = last.remaining if last is not None and last.sure else None
         told = self._read(flight, now, news, refused=refused)
-        verdict = Verdict.PASSED
-        if refused:
-            verdict = self._refused(flight, now, news, told, jitter)
-        else:
+        if not refused:
             self._passed(flight, now, status, news, told, before)
-        self._account(flight, now, news, told, verdict)
-        if verdict in (Verdict.QUOTA, Verdict.HIDDEN) and told is not None:
+            self._account(flight, now, news, told, refused=False)
+            return Verdict.PASSED
+        verdict, used_up = self._refused(flight, now, news, told, jitter)
+        self._account(flight, now, news, told, refused=True)
+        if used_up is not None:
             backed = not flight.guess and not flight.canary
-            told.refused(now, self.stopped_until, flight.cost, backed=backed)
+            used_up.refused(now, self.stopped_until, flight.cost, backed=backed)
         return verdict
 
     def _read(self, flight: Flight, now: float, news: LimitNews, *, refused: bool) -> Allowance | None:
@@ -351,10 +358,10 @@ class Quota:
         known, cost = policies.known, 0.0 if refused else flight.cost
         told = policies.read(news, now, cost, refused=refused)
         if policies.known is not known:
-            if policies.known:
+            if policies.known and not known:
                 self._hidden = None
-                self.costs.roof = policies.roof()
-            self._allowances = [*self._given, *policies.known]
+            self.costs.roof = policies.roof()
+            self._list()
         return told
 
     def _passed(
@@ -371,7 +378,7 @@ class Quota:
         if tells:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
-        if self.routes:
+        if self.routes.known:
             self.routes.passed(flight.route, flight.sent)
         flight.counted = status < 400 and not flight.canary and not flight.guess
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
@@ -381,10 +388,20 @@ class Quota:
             if told is not None and told.sized:
                 self._price(flight, now, news.remaining, told, before)
         if self._hidden is not None:
-            self._hidden.passed(flight.sent, now, flight.cost, answered=status < 400)
-            learned = self._hidden.learned
-            if (self._allowances[-1:] != [learned]) if learned else len(self._allowances) > len(self._given):
-                self._allowances = [*self._given, *([learned] if learned else [])]
+            self._find(self._hidden, flight, now, status)
+
+    def _find(self, hidden: Hidden, flight: Flight, now: float, status: int) -> None:
+        """Let a success show what nobody tells; beside told limits, that nothing is hidden after all."""
+        learned = hidden.learned
+        hidden.passed(flight.sent, now, self._counted(flight.cost), answered=status < 400)
+        if self.policies.known and hidden.disproved():
+            self._hidden = None
+        if hidden.learned is not learned or self._hidden is None:
+            self._list()
+
+    def _counted(self, cost: float) -> float:
+        """Return what counts against the hidden limit: beside told ones, which weigh, requests."""
+        return 1.0 if self.policies.known else cost
 
     def _price(
         self, flight: Flight, now: float, left: float | None, told: Allowance, before: float | None
@@ -400,17 +417,16 @@ class Quota:
             self.costs.alone(flight.route, flight.prior, before, told.limit, left)
 
     def _account(
-        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, verdict: Verdict
+        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, *, refused: bool
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
-        refused = verdict is not Verdict.PASSED
-        claims = {one: (remaining, reset) for one, remaining, reset in self.policies.claims(news)}
+        claims = self.policies.claims(news)
         if told is not None and news.remaining is not None:
             claims[told] = (news.remaining, news.reset)
         for one in self._allowances:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
-                self._believe(one, flight, now, *claim, verdict=verdict)
+                self._believe(one, flight, now, *claim, refused=refused)
             elif not refused:
                 if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
                     # The wait is over, and a request passed; how much is back no answer said.
@@ -429,9 +445,8 @@ class Quota:
         remaining: float,
         reset: float | None,
         *,
-        verdict: Verdict,
+        refused: bool,
     ) -> None:
-        refused = verdict is not Verdict.PASSED
         cost = 0.0 if refused else flight.cost
         one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
@@ -439,7 +454,7 @@ class Quota:
             one.tell_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._flights)).sent if self._flights else now)
         if not refused:
-            drips = one.kind is Kind.DRIP and one.drip(now - flight.sent) >= 1.0
+            drips = one.kind is DRIP and one.drip(now - flight.sent) >= 1.0
             self.costs.sample(
                 one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
             )
@@ -451,32 +466,56 @@ class Quota:
         self._held = self._held - flight.cost if self.in_flight else 0.0
         if flight.guess:
             self._guesses -= 1
-        if self.routes:
+        if self.routes.known:
             self.routes.landed(flight.route)
 
     # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
         self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, jitter: float
-    ) -> Verdict:
+    ) -> tuple[Verdict, Allowance | None]:
+        """Return how far a refusal reaches, and the told policy that is used up."""
         left = None
         if told is not None and news.remaining is not None:
             needed = min(max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
             left = news.remaining - self._held >= needed
         wait = min(hold(429, news), self.max_stop) if news.retry_after is not None or news.reset else None
-        if self.routes.judge(flight.route, now, left=left):
+        hidden = self._is_hidden(flight, left, wait)
+        shared = hidden and self._is_shared(flight, now, left)
+        if not shared and self.routes.judge(flight.route, now, left=left):
             whole = told is not None and news.remaining == told.limit
-            return self._refuse_route(flight, now, wait, jitter, whole=whole)
-        if flight.alone and told is not None and news.remaining is not None:
+            return self._refuse_route(flight, now, wait, jitter, whole=whole), None
+        if hidden and self._hidden is None:
+            self._hidden = Hidden(drips=True)
+        if flight.alone and not left and told is not None and news.remaining is not None:
             self.costs.refused(flight.route, news.remaining)
         if flight.canary:
             self._refusals += 1
+        if self._hidden is not None and (hidden or not self.policies.known):
+            self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
         self._stop(flight, now, wait, told, jitter)
         if left is None and flight.canary:
             if flight.route == self._refused_route:
                 self.routes.step_back(flight.route, now, self.stopped_until)
             self._refused_route = flight.route
-        return Verdict.HIDDEN if wait is None and self._passed_any else Verdict.QUOTA
+        if hidden:
+            return Verdict.HIDDEN, None
+        return Verdict.HIDDEN if wait is None and self._passed_any else Verdict.QUOTA, told
+
+    def _is_hidden(self, flight: Flight, left: bool | None, wait: float | None) -> bool:
+        """Tell whether a refusal shows a limit beside the told ones: they have quota left."""
+        known = self.policies.known
+        longest = SOON if self._hidden is None else self._hidden.longest()
+        if not known or not self.costs.known(flight.route) or (wait is not None and wait > longest):
+            return False
+        return left if left is not None else all(one.backed(flight.cost, 0.0) for one in known)
+
+    def _is_shared(self, flight: Flight, now: float, left: bool | None) -> bool:
+        """Tell whether a limit that nobody told is surely more than one route that was closed."""
+        if self._hidden is not None:
+            return not flight.canary and self.routes.passes(flight.route)
+        others = (one for one in self.routes.closed(now) if one != flight.route)
+        return bool(left) and (self.routes.passes_alone(flight.route) or any(map(self.costs.known, others)))
 
     def _refuse_route(
         self, flight: Flight, now: float, wait: float | None, jitter: float, *, whole: bool
@@ -499,12 +538,10 @@ class Quota:
         self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
     ) -> None:
         """Stop everybody."""
-        if self._hidden is not None:
-            self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
         backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
-        elif self._hidden is not None:
+        elif self._hidden is not None and (told is None or self._hidden.drip is not None):
             stop = self._hidden.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
         else:
             known = told.opens_at(now, flight.cost, 0.0) if told is not None and self._refusals < 2 else inf
@@ -516,11 +553,11 @@ class Quota:
 
     # --- for people -------------------------------------------------------------------------
 
-    def forecast(self, now: float, units: float, *, least: bool = False) -> float:
+    def forecast(self, now: float, units: float, requests: float = 1.0, *, least: bool = False) -> float:
         """Return the seconds until a request leaves that needs `units` with all those before it.
 
-        With `least`, as soon as may be: nobody is sent away early for an estimate. Those in flight are no
-        part of `units`. How long answers take is no part of the forecast.
+        They are so many `requests`. With `least`, as soon as may be: nobody is sent away early for an
+        estimate. Those in flight are no part of `units`. How long answers take is no part of the forecast.
         """
         stop, held, hidden = max(now, self.stopped_until), self._held + self._lost_units, self._hidden
         ends = [stop - now]
@@ -528,7 +565,9 @@ class Quota:
             one.collect(now)
             ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
         if hidden is not None:
-            ends.append(stop - now + (ESTIMATE if least else 1.0) * hidden.wait_for(stop, units + held))
+            counted = requests + self.in_flight if self.policies.known else units + held
+            seconds = hidden.wait_for(stop, counted, least=least)
+            ends.append(stop - now + (ESTIMATE if least else 1.0) * seconds)
         return max(ends)
 
     def promise(self, now: float, seconds: float) -> float:

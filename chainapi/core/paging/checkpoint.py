@@ -11,10 +11,12 @@ from typing import Any
 
 from attrs import frozen
 
+from chainapi._text import quoted
+from chainapi.core.numbers import is_of, is_whole
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import CheckpointError
 
-__all__ = ["Checkpoint", "query_fingerprint"]
+__all__ = ["MAX_TOKEN", "Checkpoint", "query_fingerprint"]
 
 CHECKPOINT_VERSION = 2
 
@@ -85,7 +87,7 @@ class Checkpoint:
         if not isinstance(fields, dict) or "chainapi_checkpoint" not in fields:
             raise CheckpointError("this is no checkpoint of chainapi")
         version = fields.pop("chainapi_checkpoint")
-        if type(version) is not int or version < 1:
+        if not is_whole(version) or version < 1:
             raise CheckpointError(f"the checkpoint is damaged: its format is {_shown(version)}")
         if version != CHECKPOINT_VERSION:
             advice = "upgrade chainapi to resume from it" if version > CHECKPOINT_VERSION else "begin again"
@@ -113,7 +115,7 @@ _CHECKPOINT_FIELDS: Mapping[str, tuple[type, ...]] = {
 
 # No number in a checkpoint is as large; a larger one may be no float, or no index.
 _TOO_LARGE = 2**53
-_MAX_TOKEN = 4_096  # characters; no longer one is taken from a page either
+MAX_TOKEN = 4_096  # characters: it has to fit into a URL; no longer one is taken from a page either
 
 
 def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, types in expected.items():
         value = fields.get(name, _MISSING)
-        wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
+        wrong = not is_of(value, types)
         # A bound is a row key: of either sign and any size, as the keys of the watermark are.
         counted = isinstance(value, int | float) and name != "bound"
         if wrong or (counted and not 0 <= value < _TOO_LARGE):
@@ -140,7 +142,7 @@ def _check_token(fields: Mapping[str, Any]) -> None:
         raise CheckpointError("the checkpoint is damaged: token and minted_at belong together")
     if token is not None and fields["done"]:
         raise CheckpointError("the checkpoint is damaged: it is done, and has a token")
-    if token is not None and not (1 <= len(token) <= _MAX_TOKEN and _is_unicode(token)):
+    if token is not None and not (1 <= len(token) <= MAX_TOKEN and _is_unicode(token)):
         raise CheckpointError("the checkpoint is damaged: its token cannot be sent")
 
 
@@ -175,8 +177,8 @@ def _checked_watermark(value: object) -> Watermark | None:
     if (
         not isinstance(name, str)
         or not _are_spans(ends)
-        or type(at) not in (int, type(None))
-        or not all(type(n) is int for n, _ in ties)
+        or not is_of(at, (int, type(None)))
+        or not all(is_whole(n) for n, _ in ties)
     ):
         raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
     gaps = tuple(zip(ends[1:-1:2], ends[2:-1:2], strict=False))
@@ -186,7 +188,7 @@ def _checked_watermark(value: object) -> Watermark | None:
 def _are_spans(ends: object) -> bool:
     if not isinstance(ends, list) or len(ends) < 2 or len(ends) % 2:
         return False
-    if not all(type(end) is int for end in ends):
+    if not all(map(is_whole, ends)):
         return False
     return all(above >= below for above, below in pairwise(ends))
 
@@ -209,10 +211,7 @@ _MISSING = object()
 
 
 def _shown(value: object) -> str:
-    if value is _MISSING:
-        return "missing"
-    # Nested values are not shown: their repr may be as deep as the stack.
-    return f"a {type(value).__name__}" if isinstance(value, list | dict) else ascii(value)[:40]
+    return "missing" if value is _MISSING else quoted(value)
 
 
 def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:

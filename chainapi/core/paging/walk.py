@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import define, evolve, frozen
 
+from chainapi.core.call import SentAt
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.rows import EmptyPage, RowsOfPage
@@ -97,17 +98,16 @@ class ListQuery:
 
 @define(eq=False, repr=False)
 class Fetched:
-    """A page, and when its request was sent: on the loop's clock and in Unix time, in seconds."""
+    """A page, and when its request was sent."""
 
     page: ListPage
-    sent: float
-    sent_at: float
+    sent: SentAt
 
     @property
     def token(self) -> PageToken | None:
         """The token to the page after this one."""
         value = self.page.next_page_token
-        return None if value is None else PageToken(value, self.sent, self.sent_at)
+        return None if value is None else PageToken(value, self.sent.at, self.sent.wall)
 
 
 @define
@@ -227,6 +227,22 @@ class Walk:
         """Move the offset behind the last row of the open page."""
         self._offset = len(self._rows)
 
+    def number(self, index: int) -> int | None:
+        """Return the descending number of a row of the open page; None where the list has none."""
+        return self._dedupe.number(index)
+
+    def digest(self, index: int) -> bytes:
+        """Return the digest under which a row of the open page is counted."""
+        return self._dedupe.digest(index)
+
+    def mark(self, index: int) -> str:
+        """Return the mark of a row of the open page, as a watermark has it."""
+        return self._dedupe.mark(index)
+
+    def count_rows(self) -> None:
+        """Count rows from now on, for a reader of rows."""
+        self._dedupe.start_counting()
+
     # The position
 
     @property
@@ -280,11 +296,6 @@ class Walk:
         if self._end is None:
             return self._start
         return self._inside() if self.unread else self._end
-
-    @property
-    def dedupe(self) -> Deduplicator:
-        """The deduplicator of the walk, with keys, numbers and digests of the open page."""
-        return self._dedupe
 
     @property
     def end(self) -> Checkpoint:

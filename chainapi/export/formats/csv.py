@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import NESTED, header, loads, require, unlike, value_of
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["FORMAT", "Csv"]
 
@@ -68,7 +68,7 @@ def _quoted(text: str) -> str:
 def _writer(column: Column) -> Callable[[Any], str]:
     if column.kind in NESTED:
         return _json
-    kinds: dict[str, Callable[[Any], str]] = {"text": _quoted, "time": _time, "truth": _truth}
+    kinds: dict[str, Callable[[Any], str]] = {"text": _quoted, "time": _time, "boolean": _boolean}
     return kinds.get(column.kind, str)
 
 
@@ -79,12 +79,12 @@ def _json(raw: Any) -> str:
 
 def _time(seconds: int) -> str:
     try:
-        return moment(seconds).isoformat()[:19] + "Z"
+        return utc_datetime(seconds).isoformat()[:19] + "Z"
     except ValueError:
         return str(seconds)
 
 
-def _truth(value: bool) -> str:
+def _boolean(value: bool) -> str:
     return "true" if value else "false"
 
 

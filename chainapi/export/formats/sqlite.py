@@ -19,7 +19,7 @@ from chainapi.export.formats.values import NESTED, header, loads, not_plain, req
 
 __all__ = ["FORMAT", "Sqlite"]
 
-_TYPES = {"integer": "INTEGER", "time": "INTEGER", "truth": "INTEGER", "float": "REAL"}
+_TYPES = {"integer": "INTEGER", "time": "INTEGER", "boolean": "INTEGER", "float": "REAL"}
 
 
 class Sqlite:

@@ -12,7 +12,7 @@ import msgspec
 
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE, Column
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["NESTED", "header", "loads", "not_plain", "require", "unlike", "value_of"]
 
@@ -75,12 +75,12 @@ def _time(value: Any) -> datetime | int:
     if isinstance(value, str) and value.endswith("Z"):
         return datetime.fromisoformat(value)
     try:
-        return moment(int(value))
+        return utc_datetime(int(value))
     except ValueError:
         return int(value)
 
 
-def _truth(value: Any) -> bool:
+def _boolean(value: Any) -> bool:
     return value == "true" if isinstance(value, str) else bool(value)
 
 
@@ -89,7 +89,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "big": int,
     "float": float,
     "decimal": Decimal,
-    "truth": _truth,
+    "boolean": _boolean,
     "text": str,
     "time": _time,
 }

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from chainapi.core.limits.allowance import Allowance, Kind
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Hidden, Trial
+from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.headers import LimitNews, Policy
 from chainapi.core.limits.quota import Flight, Limit, Quota
 
@@ -374,7 +375,7 @@ def test_short_hidden_window_is_no_drip(window: float) -> None:
     passing(hidden, window, 20)
     refused(hidden, window + 0.2, 2 * window)
     passing(hidden, 2 * window, 1)
-    assert hidden.rate is None
+    assert hidden.drip is None
     assert hidden.learned is not None
     assert (hidden.learned.limit, hidden.learned.window) == (20.0, window)
 
@@ -418,15 +419,50 @@ def test_hidden_drip_is_measured() -> None:
     hidden.refused(0.0, 0.0, 0.0, told=False)
     passing(hidden, 0.6, 10)
     hidden.refused(1.0, 1.0, 0.0, told=False)
-    assert hidden.rate == pytest.approx(9.5)
+    assert hidden.drip is not None
+    assert hidden.drip.rate == pytest.approx(9.5)
     passing(hidden, 1.6, 1)
     for _ in range(3):
         hidden.send(1.7, 1.0)
     assert hidden.opens_at(1.7, 1) > 1.7
-    assert hidden.wait_for(1.7, 20.0) == pytest.approx(2.2, rel=0.1)
+    assert 1.0 < hidden.wait_for(1.7, 20.0) < 2.2
+    assert hidden.wait_for(1.7, 20.0, least=True) < 0.3
+    too_fast = hidden.drip.pace()
     hidden.refused(2.0, 2.0, 0.0, told=False)
-    assert hidden.rate is not None
-    assert hidden.rate < 9.5
+    assert hidden.drip.pace() < too_fast
+
+
+@pytest.mark.parametrize("rate", [0.5, 10.0, 200.0])
+@pytest.mark.parametrize("burst", [1.0, 5.0, 40.0])
+def test_drip_comes_near_to_the_rate(rate: float, burst: float) -> None:
+    """Whatever the burst, twelve refusals are enough to pace requests within 10 % of a bucket's rate."""
+    now, level, passed, refused_at = 0.0, 0.0, 1.0, -1.0
+    drip = Drip(min(1.0, rate), now)
+    for _ in range(12):
+        while True:
+            now, before = max(now, drip.next), now
+            level = min(burst, level + (now - before) * rate)
+            drip.send(now, 1.0)
+            if level < 1.0:
+                break
+            level, passed = level - 1.0, passed + 1.0
+        drip.refused(passed / (now - refused_at), passed)
+        refused_at, now, passed = now, now + max(1.0, 1.0 / rate), 1.0
+        level = min(burst, level + (now - refused_at) * rate) - 1.0
+        drip.reopened(now)
+    assert drip.pace() == pytest.approx(rate, rel=0.1)
+
+
+def test_drip_that_nothing_refuses_is_disproved() -> None:
+    """Requests at its pace make it faster, until it is many times as fast as what was refused."""
+    drip = Drip(10.0, 0.0)
+    drip.refused(12.0, 100.0)
+    for _ in range(100):
+        drip.send(0.0, 1.0)
+    assert not drip.disproved()
+    for _ in range(2000):
+        drip.send(0.0, 1.0)
+    assert drip.disproved()
 
 
 def test_drip_that_stops_for_long_begins_again() -> None:
@@ -436,10 +472,10 @@ def test_drip_that_stops_for_long_begins_again() -> None:
     refused(hidden, 0.0, 1.0)
     passing(hidden, 1.0, 10)
     hidden.refused(1.5, 1.5, 0.0, told=False)
-    assert hidden.rate is not None
+    assert hidden.drip is not None
     refused(hidden, 1.6, 100.0)
     passing(hidden, 130.0, 1)
-    assert hidden.rate is None
+    assert hidden.drip is None
 
 
 def test_hidden_service_without_a_limit_is_used_ever_more() -> None:

@@ -1,0 +1,1 @@
+"""Generator of records, routes, calls and docs from OpenAPI documents; not in the wheel."""

@@ -1,0 +1,91 @@
+"""Typed calls of every route: tests/typing/every_route.py, which the type checkers read."""
+
+from __future__ import annotations
+
+import re
+
+from chainapi import models
+from chainapi._tooling import names
+from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
+from chainapi.api.parameters import Parameter
+
+__all__ = ["check_names", "write"]
+
+FILE = "tests/typing/every_route.py"
+
+
+def check_names() -> None:
+    """Check that the session has every route of the tables.
+
+    Raises:
+        GeneratorError: a group is not declared in its service.
+
+    """
+    for paths in names.ROUTES.values():
+        for dotted, _ in paths.values():
+            if dotted not in ROUTES:
+                service, group = dotted.split(".")[:2]
+                name = names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
+                raise GeneratorError(
+                    f"session.{dotted} does not exist: declare its group in chainapi/api/{service}.py, as in"
+                    f' `{group}: {name} = group("chainapi.api.groups.{group}.{name}")`; then run {COMMAND}'
+                )
+
+
+def example(parameter: Parameter) -> object:
+    """Return a value that a parameter accepts."""
+    if parameter.choices:
+        return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
+    if parameter.many:
+        return ["first", "second"]
+    if bool in parameter.kinds:
+        return True
+    if int in parameter.kinds:
+        return 7 if parameter.bounds is None else int(parameter.bounds.most or parameter.bounds.least)
+    return f"{parameter.name}-1"
+
+
+def call(name: str, declared: Endpoint) -> str:
+    """Return the call of a route with all its parameters, and the type that it has."""
+    given = [
+        repr(example(one)) if one.in_path else f"{one.name}={example(one)!r}" for one in declared.parameters
+    ]
+    if not declared.single:
+        given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
+    given += ["priority=1", "deadline=9.5"]
+    result = declared.function.__annotations__["return"]
+    called = f"{'await ' if declared.single else ''}session.{name}({', '.join(given)})"
+    return f"    assert_type({called}, {result})"
+
+
+def text() -> str:
+    """Return the source of the module."""
+    calls = [call(name, declared) for name, declared in ROUTES.items()]
+    results = {declared.function.__annotations__["return"] for declared in ROUTES.values()}
+    words = sorted({word for result in results for word in re.findall(r"\w+", result)})
+    records = [word for word in words if word in dir(models)]
+    lines = [
+        HEADER,
+        '"""Every route with every parameter, for the type checkers."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import assert_type",
+        "",
+        "from chainapi import Session",
+        f"from chainapi.models import {', '.join(records)}",
+        "from chainapi.client.pages import MetricPages, Pages",
+        "",
+        "",
+        "async def call_every_route(session: Session) -> None:",
+        '    """Call every route; lists send nothing before they are read."""',
+        *calls,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write(writer: Writer) -> None:
+    """Write the module."""
+    writer.write_python(FILE, text())

@@ -1,0 +1,147 @@
+"""Progress of an export: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from attrs import define
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from chainapi.cli.progress import Progress, pause
+from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import counted
+from chainapi.core.duration import DAY, HOUR, MINUTE
+
+if TYPE_CHECKING:
+    from chainapi.core.limits.quota import QuotaSnapshot
+    from chainapi.export.progress import ExportProgress
+
+__all__ = ["ExportView"]
+
+REPORT_EVERY = 10.0  # seconds between two lines about progress
+WIDEST_BAR = 40  # characters
+
+
+@define(eq=False)
+class ExportView:
+    """Progress of an export: drawn on a terminal, else reported in a line every 10 s.
+
+    Attributes:
+        traffic: counts the requests of the session.
+        quota: returns the snapshots of the quotas.
+        now: returns the local time, for the end of a wait.
+        progress: the last one reported; None before the first page.
+
+    """
+
+    traffic: Progress
+    quota: Callable[[], Mapping[str, QuotaSnapshot]]
+    now: Callable[[], datetime]
+    progress: ExportProgress | None = None
+
+    def update(self, progress: ExportProgress) -> None:
+        """Keep the last progress."""
+        self.progress = progress
+
+    @asynccontextmanager
+    async def shown(self, terminal: Terminal, *, quiet: bool) -> AsyncIterator[None]:
+        """Show the progress while the block runs."""
+        if quiet:
+            yield
+        elif terminal.err.isatty() and not terminal.messages.is_dumb_terminal:
+            async with terminal.live(self.render, transient=True):
+                yield
+        else:
+            reporting = asyncio.create_task(self._report(terminal))
+            try:
+                yield
+            finally:
+                reporting.cancel()
+                with suppress(asyncio.CancelledError):
+                    await reporting
+
+    def render(self) -> RenderableType:
+        """Return a bar of the sources, and two lines."""
+        progress = self.progress
+        lines = [Text(self.counts()), Text(" · ".join(self.waits()), style="dim")]
+        if progress is None or not progress.sources:
+            return Group(*lines)
+        ended = progress.done + progress.failed
+        bar = ProgressBar(total=progress.sources, completed=ended, width=WIDEST_BAR)
+        return Group(bar, "", *lines)  # a bar does not end its line
+
+    def line(self) -> str:
+        """Return counts and waits in one line."""
+        return " · ".join([self.counts(), *self.waits()])
+
+    def kept(self) -> str:
+        """Return the committed rows, and the number of failed sources."""
+        progress = self.progress
+        if progress is None:
+            return "no pages yet"
+        kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
+        return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
+
+    def counts(self) -> str:
+        """Return the counts of sources, rows and requests, and the time left."""
+        progress, requests = self.progress, counted(self.traffic.requests, "request")
+        if progress is None:
+            return f"{self.kept()} · {requests}"
+        total = "" if progress.sources is None else f" of {progress.sources:,}"
+        parts = [
+            f"{progress.done:,}{total} sources",
+            counted(progress.rows, "row"),
+            f"{progress.rows_per_second:,.0f} rows/s",
+            requests,
+        ]
+        if progress.invalid:
+            parts.append(f"{progress.invalid:,} invalid")
+        if progress.failed:
+            parts.append(f"{progress.failed:,} failed")
+        if progress.stage == "writing":
+            parts.append("writing the file")
+        elif progress.seconds_left is not None:
+            parts.append(f"about {_duration(progress.seconds_left)} left")
+        return " · ".join(parts)
+
+    def waits(self) -> list[str]:
+        """Return for each service the rest of its quota, and the end of a wait."""
+        services = []
+        for service, snapshot in self.quota().items():
+            parts = []
+            if snapshot.remaining is not None and snapshot.limit is not None:
+                parts.append(f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
+            if left := pause(snapshot):
+                parts.append(f"next request in {_duration(left)}, at {self._clock(left)}")
+            if parts:
+                services.append(f"{service}: {', '.join(parts)}")
+        return services
+
+    def _clock(self, seconds: float) -> str:
+        """Return the time of day after `seconds`, with the date if that is another day."""
+        now = self.now()
+        then = now + timedelta(seconds=seconds)
+        return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
+
+    async def _report(self, terminal: Terminal) -> None:
+        while True:
+            await asyncio.sleep(REPORT_EVERY)
+            terminal.report(self.line())
+
+
+def _beside(progress: ExportProgress) -> str:
+    return f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in its largest unit that has two or more."""
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

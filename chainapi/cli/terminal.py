@@ -1,0 +1,139 @@
+"""Terminal of a command: data to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from io import StringIO, UnsupportedOperation
+from os import fstat
+from typing import NoReturn, TextIO
+
+from attrs import field, frozen
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from chainapi._text import printable
+from chainapi.cli.tables import Lines, RowTable
+from chainapi.core.events import Event, WaitBegan
+from chainapi.models.exact_json import ascii_json
+from chainapi.session import Session
+
+__all__ = ["Terminal", "standard"]
+
+WORTH_REPORTING = 1.0  # seconds: shorter waits are over before they are read
+REDRAW = 0.1  # seconds
+
+
+class _Console(Console):
+    """Console that raises BrokenPipeError for a closed pipe."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise the error; the default would end the process here."""
+        raise BrokenPipeError
+
+
+@frozen(eq=False)
+class Terminal:
+    """Streams of a command: data to `out`, everything else to `err`.
+
+    Attributes:
+        out: the stream of data.
+        err: the stream of messages.
+        session: returns a new session.
+        now: returns the local time.
+
+    """
+
+    out: TextIO
+    err: TextIO
+    session: Callable[..., Session] = Session
+    now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone()
+    console: Console = field(init=False)
+    messages: Console = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "console", _Console(file=self.out, highlight=False))
+        object.__setattr__(self, "messages", _Console(file=self.err, highlight=False))
+
+    @property
+    def interactive(self) -> bool:
+        """Whether `out` is a terminal."""
+        return self.out.isatty()
+
+    def line(self, value: object, *, indent: int | None = None) -> None:
+        """Write a value as one line of JSON at once: a reader does not wait for the next page.
+
+        With `indent` it is several lines. The text is ASCII without control characters.
+        """
+        self.out.write(ascii_json(value, indent).replace("\x7f", "\\u007f") + "\n")
+        self.out.flush()
+
+    def report(self, message: object) -> None:
+        """Write a message in one line."""
+        self.note(" ".join(str(message).split()))
+
+    def note(self, line: str) -> None:
+        """Write a line as it is, with escapes for characters that act on a terminal."""
+        self.err.write(f"chainapi: {printable(line)}\n")
+        self.err.flush()
+
+    def rows(self, *, table: bool) -> RowTable | Lines:
+        """Return a writer of rows: a table, else lines of JSON."""
+        return RowTable(self.console) if table else Lines(self.line)
+
+    def report_wait(self, event: Event) -> None:
+        """Write a line about a wait of a second or more."""
+        if isinstance(event, WaitBegan) and event.seconds >= WORTH_REPORTING:
+            self.report(f"{event.service}: rate limit reached, next request in {event.seconds:.0f} s")
+
+    def draws(self, *, table: bool) -> bool:
+        """Return whether progress can be drawn: nothing else may be written to the same screen meanwhile.
+
+        With `table` the data is printed through the console, which keeps the two apart.
+        """
+        return self.err.isatty() and (table or _is_file(self.out))
+
+    @asynccontextmanager
+    async def live(
+        self, render: Callable[[], RenderableType], *, transient: bool = False
+    ) -> AsyncIterator[None]:
+        """Redraw every 0.1 s while the block runs; `transient` erases it at the end."""
+        live = Live(
+            get_renderable=render,
+            console=self.console if self.interactive else self.messages,
+            transient=transient,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+        async def redraw() -> None:
+            while True:
+                live.refresh()
+                await asyncio.sleep(REDRAW)
+
+        with live:
+            redrawing = asyncio.create_task(redraw())
+            try:
+                yield
+            finally:
+                redrawing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await redrawing
+
+
+def standard() -> Terminal:
+    """Return the terminal of this process; a closed stream drops its text."""
+    closed = StringIO()
+    return Terminal(sys.stdout or closed, sys.stderr or closed)
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(fstat(stream.fileno()).st_mode)
+    except UnsupportedOperation:  # in memory
+        return False

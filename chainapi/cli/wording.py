@@ -1,0 +1,60 @@
+"""Text for people: counts, shell commands, errors in the terms of a command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from chainapi.errors import APIStatusError, DecodeError
+
+__all__ = ["counted", "shell_words", "worded"]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun: 1 page, 2,000 pages."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def worded(error: Exception, advice: str = "") -> str:
+    """Return the message of an error in the terms of the command line.
+
+    Options stand in place of arguments, and `advice` in place of that for Python.
+    """
+    if isinstance(error, APIStatusError):  # it has the service's own words
+        return str(error)
+    if isinstance(error, DecodeError):
+        error = error.changed(advice="" if error.row is None else advice)
+    text = str(error).replace("give api_key= or ", "")  # other users of the machine could see an option
+    return _ARGUMENT.sub(_option, text)
+
+
+# An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)".
+_ARGUMENT = re.compile(
+    r"\b(?:(metrics_base_url|data_base_url)\b=?|(max_wait|timeout|deadline|max_body|items)=)"
+)
+
+
+def _option(match: re.Match[str]) -> str:
+    name = match[1] or match[2]
+    value = match.string[match.end() : match.end() + 1].isalnum()
+    return f"--{name.replace('_', '-')}{' ' if value else ''}"
+
+
+def shell_words(words: Sequence[str]) -> str:
+    """Return words as a shell reads them, printable on any terminal."""
+    return " ".join(map(_shell_word, words))
+
+
+def _shell_word(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", r"\\").replace("'", r"\'")
+    return "$'" + "".join(char if char.isprintable() else _shell_escape(ord(char)) for char in escaped) + "'"
+
+
+def _shell_escape(code: int) -> str:
+    """Return a character as an escape of bash, zsh and ksh; a byte that is not UTF-8 stays that byte."""
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

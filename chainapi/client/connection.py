@@ -1,0 +1,155 @@
+"""Connection of one session: its event loop, its gates, and the calls under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from attrs import define, field
+
+from chainapi.client.call import Dispatcher
+from chainapi.client.config import Unconfigured
+from chainapi.client.emitter import Emitter
+from chainapi.client.gates import gate_of, used
+from chainapi.client.limiter import Gate
+from chainapi.client.service import Service
+from chainapi.client.transport import Transport
+from chainapi.core.call import Call, SentAt
+from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.states import StateMachine
+from chainapi.errors import ConfigurationError, SessionClosedError
+
+__all__ = ["Connection"]
+
+R = TypeVar("R")
+
+
+@define(eq=False, repr=False)
+class Connection:
+    """Services, gates and calls of one session, in the event loop where it is first used.
+
+    Attributes:
+        services: "metrics" and "data"; one without an address or a key is `Unconfigured`.
+        dispatcher: sends the requests.
+        states: returns the state machine of a walk that begins at a checkpoint.
+        transport: the user's transport, which stays open; None for one that is closed with the session.
+        isolated: whether the session has gates of its own.
+        emit: emits the events of the session.
+
+    """
+
+    services: Mapping[str, Service | Unconfigured]
+    dispatcher: Dispatcher
+    states: Callable[[Checkpoint], StateMachine]
+    transport: Transport | None
+    isolated: bool
+    emit: Emitter
+    closed: bool = field(default=False, init=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Session cannot be pickled or copied: make one where it is used")
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """The wall clock, in Unix seconds."""
+        return self.dispatcher.now
+
+    @property
+    def configured(self) -> list[Service]:
+        """The services that have an address, and a key if they need one."""
+        return [service for service in self.services.values() if isinstance(service, Service)]
+
+    def describe(self) -> str:
+        """Return the addresses of the services, and whether the session is closed."""
+        addresses = ", ".join(f"{service.name}={service.endpoint.base_url}" for service in self.configured)
+        return f"{addresses or 'without a service'}{' closed' if self.closed else ''}"
+
+    def service(self, name: str) -> Service:
+        """Return a service by its name.
+
+        Raises:
+            ConfigurationError: it is not configured; the message names the argument and the variable.
+
+        """
+        service = self.services[name]
+        if isinstance(service, Unconfigured):
+            raise ConfigurationError(service.reason)
+        return service
+
+    def snapshot(self, service: Service) -> QuotaSnapshot:
+        """Return the state of the quota of a service; inside a running event loop."""
+        if self._loop is None:
+            self._join(asyncio.get_running_loop())
+        return service.snapshot()
+
+    def clock(self) -> float:
+        """Return the time of the running loop in seconds."""
+        return asyncio.get_running_loop().time()
+
+    def call(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
+    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+        """Send one request, with all its retries; return its decoded response and when it was sent.
+
+        Its deadline counts from `began` on, a time of the loop; None counts from now.
+
+        Raises:
+            SessionClosedError: the session is closed, or was closed meanwhile.
+            ChainAPIError: any other of chainapi's errors.
+
+        """
+        self.enter()
+        return self.dispatcher.call(service, call, decode, began)
+
+    def enter(self) -> None:
+        """Join the running event loop at the first use.
+
+        Raises:
+            SessionClosedError: the session is closed.
+            ConfigurationError: the session belongs to another event loop.
+
+        """
+        if self.closed:
+            raise SessionClosedError("the session is closed: make a new one")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._join(loop)
+        elif self._loop is not loop:
+            raise ConfigurationError(
+                "this session belongs to another event loop: make a Session for each loop, and so for each"
+                " asyncio.run()"
+            )
+
+    async def aclose(self) -> None:
+        """End the calls under way, leave the gates, and close a transport of the session's own.
+
+        Raises:
+            ConfigurationError: the session belongs to another event loop, which still runs.
+
+        """
+        if self.closed:
+            return
+        if self._loop is None or not self._loop.is_closed():
+            self.enter()
+            self.dispatcher.close()
+            self._leave()
+        self.closed = True
+        if self.transport is None:
+            await self.dispatcher.transport.aclose()
+
+    def _join(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Belong to a loop, and use its gates."""
+        self._loop = loop
+        alone = self.isolated or self.closed
+        for service in self.configured:
+            service.join(Gate() if alone else gate_of(loop, service.endpoint, self.transport))
+
+    def _leave(self) -> None:
+        """Release the gates; those of the loop keep what they learned."""
+        for service in self.configured:
+            service.leave()
+            if not self.isolated and self._loop is not None:
+                used(self._loop, service.endpoint, self.transport, service.gate)

@@ -1,0 +1,121 @@
+"""Checks of arguments: numbers, seconds, choices, names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from typing import Any, TypeVar
+
+from chainapi._text import did_you_mean, quoted
+from chainapi.core.numbers import is_number, is_whole
+from chainapi.errors import ConfigurationError
+
+__all__ = [
+    "boolean",
+    "deadline_of",
+    "function",
+    "one_of",
+    "refuse_unknown",
+    "seconds_of",
+    "whole_number",
+]
+
+T = TypeVar("T")
+
+_LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
+
+
+def whole_number(name: str, value: object, least: int | None = 1, most: int | None = None) -> int:
+    """Return an argument that is a whole number within bounds, both included.
+
+    Raises:
+        ConfigurationError: it is not.
+
+    """
+    if not is_whole(value) or not _within(value, least, most):
+        bounds = "" if least is None else f", {least} or more" if most is None else f" from {least} to {most}"
+        raise ConfigurationError(f"{name}={quoted(value)} must be a whole number{bounds}")
+    return value
+
+
+def _within(value: int, least: int | None, most: int | None) -> bool:
+    return (least is None or least <= value) and (most is None or value <= most)
+
+
+def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
+    """Return an argument that is a number of seconds.
+
+    Raises:
+        ConfigurationError: it is not a finite number, or it is negative, or 0 where `zero` is not allowed.
+
+    """
+    if not is_number(value) or not (0 <= value <= _LONGEST) or (value == 0 and not zero):
+        least = "0 or more" if zero else "above 0"
+        raise ConfigurationError(f"{name}={quoted(value)} must be a finite number of seconds, {least}")
+    return float(value)
+
+
+def deadline_of(value: object) -> float | None:
+    """Return the argument ``deadline=`` in seconds; None where it is not given.
+
+    Raises:
+        ConfigurationError: it is no finite number above 0.
+
+    """
+    return None if value is None else seconds_of("deadline", value)
+
+
+def boolean(name: str, value: object) -> bool:
+    """Return an argument that is True or False.
+
+    Raises:
+        ConfigurationError: it is not, not even if Python would take it for one.
+
+    """
+    if type(value) is not bool:
+        raise ConfigurationError(f"{name}={quoted(value)} must be True or False")
+    return value
+
+
+def one_of(name: str, value: T, choices: Iterable[T]) -> T:
+    """Return an argument that is one of several values.
+
+    Raises:
+        ConfigurationError: it is not.
+
+    """
+    choices = tuple(choices)
+    if value not in choices:
+        raise ConfigurationError(f"{name}={quoted(value)} must be {' or '.join(map(repr, choices))}")
+    return value
+
+
+def function(name: str, value: T) -> T:
+    """Return an argument that can be called.
+
+    Raises:
+        ConfigurationError: it cannot.
+
+    """
+    if not callable(value):
+        raise ConfigurationError(f"{name}={quoted(value)} must be callable")
+    return value
+
+
+def refuse_unknown(
+    unknown: Iterable[str], known: Iterable[str], what: str, given: MutableMapping[str, Any] | None = None
+) -> None:
+    """Refuse keyword arguments that do not exist, and name the one that was probably meant.
+
+    `given` is emptied first: it has their values, and a misspelt ``api_kye=`` would leave the key among the
+    variables that a traceback shows.
+
+    Raises:
+        ConfigurationError: there is one.
+
+    """
+    names = sorted(known)
+    for name in tuple(unknown):
+        if given is not None:
+            given.clear()
+        hint = did_you_mean(name, names, f"it takes {', '.join(names)}")
+        raise ConfigurationError(f"{what} got an unknown argument {name!r}; {hint}")

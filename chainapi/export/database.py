@@ -1,0 +1,192 @@
+"""SQLite database of a journal: schema, lock, transactions, errors.
+
+The database stays locked while it is open, because two exports that write to one target would repeat rows.
+Every method blocks, and all calls come from one thread.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from attrs import define
+
+from chainapi.errors import ExportError
+from chainapi.export.integrity import checksum, find_damage
+
+__all__ = ["Database"]
+
+FORMAT = 3  # of the schema and the checksums; a journal of another number is refused
+
+SCHEMA = """
+CREATE TABLE totals (
+    name TEXT PRIMARY KEY, records INTEGER NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE sources (
+    number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL, checkpoint TEXT,
+    taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, done INTEGER NOT NULL,
+    kept INTEGER NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE TABLE rows (
+    source INTEGER NOT NULL, place INTEGER NOT NULL, digest BLOB NOT NULL, pass INTEGER NOT NULL,
+    checksum INTEGER NOT NULL, row BLOB NOT NULL, PRIMARY KEY (source, place)
+) WITHOUT ROWID;
+CREATE INDEX digests ON rows (source, digest);
+CREATE TABLE parts (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
+    digest TEXT NOT NULL, invalid INTEGER NOT NULL, whole INTEGER NOT NULL, checksum INTEGER NOT NULL
+);
+"""
+COUNTED = ("about", "sources", "parts")  # tables whose records `totals` counts
+
+
+@define(eq=False)
+class Database:
+    """An open database; its lock ends with `close`, or with the process.
+
+    Attributes:
+        path: path of the database.
+
+    """
+
+    path: Path
+    _connection: sqlite3.Connection
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open or create the database, lock it and check every record.
+
+        Raises:
+            ExportError: another export has it open, it is not a journal, it is damaged, or it cannot be
+                written.
+
+        """
+        with _explained(path):
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        database = cls(path, connection)
+        try:
+            with _explained(path):
+                database._prepare()
+        except BaseException:
+            connection.close()
+            raise
+        return database
+
+    def close(self) -> None:
+        """Close the database and release its lock."""
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit the statements of the block together, or none of them.
+
+        Raises:
+            ExportError: SQLite refused a statement.
+
+        """
+        with _explained(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Read records outside of a transaction.
+
+        Raises:
+            ExportError: SQLite refused a statement, or a record does not have the form that was written.
+
+        """
+        try:
+            with _explained(self.path):
+                yield self._connection
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ExportError(_damaged(self.path, type(error).__name__)) from error
+
+    def add_to_total(self, table: str, records: int) -> None:
+        """Change the counted number of records of a table; `records` may be negative."""
+        self._connection.execute(
+            "UPDATE totals SET records = records + :more, checksum = checksum + :more WHERE name = :table",
+            {"more": records, "table": table},
+        )
+
+    def shrink(self) -> None:
+        """Return the room of deleted records to the file system."""
+        with _explained(self.path):
+            self._connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _prepare(self) -> None:
+        db = self._connection
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # held from the first write on
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        new = version == 0 and not tables
+        if not new and version != FORMAT:
+            raise ExportError(
+                f"{self.path} is not a journal that this version of chainapi reads: "
+                "move it away, or choose another target"
+            )
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
+        with self.transaction():  # takes the lock
+            if new:
+                self._create_tables()
+        if not new and (damage := find_damage(db, SCHEMA)):
+            raise ExportError(_damaged(self.path, damage))
+
+    def _create_tables(self) -> None:
+        for statement in SCHEMA.split(";"):
+            self._connection.execute(statement)
+        totals = [(name, checksum(name)) for name in COUNTED]
+        self._connection.executemany("INSERT INTO totals VALUES (?, 0, ?)", totals)
+        self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite as ExportError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ExportError(_explanation(path, error)) from error
+    except UnicodeDecodeError as error:  # of a message of SQLite that quotes damaged text
+        raise ExportError(_damaged(path, "text that is not UTF-8")) from error
+
+
+def _damaged(path: Path, damage: object) -> str:
+    return (
+        f"{path} is damaged ({damage}), so the export cannot tell which rows the target has: put back a copy "
+        "of this file; or start over: move it away together with the target, or choose another target"
+    )
+
+
+def _explanation(path: Path, error: sqlite3.Error) -> str:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return (
+                f"another export is writing to this target: {path} is locked. Wait for its end, "
+                "or choose another target"
+            )
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            return (
+                f"{path} cannot grow ({error}): is the disk full? What was committed is kept; "
+                "make room and start the same export again"
+            )
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return f"{path} cannot be written ({error}): choose a target in a folder that can"
+        case sqlite3.SQLITE_NOTADB:
+            return f"{path} is not a journal of an export ({error}): move it away, or choose another target"
+        case sqlite3.SQLITE_NOMEM | sqlite3.SQLITE_TOOBIG | sqlite3.SQLITE_INTERRUPT:
+            return f"{path} cannot be used ({error}): free memory and start the same export again"
+        case _:
+            return _damaged(path, error)

@@ -1,0 +1,224 @@
+"""Journal of an export: settings, positions of sources, pending rows, files.
+
+It is a SQLite database beside the target. The rows of a page and the checkpoint behind them are one
+transaction, which SQLite syncs to the disk: after a kill or a power cut the journal has both or neither.
+Everything here blocks, and belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Self
+
+from attrs import evolve
+
+from chainapi.export.columns import INVALID
+from chainapi.export.database import Database
+from chainapi.export.integrity import checksum
+from chainapi.export.records import Batch, Part, SourceRecord
+
+__all__ = ["Journal"]
+
+FETCHED_AT_ONCE = 1_000  # rows
+
+
+class Journal:
+    """Journal of one export.
+
+    Attributes:
+        path: path of the database.
+        invalid: number of invalid rows committed since the journal was opened.
+
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.path = database.path
+        self.invalid = 0
+        self._database = database
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open or create the journal, lock it and check it.
+
+        Raises:
+            ExportError: another export has it open, it is not a journal, it is damaged, or it cannot be
+                written.
+
+        """
+        return cls(Database.open(path))
+
+    def close(self) -> None:
+        """Close the journal and release its lock."""
+        self._database.close()
+
+    # Settings of the export
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the export; an empty dict for a new one."""
+        with self._database.reading() as db:
+            return {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM about")}
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Store the settings of an export without pages, in place of those stored before."""
+        texts = {name: json.dumps(value) for name, value in settings.items()}
+        records = [(name, text, checksum(name, text)) for name, text in texts.items()]
+        with self._database.transaction() as db:
+            self._database.add_to_total("about", len(records) - db.execute("DELETE FROM about").rowcount)
+            self._database.add_to_total("sources", -db.execute("DELETE FROM sources").rowcount)
+            db.executemany("INSERT INTO about VALUES (?, ?, ?)", records)
+
+    def has_pages(self) -> bool:
+        """Return whether a page was ever committed."""
+        with self._database.reading() as db:
+            (found,) = db.execute(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE checkpoint IS NOT NULL)"
+            ).fetchone()
+        return bool(found)
+
+    # Sources and their rows
+
+    def source(self, label: str, query: str) -> SourceRecord:
+        """Return the source with this label; create it if there is none."""
+        with self._database.reading() as db:
+            found = db.execute(
+                "SELECT number, label, query, checkpoint, taken, newest, floor, edge, done FROM sources"
+                " WHERE label = ?",
+                (label,),
+            ).fetchone()
+            if found is not None:
+                return SourceRecord.from_fields(*found)
+        with self._database.transaction() as db:
+            (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM sources").fetchone()
+            source = SourceRecord(number, label, query)
+            fields = source.fields
+            self._database.add_to_total("sources", 1)
+            db.execute(
+                "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)", (*fields, checksum(*fields))
+            )
+        return source
+
+    def commit(self, batches: Sequence[Batch]) -> int:
+        """Store the rows of pages and the positions behind; count and return new rows."""
+        invalid = self.invalid
+        try:
+            with self._database.transaction() as db:
+                return sum(self._store(db, batch) for batch in batches)
+        except BaseException:
+            self.invalid = invalid
+            raise
+
+    def _store(self, db: Connection, batch: Batch) -> int:
+        source, rows = batch.source, _new_rows(db, batch)
+        (last,) = db.execute(
+            "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
+        ).fetchone()
+        encoded = [(digest, batch.encode(row)) for digest, row in rows]
+        self.invalid += sum(row.startswith(INVALID) for _, row in encoded)
+        db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", batch.records(last, encoded))
+        source.advance(batch)
+        number, _, _, *changed = fields = source.fields
+        db.execute(
+            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
+            " kept = kept + ?, checksum = ? + kept WHERE number = ?",
+            (*changed, len(rows), checksum(*fields) + len(rows), number),
+        )
+        return len(rows)
+
+    # Final files
+
+    def count_pending_rows(self) -> tuple[int, int]:
+        """Return the numbers of valid and of invalid rows that wait for the final file."""
+        with self._database.reading() as db:
+            valid, invalid = db.execute(
+                "SELECT coalesce(sum(substr(row, 1, 1) != :sign), 0),"
+                " coalesce(sum(substr(row, 1, 1) = :sign), 0)"
+                " FROM rows JOIN sources ON number = source WHERE done",
+                {"sign": INVALID},
+            ).fetchone()
+        return int(valid), int(invalid)
+
+    def count_finished_sources(self) -> int:
+        """Return the number of sources whose walk has ended."""
+        with self._database.reading() as db:
+            (count,) = db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
+        return int(count)
+
+    def pending_rows(self, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
+        """Yield each pending row, encoded, with the label of its source, by source.
+
+        Args:
+            invalid: whether to yield the invalid rows; else only the valid ones.
+
+        """
+        with self._database.reading() as db:
+            cursor = db.execute(
+                "SELECT label, row FROM sources CROSS JOIN rows ON source = number"
+                " WHERE done AND (substr(row, 1, 1) = ?) = ? ORDER BY number, place",
+                (INVALID, invalid),
+            )
+            cursor.arraysize = FETCHED_AT_ONCE
+            while rows := cursor.fetchmany():
+                yield from rows
+
+    def last_part(self) -> Part | None:
+        """Return the newest final file, whole or begun; None for an export without files."""
+        with self._database.reading() as db:
+            found = db.execute(
+                "SELECT number, name, rows, size, digest, invalid, whole FROM parts"
+                " ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+        if found is None:
+            return None
+        number, name, rows, size, digest, invalid, whole = found
+        return Part(number, name, rows, size, digest, invalid, bool(whole))
+
+    def begin_part(self, part: Part) -> None:
+        """Store the digest of a file with the pending rows, before it has its name."""
+        fields = part.fields
+        with self._database.transaction() as db:
+            self._database.add_to_total("parts", 1)
+            db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+
+    def complete_part(self, part: Part) -> None:
+        """Delete the pending rows, which are in a file that has its name now."""
+        fields = evolve(part, whole=True).fields
+        with self._database.transaction() as db:
+            db.execute(
+                "UPDATE parts SET whole = 1, checksum = ? WHERE number = ?", (checksum(*fields), part.number)
+            )
+            db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
+            db.execute("UPDATE sources SET checksum = checksum - kept, kept = 0 WHERE done")
+        self._database.shrink()
+
+    def discard_part(self, part: Part) -> None:
+        """Delete the record of a file that never got its name."""
+        with self._database.transaction() as db:
+            self._database.add_to_total("parts", -1)
+            db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
+
+
+def _new_rows(db: Connection, batch: Batch) -> list[tuple[bytes, Any]]:
+    """Return the rows of a batch that the journal lacks, with their digests.
+
+    In a later pass equal rows are matched one by one: the list may hold a row more than once.
+    """
+    rows = zip(batch.digests, batch.rows, strict=True)
+    if not batch.checkpoint.restarts:
+        return list(rows)
+    for digest in batch.repeats:
+        _match(db, batch, digest)
+    return [(digest, row) for digest, row in rows if not (batch.matched and _match(db, batch, digest))]
+
+
+def _match(db: Connection, batch: Batch, digest: bytes) -> bool:
+    """Move one row with this digest to this pass; return False if none is left."""
+    moved = db.execute(
+        "UPDATE rows SET pass = :pass, checksum = checksum - pass + :pass"
+        " WHERE source = :source AND place = (SELECT min(place) FROM rows"
+        " WHERE source = :source AND digest = :digest AND pass < :pass)",
+        {"pass": batch.checkpoint.restarts, "source": batch.source.number, "digest": digest},
+    )
+    return moved.rowcount > 0

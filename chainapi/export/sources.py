@@ -1,0 +1,132 @@
+"""Stream of one source: the rows that each of its pages adds to an export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from chainapi.client.page import Page
+from chainapi.client.pages import Pages
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.export.records import Batch, SourceRecord
+
+__all__ = ["SourceStream"]
+
+
+class SourceStream:
+    """Stream of the batches of one source.
+
+    It ends at the limit, and at the first row that the target has.
+
+    Attributes:
+        source: record of the source.
+
+    """
+
+    def __init__(
+        self, source: SourceRecord, pages: Pages[Any], encode: Callable[[Any], bytes], limit: int | None
+    ) -> None:
+        self.source = source
+        self._pages = pages
+        self._walk = pages.walk
+        self._encode = encode
+        self._limit = limit
+        self._taken = source.taken
+        self._restarts = pages.restarts
+        self._matched = pages.restarts > 0 and not pages.walk.ordered
+        self._rows_of_pass = 0
+        self._ties = list(source.exported_ties or ())  # marks of the target's rows that this pass has not met
+        self._done = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        """Fetch a page and return the rows that it adds."""
+        if self._done:
+            raise StopAsyncIteration
+        return self._batch(await anext(self._pages))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last batch was returned."""
+        return self._done
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Position of the walk."""
+        return self._pages.checkpoint
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._pages.aclose()
+
+    def _batch(self, page: Page[Any]) -> Batch:
+        """Return the rows of a page that the target may lack."""
+        walk, matched = self._walk, self._begin_page(page)
+        new = self._new_rows(page, matched=matched)
+        numbers = [number for index in new if (number := walk.number(index)) is not None]
+        repeats = [index for index in walk.stale if index not in walk.repeated]
+        return Batch(
+            source=self.source,
+            rows=[page.items[index] for index in new],
+            digests=[walk.digest(index) for index in new],
+            encode=self._encode,
+            checkpoint=page.checkpoint,
+            taken=self._taken,
+            done=self._done,
+            repeats=[walk.digest(index) for index in repeats] if page.restarts and not matched else (),
+            newest=max(numbers, default=None),
+            matched=matched,
+        )
+
+    def _begin_page(self, page: Page[Any]) -> bool:
+        """Count the rows of this pass; return whether the journal must match the page."""
+        matched, restarted = page.restarts > 0 and not self._walk.ordered, page.restarts > self._restarts
+        if restarted:
+            self._rows_of_pass = 0
+        if matched and (restarted or not self._matched):
+            self._taken = self._rows_of_pass  # this pass fetches all rows again
+        self._restarts, self._matched = page.restarts, matched
+        self._rows_of_pass += len(page.items) - len(self._walk.repeated)
+        return matched
+
+    def _new_rows(self, page: Page[Any], *, matched: bool) -> Sequence[int]:
+        """Return the rows that the target may lack; end the stream behind the last."""
+        # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
+        stale = self._walk.repeated if matched else self._walk.stale
+        new, ends = self._not_exported(
+            [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
+        )
+        if self._limit is not None:
+            new = new if matched else new[: self._limit - self._taken]
+            self._taken += len(new)
+            ends = ends or self._taken >= self._limit
+        self._done = ends or page.checkpoint.done
+        return new
+
+    def _not_exported(self, indices: Sequence[int], *, keyless: bool) -> tuple[Sequence[int], bool]:
+        """Return the rows that the target lacks, and whether it has all rows behind."""
+        exported = self.source.exported
+        if exported is None:
+            return indices, False
+        new: list[int] = []
+        for index in indices:
+            number = self._walk.number(index)
+            if number is None or number > exported:
+                new.append(index)
+            elif number < exported and self._walk.ordered:
+                return new, True
+            elif number == exported and not self._is_tie(index, keyless=keyless):
+                new.append(index)
+        return new, False
+
+    def _is_tie(self, index: int, *, keyless: bool) -> bool:
+        """Return whether the target has this row of its newest number; use up its mark."""
+        if self.source.exported_ties is None:
+            return not keyless  # numbers are unique
+        mark = self._walk.mark(index)
+        if mark not in self._ties:
+            return False
+        self._ties.remove(mark)
+        return True

@@ -1,0 +1,103 @@
+"""Specification of an export: method, sources, target, arguments."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence, Sized
+from typing import Any, Self, TypeAlias
+
+from attrs import field, frozen
+
+from chainapi.client.pages import Pages
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.errors import ConfigurationError
+from chainapi.export.columns import Column
+from chainapi.export.files import Target
+
+__all__ = ["Arguments", "ExportSpec", "Sources"]
+
+Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
+
+
+@frozen
+class Arguments:
+    """Arguments of the method that open one source."""
+
+    positional: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, source: Any) -> Self:
+        """Read a source: an argument, a tuple, or a mapping of named arguments."""
+        if isinstance(source, Mapping):
+            return cls(named=source)
+        return cls(source if isinstance(source, tuple) else (source,))
+
+    @property
+    def label(self) -> str:
+        """Name of the source: its arguments joined with slashes, or ``all``."""
+        return "/".join(str(value) for value in (*self.positional, *self.named.values())) or "all"
+
+
+@frozen(eq=False)
+class ExportSpec:
+    """Specification of an export.
+
+    Attributes:
+        walk: method that returns the stream of a source.
+        over: the sources.
+        target: file or folder for the rows.
+        query: keyword arguments of `walk` that all sources share.
+        limit: rows of each source; None for all.
+        concurrency: sources that are open at once.
+
+    """
+
+    walk: Callable[..., Pages[Any]]
+    over: Sources
+    target: Target
+    query: Mapping[str, Any]
+    limit: int | None
+    concurrency: int
+
+    @property
+    def total(self) -> int | None:
+        """Number of sources; None where `over` has no length."""
+        return len(self.over) if isinstance(self.over, Sized) else None
+
+    async def arguments(self) -> AsyncIterator[Arguments]:
+        """Yield the arguments of each source."""
+        if isinstance(self.over, AsyncIterable):
+            async for source in self.over:
+                yield Arguments.of(source)
+        else:
+            for source in self.over:
+                yield Arguments.of(source)
+
+    def open(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
+        """Return the stream of a source.
+
+        Raises:
+            ConfigurationError: the method rejects the arguments, or does not return a list.
+
+        """
+        pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
+        if not isinstance(pages, Pages):
+            raise ConfigurationError(
+                f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
+            )
+        return pages
+
+    def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return the settings that must stay the same when the export is started again."""
+        endpoint = getattr(self.walk, "endpoint", None)
+        route = endpoint.route.path if endpoint is not None else getattr(self.walk, "__qualname__", "")
+        # on_invalid is left out: a user changes it to get past an invalid row.
+        query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
+        settings = {
+            "route": route,
+            "format": self.target.format.name,
+            "columns": ", ".join(column.name for column in columns),
+            "ordered": pages.walk.ordered,
+            "limit": self.limit,
+        }
+        return {**settings, **query}

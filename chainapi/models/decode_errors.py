@@ -1,0 +1,56 @@
+"""Faults of decoding, whatever found them, as a DecodeError with its JSON path."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from chainapi.core.numbers import DIGITS
+from chainapi.errors import DecodeError
+
+__all__ = ["DECODING_ERRORS", "UNKNOWN_FIELD", "below", "is_unknown_field", "to_decode_error"]
+
+# What decoding raises: no JSON or another shape, no UTF-8, too deep a nesting, a fault with its path.
+DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeError)
+
+UNKNOWN_FIELD = "Object contains unknown field"
+
+_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
+
+
+def to_decode_error(error: BaseException) -> DecodeError:
+    """Return one of `DECODING_ERRORS` as a DecodeError."""
+    match error:
+        case DecodeError():
+            return error
+        case msgspec.ValidationError():
+            reason, path = _explained(error)
+            return DecodeError(reason, path=path)
+        case RecursionError():
+            return DecodeError("nested too deeply")
+        case UnicodeError():
+            return DecodeError("no valid JSON: not UTF-8", malformed=True)
+        case _:
+            return DecodeError(f"no valid JSON: {error}", malformed=True)
+
+
+def is_unknown_field(error: BaseException) -> bool:
+    """Check whether what is refused is a field that no record names."""
+    return isinstance(error, msgspec.ValidationError) and str(error).startswith(UNKNOWN_FIELD)
+
+
+def below(place: str, path: str, fault: DecodeError) -> DecodeError:
+    """Return the same fault at another JSON path: `path`, below `place`."""
+    return fault.changed(path=place + path)
+
+
+def _explained(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return what msgspec found wrong, and its JSON path."""
+    reason, _, place = str(error).partition(" - at `")
+    path = place.rstrip("`") or "$"
+    if missing := _MISSING.fullmatch(reason):
+        return "missing", f"{path}.{missing['field']}"
+    if DIGITS in reason.replace("\\\\", "\\"):
+        reason = "Expected `int`, got `str`"
+    return reason, path

@@ -1,0 +1,259 @@
+"""Factories of rows: each makes the values of one type, read from the schema of a model.
+
+A factory makes a row from its `Context`: equal rows from equal contexts. The values of fields follow from the
+names of the fields, see `values`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from random import Random
+from typing import Any
+
+from attrs import define, frozen
+
+from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.unions import Tag
+from chainapi.simulator.rows import Draw, Row, RowSource
+from chainapi.simulator.sources import DAY
+from chainapi.simulator.values import Context, Factory, is_text, scalar
+
+__all__ = ["Completed", "Completion", "Generated", "factory"]
+
+MISSING = 0.2  # share of rows that lack an optional field
+
+# Values of the request that records at any depth repeat; only the row itself repeats the others.
+SHARED = frozenset({"chainId", "chainName", "network", "currencyCode"})
+# Fields that hold the row itself.
+WRAPPERS = frozenset({"nativeTransaction", "nativeTokenBalance", "result", "chainInfo"})
+# Optional fields that the services always send, by the names of their records.
+ALWAYS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("EvmBlock", "NativeTransaction", "FullNativeTransaction"), frozenset({"chainId"})),
+    **dict.fromkeys(("Erc20TokenBalance", "Erc20TokenV2"), frozenset({"tokenReputation"})),
+    "ActiveValidator": frozenset({"geolocation"}),
+    "NetworkToken": frozenset({"name", "symbol", "decimals"}),
+    "ChainInfo": frozenset(
+        {"chainId", "status", "chainName", "description", "vmName", "rpcUrl", "isTestnet", "networkToken"}
+    ),
+}
+# Two names of one network: a field repeats the one that it lists.
+SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
+
+
+@frozen
+class Generated:
+    """Rows that a factory makes; a single resource is the only row of its list.
+
+    Attributes:
+        make: factory of a row.
+        size: number of rows that the list has at the beginning.
+        epoch: Unix time in seconds of the newest of them.
+        step: seconds between two rows.
+        draw: random bytes of each row.
+        chains: the chain ids that exist.
+        echoes: values of the request that the rows repeat, as pairs of a field and its text.
+
+    """
+
+    make: Factory
+    size: int
+    epoch: int
+    step: int
+    draw: Draw
+    chains: tuple[int, ...]
+    echoes: tuple[tuple[str, str], ...]
+
+    def first_at(self, timestamp: int) -> int:
+        """Return the number of the first row that is not older than a Unix time."""
+        return self.size - 1 - self.epoch // self.step + -(-timestamp // self.step)
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the rows `stop - 1` down to `start`, newest first."""
+        return [self.make(context) for context in self.contexts(start, stop)]
+
+    def contexts(self, start: int, stop: int) -> Iterator[Context]:
+        """Yield the contexts of the rows `stop - 1` down to `start`; each is valid until the next one."""
+        echoes = dict(self.echoes)
+        shared = {name: text for name, text in self.echoes if name in SHARED}
+        random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
+        for number in range(stop - 1, start - 1, -1):
+            time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
+            random.seed(self.draw(number))  # a new generator would be seeded twice
+            yield Context(random, number, time, self.chains, echoes, shared)
+
+
+# From types to factories
+
+
+@cache
+def factory(model: Any, name: str = "", *, without: frozenset[str] = frozenset()) -> Factory:
+    """Return the factory of a model, or of any other type, for a field of this name on the wire.
+
+    `without` names the kinds of a union that are not made.
+    """
+    return _factory(type_of(model), name, without=without)
+
+
+def _factory(
+    of: Type, name: str, *, owner: Any = None, outer: bool = True, without: frozenset[str] = frozenset()
+) -> Factory:
+    """Return the factory of a type; `outer` is true for the row itself."""
+    match of.kind:
+        case "union":
+            if of.tags:
+                return _of_kinds([tag for tag in of.tags if tag.kind.__name__ not in without], outer=outer)
+            return _factory(of.members[0], name, owner=owner, outer=outer)
+        case "record":
+            return _record(of.hint, outer=outer)
+        case "list":
+            return _list(_factory(of.item, name, owner=owner, outer=False))
+        case "mapping":
+            return _mapping(of)
+        case _ if of.choices:
+            return lambda context: context.one_of(of.choices)
+        case _:
+            return scalar(of.kind, name, owner)
+
+
+def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Factory:
+    """Return the factory of a union: one of the kinds that the request names, or of all kinds."""
+    kinds = [(tag, _factory(type_of(tag.kind), "", outer=outer)) for tag in tags]
+
+    def make(context: Context) -> Any:
+        fitting = [factory for tag, factory in kinds if _fits(tag, context.echoes)]
+        return context.one_of(fitting or [factory for _, factory in kinds])(context)
+
+    return make
+
+
+def _fits(tag: Tag, echoes: Mapping[str, str]) -> bool:
+    if tag.value is not None:
+        return echoes.get(tag.path[0], tag.value) == tag.value
+    # Kinds of the Primary Network begin with the letter of their chain: PChainTransaction is of the p-chain.
+    return echoes.get("chainName", tag.kind.__name__)[0].upper() == tag.kind.__name__[0]
+
+
+def _record(model: Any, *, outer: bool) -> Factory:
+    """Return the factory of a record: a share of its objects lacks each optional field."""
+    always = ALWAYS.get(model.__name__, frozenset[str]())
+    fields: list[tuple[str, bool, Factory, Callable[[str], Any] | None]] = []
+    for field in fields_of(model):
+        make = _factory(field.type, field.wire, owner=model, outer=outer and field.wire in WRAPPERS)
+        fields.append((field.wire, not field.required and field.wire not in always, make, _echo(field)))
+
+    def record(context: Context) -> Row:
+        context.index = context.below(256)
+        echoes = context.echoes if outer else context.shared
+        row: Row = {}
+        for name, optional, make, echo in fields:
+            if echo is not None and name in echoes and (value := echo(echoes[name])) is not None:
+                row[name] = value
+            elif not optional or context.random.random() >= MISSING:
+                row[name] = make(context)
+        return row
+
+    return record
+
+
+def _echo(field: Field) -> Callable[[str], Any] | None:
+    """Return the function from a value of the request to that of a field; None for a field without one."""
+    of = field.type.members[0] if field.type.members else field.type
+    if of.kind == "integer":
+        convert: Callable[[str], Any] = str if is_text(field.wire) else int
+        return lambda text: convert(text) if re.fullmatch("0|[1-9][0-9]{0,77}", text) else None
+    if of.kind != "text":
+        return None
+    return (lambda text: text if text in of.choices else SYNONYMS.get(text, text)) if of.choices else str
+
+
+def _list(make: Factory) -> Factory:
+    """Return the factory of one or two values, the second one of the day before."""
+
+    def several(context: Context) -> list[Any]:
+        values = [make(context)]
+        if context.below(2):
+            context.time -= DAY
+            values.append(make(context))
+            context.time += DAY
+        return values
+
+    return several
+
+
+def _mapping(of: Type) -> Factory:
+    if of.item.kind == "any":  # BLS credentials, the only objects without a type
+        key, proof = scalar("text", "publicKey", None), scalar("text", "proofOfPossession", None)
+        return lambda context: {"publicKey": key(context), "proofOfPossession": proof(context)}
+    make = _factory(of.item, "", outer=False)
+    return lambda context: {"database": make(context)}
+
+
+# Required fields that a source of rows lacks
+
+
+@define(eq=False)
+class Completion:
+    """Adds the required fields of a model that rows lack, in records at any depth.
+
+    The values follow from the row alone: a block is the same one in its list and by itself. All rows of a
+    model lack the same fields, so that the first row shows whether any is missing.
+
+    Attributes:
+        model: model of the rows.
+        epoch: Unix time in seconds of new timestamps.
+        chains: the chain ids that exist.
+
+    """
+
+    model: Any
+    epoch: int
+    chains: tuple[int, ...]
+    _needed: bool | None = None
+
+    def __call__(self, rows: list[Row]) -> list[Row]:
+        """Return the rows with all required fields; they are changed in place."""
+        if self._needed is None and rows:
+            self._needed = any(True for _ in _gaps(type_of(self.model), rows[0]))
+        if self._needed:
+            for row in rows:
+                self._complete(row)
+        return rows
+
+    def _complete(self, row: Row) -> None:
+        random = Random(repr(row))  # noqa: S311 - a simulation is to be repeatable, not secret
+        context = Context(random, 0, self.epoch, self.chains, {}, {})
+        for record, field, owner in list(_gaps(type_of(self.model), row)):
+            record[field.wire] = _factory(field.type, field.wire, owner=owner, outer=False)(context)
+
+
+def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
+    """Yield each missing field at any depth: the object that lacks it, the field, and its record."""
+    if of.kind == "list" and isinstance(value, list):
+        for entry in value:
+            yield from _gaps(of.item, entry)
+    elif of.kind in ("record", "union") and isinstance(value, dict):
+        model = next((tag.kind for tag in of.tags if tag.fits(value)), of.hint)
+        for field in fields_of(model):
+            if field.wire in value:
+                yield from _gaps(field.type, value[field.wire])
+            elif field.required:
+                yield value, field, model
+
+
+@frozen
+class Completed:
+    """Rows of a source with all required fields of their model."""
+
+    source: RowSource
+    completion: Completion
+
+    @property
+    def size(self) -> int:
+        """Number of rows that the list has at the beginning."""
+        return self.source.size
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the rows `stop - 1` down to `start`, newest first."""
+        return self.completion(self.source.rows(start, stop))

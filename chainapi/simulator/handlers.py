@@ -1,0 +1,343 @@
+"""Handlers of the routes: each returns the list, or the resource, that a matched path names.
+
+The routes of the specification have handlers of their own, because their rows refer to each other: blocks are
+chained, and transactions lie in blocks. The rows of every other route are made by a factory from its model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from attrs import evolve, frozen
+
+from chainapi.models.unions import wire_name
+from chainapi.simulator.factories import Completed, Completion, Generated, factory
+from chainapi.simulator.lists import DEFAULT_PAGE_SIZE, Listing
+from chainapi.simulator.matching import Match, Segments
+from chainapi.simulator.names import BLOCKCHAIN_NAMES
+from chainapi.simulator.rows import Draw, Row, RowSource, View
+from chainapi.simulator.settings import Settings
+from chainapi.simulator.sources import (
+    DAY,
+    Blocks,
+    Chains,
+    MetricsChains,
+    Part,
+    Points,
+    Sums,
+    Transactions,
+    Utxos,
+)
+from chainapi.simulator.validation import HTTPError, chain_id, check_path, checked_query
+from chainapi.simulator.values import FIRST_HEIGHT
+
+__all__ = ["Lookup", "serve"]
+
+NETWORKS = {"mainnet": "mainnet", "fuji": "fuji", "testnet": "fuji"}
+ROW_SECONDS = 5
+# Seconds between two points, by the time interval of the query; a month has 30 days.
+INTERVALS = {"hour": 3_600, "day": DAY, "week": 7 * DAY, "month": 30 * DAY}
+# Values of a request that select rows and are not in them.
+NOT_ECHOED = frozenset({"startTimestamp", "endTimestamp", "blockNumber", "blockTimestamp", "threshold"})
+# Fields that repeat a value of another name.
+ECHOED_AS = {"currency": "currencyCode", "timeInterval": "aggregateDuration"}
+# Size of the values of a metric; None for those that have decimals.
+SCALES = {
+    **dict.fromkeys(("avgTps", "maxTps"), None),
+    **dict.fromkeys(("avgGps", "maxGps", "feesPaid"), 1_000_000),
+    **dict.fromkeys(("avgGasPrice", "maxGasPrice"), 25_000_000_000),
+    **dict.fromkeys(("gasUsed", "delegatorWeight", "validatorWeight"), 10**11),
+}
+SCALE = 20_000
+# Kinds that a route never answers with, although its model has them.
+NOT_MADE = {
+    "/v1/teleporter/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
+    "/v1/teleporter/addresses/{address}/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
+    "/v1/teleporter/messages/{messageId}": frozenset({"DeliveredSourceNotIndexedIcmMessage"}),
+}
+
+
+@frozen
+class Lookup:
+    """A request for the list or the resource at a path.
+
+    Attributes:
+        match: route and path.
+        query: parameters of the query.
+        settings: settings of the simulator.
+        added: returns how many rows were added to the list at a path.
+
+    """
+
+    match: Match
+    query: Mapping[str, str]
+    settings: Settings
+    added: Callable[[Segments], int]
+
+    @property
+    def chain(self) -> int:
+        """The chain that the path names. Raises HTTPError for a chain that does not exist."""
+        return chain_id(self.match, self.settings.chains)
+
+    def draw(self, *names: object) -> Draw:
+        """Return random bytes that follow from the seed and the names."""
+        return Draw(self.settings.seed, *names)
+
+    def completion(self, model: Any) -> Completion:
+        """Return what completes rows of a model."""
+        return _completion(model, self.settings.epoch, self.settings.chains)
+
+
+Handler: TypeAlias = Callable[[Lookup], Listing | Row]
+
+HANDLERS: dict[str, Handler] = {}
+
+
+def _handles(name: str) -> Callable[[Handler], Handler]:
+    """Register the handler of a route by the route's name."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+def serve(lookup: Lookup) -> Listing | Row:
+    """Return the list, or the resource, that a path names.
+
+    Raises:
+        HTTPError: it does not exist, or a value of the request is not one that the route takes.
+
+    """
+    return HANDLERS.get(lookup.match.name, _generated)(lookup)
+
+
+# Routes of the specification
+
+
+@_handles("data.chains")
+def _chains(lookup: Lookup) -> Listing:
+    chains = Chains(lookup.settings.chains, lookup.draw("chains"))
+    return Listing("chains", _completed(lookup, chains), page_size=None, grows=False)
+
+
+@_handles("data.chain")
+def _chain(lookup: Lookup) -> Row:
+    chains = Chains(lookup.settings.chains, lookup.draw("chains"))
+    return _completed_row(lookup, chains.chain(lookup.chain))
+
+
+@_handles("metrics.chains.list")
+def _metrics_chains(lookup: Lookup) -> Listing:
+    chains = MetricsChains(lookup.settings.chains, lookup.draw("chains"))
+    return Listing("chains", _completed(lookup, chains), page_size=None, grows=False, fixed=True)
+
+
+@_handles("metrics.chains.get")
+def _metrics_chain(lookup: Lookup) -> Row:
+    chains = MetricsChains(lookup.settings.chains, lookup.draw("chains"))
+    return _completed_row(lookup, chains.chain(lookup.chain))
+
+
+@_handles("metrics.avg_tps")
+def _avg_tps(lookup: Lookup) -> Listing:
+    settings = lookup.settings
+    points = Points(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
+
+    def page_fields(added: int) -> Row:
+        return {"status": 200, "lastRun": settings.epoch + added * DAY}
+
+    size = settings.metrics_page_size
+    return Listing("results", _completed(lookup, points), page_size=size, fixed=True, page_fields=page_fields)
+
+
+@_handles("data.evm.blocks")
+def _blocks(lookup: Lookup) -> Listing:
+    return Listing("blocks", _completed(lookup, _blocks_of(lookup)))
+
+
+@_handles("data.evm.block")
+def _block(lookup: Lookup) -> Row:
+    blocks, number = _find_block(lookup)
+    (row,) = blocks.rows(number, number + 1)
+    name = lookup.match.values["blockId"]
+    return _completed_row(lookup, row if name.isdecimal() else {**row, "blockHash": name})
+
+
+@_handles("data.evm.transactions")
+def _transactions(lookup: Lookup) -> Listing:
+    return Listing("transactions", _completed(lookup, _transactions_of(lookup)))
+
+
+@_handles("data.evm.block_transactions")
+def _block_transactions(lookup: Lookup) -> Listing:
+    _, number = _find_block(lookup)
+    transactions = _transactions_of(lookup)
+    first, behind = transactions.span(number)
+    part = Part(transactions, first, behind - first)
+    return Listing("transactions", _completed(lookup, part), grows=False, sizes=(0, 100))
+
+
+@_handles("data.primary_network.utxos")
+def _utxos(lookup: Lookup) -> Listing:
+    network, blockchain = lookup.match.values["network"], lookup.match.values["blockchainId"]
+    chain, of = BLOCKCHAIN_NAMES.get(blockchain), NETWORKS.get(network)
+    if chain is None or of is None:
+        raise HTTPError(404, f"blockchain {blockchain} of network {network} does not exist")
+    settings = lookup.settings
+    utxos = Utxos(of, chain, settings.rows, settings.epoch, lookup.draw("utxos", of, chain))
+    kinds = dict(lookup.match.endpoint.route.others)
+    chain_info = lookup.completion(kinds["chain_info"])([{"chainName": chain, "network": network}])[0]
+    return Listing("utxos", _completed(lookup, utxos), page_fields=lambda added: {"chainInfo": chain_info})
+
+
+def _blocks_of(lookup: Lookup) -> Blocks:
+    chain, settings = lookup.chain, lookup.settings
+    # Its transactions read each block several times.
+    draw = lru_cache(maxsize=512)(lookup.draw("blocks", chain))
+    return Blocks(chain, settings.rows, settings.epoch, draw)
+
+
+def _transactions_of(lookup: Lookup) -> Transactions:
+    draw = lookup.draw("transactions", lookup.chain)
+    return Transactions(_blocks_of(lookup), lookup.settings.rows, draw)
+
+
+def _find_block(lookup: Lookup) -> tuple[Blocks, int]:
+    """Return the blocks of a chain, and the number of the block that the path names."""
+    blocks, name = _blocks_of(lookup), lookup.match.values["blockId"]
+    size = blocks.size + lookup.added(("data", "v1", "chains", str(blocks.chain), "blocks"))
+    number = blocks.find(name, size)
+    if number >= size:
+        raise HTTPError(404, f"block {name} does not exist")
+    return blocks, number
+
+
+# All other routes
+
+
+def _generated(lookup: Lookup) -> Listing | Row:
+    """Return the list, or the resource, of a route whose rows are made from its model."""
+    match = lookup.match
+    check_path(match, lookup.settings.chains)
+    if not match.endpoint.single:
+        is_series = "metric" in match.values and match.endpoint.record.items == "results"
+        return _series(lookup) if is_series else _generated_list(lookup)
+    source = _generated_rows(lookup, 1, checked_query(match, lookup.query))
+    return source.rows(0, 1)[0]
+
+
+def _generated_list(lookup: Lookup) -> Listing:
+    match, settings = lookup.match, lookup.settings
+    route = match.endpoint.route
+    has_interval = route.items == "results"
+    rows = _generated_rows(lookup, settings.points if has_interval else settings.rows, {})
+
+    def select(query: Mapping[str, str]) -> View:
+        values = checked_query(match, query)
+        step = INTERVALS[values.get("timeInterval", "day")] if has_interval else ROW_SECONDS
+        selected = evolve(rows, step=step, echoes=_echoes(match, values))
+
+        def page_fields(added: int) -> Row:
+            newest = rows.size - 1 + added
+            (context,) = selected.contexts(newest, newest + 1)
+            return {name: make(context) for name, make in fields.items()}
+
+        low, high = _bounds(selected, values)
+        return View(selected, low, high, values.get("sortOrder") == "asc", page_fields)
+
+    fields = {wire_name(name): factory(kind, wire_name(name)) for name, kind in route.others}
+    return _paged(lookup, rows, select)
+
+
+def _series(lookup: Lookup) -> Listing:
+    """Return a metric's series."""
+    match, settings = lookup.match, lookup.settings
+    metric = match.values["metric"]
+    kind = Sums if "umulative" in metric else Points
+    draw = lookup.draw(*match.segments)
+    points = kind(settings.points, settings.epoch, draw, DAY, SCALES.get(metric, SCALE))
+
+    def select(query: Mapping[str, str]) -> View:
+        values = checked_query(match, query)
+        selected = evolve(points, step=INTERVALS[values.get("timeInterval", "day")])
+        low, high = _bounds(selected, values)
+        return View(_completed(lookup, selected), low, high, values.get("sortOrder") == "asc")
+
+    return _paged(lookup, points, select)
+
+
+def _paged(lookup: Lookup, source: RowSource, select: Callable[[Mapping[str, str]], View]) -> Listing:
+    """Return a list with the page sizes that its route takes."""
+    endpoint, settings = lookup.match.endpoint, lookup.settings
+    parameter = endpoint.page_size
+    bounds = None if parameter is None else parameter.bounds
+    default = DEFAULT_PAGE_SIZE if parameter else None
+    return Listing(
+        endpoint.record.items or "items",
+        source,
+        page_size=settings.metrics_page_size if lookup.match.name.startswith("metrics.") else default,
+        fixed=parameter is None,
+        sizes=(1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least)),
+        select=select,
+    )
+
+
+def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Generated:
+    match, settings = lookup.match, lookup.settings
+    route = match.endpoint.route
+    without = NOT_MADE.get(route.path, frozenset())
+    make = factory(str, "address") if route.model is None else factory(route.model, without=without)
+    draw = lookup.draw(*match.segments)
+    echoes = _echoes(match, values)
+    return Generated(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, echoes)
+
+
+def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the values of a request that its rows repeat, by the names of their fields."""
+    given = {name: text for name, text in {**query, **match.values}.items() if name not in NOT_ECHOED}
+    if not match.endpoint.single:
+        if "collections" not in match.segments:  # the address is that of the list's owner, not of a row
+            given.pop("address", None)
+        key = match.endpoint.record.key
+        if len(key) == 1:  # it differs from row to row
+            given.pop(wire_name(key[0]), None)
+    if chain := BLOCKCHAIN_NAMES.get(given.get("blockchainId", "")):
+        given["chainName"] = chain
+    if block := given.get("blockId"):
+        given["blockNumber" if block.isdecimal() else "blockHash"] = block
+    return tuple((ECHOED_AS.get(name, name), text) for name, text in sorted(given.items()))
+
+
+def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int, int | None]:
+    """Return the number of the first row within the bounds of a query, and the number behind the last."""
+    low, high = 0, math.inf
+    if text := values.get("startTimestamp"):
+        low = max(low, source.first_at(int(text)))
+    if text := values.get("endTimestamp"):
+        high = min(high, source.first_at(int(text) + 1))
+    if text := values.get("startBlock"):
+        low = max(low, int(text) - FIRST_HEIGHT)
+    if text := values.get("endBlock"):
+        high = min(high, int(text) + 1 - FIRST_HEIGHT)
+    return low, None if high == math.inf else int(high)
+
+
+# Required fields that the rows of a handler lack
+
+
+@lru_cache(maxsize=64)
+def _completion(model: Any, epoch: int, chains: tuple[int, ...]) -> Completion:
+    return Completion(model, epoch, chains)
+
+
+def _completed_row(lookup: Lookup, row: Row) -> Row:
+    return lookup.completion(lookup.match.endpoint.route.model)([row])[0]
+
+
+def _completed(lookup: Lookup, source: RowSource) -> Completed:
+    return Completed(source, lookup.completion(lookup.match.endpoint.route.model))

@@ -1,0 +1,302 @@
+"""Injection of anomalies into the rows of lists and into single resources.
+
+The anomalies of a row follow from its number and the seed alone, so that it is the same row on pages of any
+size. Only the fields that change from pass to pass, or from answer to answer, follow from a version, too.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
+from functools import cache
+from random import Random
+from typing import Any, TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.simulator.anomalies import Anomalies
+from chainapi.simulator.matching import Match
+from chainapi.simulator.order import Arrangement
+from chainapi.simulator.rows import Draw, Row, RowSource, View
+
+__all__ = ["AnomalousRows", "Injector", "listed_fields"]
+
+Location: TypeAlias = tuple[Any, Any]  # an object and a name, or a list and an index
+
+# Fields that a list descends by.
+DESCENDING = re.compile(".*[tT]imestamp|.*[hH]eight|.*[bB]lockNumber|createBlockIndex|createdAt|sortKey")
+# Fields that change although the row stays the same row.
+PRICES = frozenset({"price", "currentPrice", "balanceValue"})
+LOGOS = frozenset({"logoUri", "chainLogoUri"})
+PERCENTAGES = frozenset({"progress", "uptimePerformance"})
+INDEX_STATUSES = ("UNINDEXED", "THROTTLED_TOKEN_URI", "INDEXED")
+# Fields that no document names. The first two have more digits than a binary float.
+NEW_FIELDS: Mapping[str, object] = {
+    "newDecimal": Decimal("0.1234567890123456789"),
+    "newLongDecimal": Decimal("12345678901234567890.5"),
+    "newNumber": 2**70,
+    "newText": "simulated",
+    "newList": [1, "two", None],
+    "newObject": {"newText": "inside", "newNull": None},
+    "newNull": None,
+}
+
+
+@define(eq=False)
+class Injector:
+    """Injects the anomalies of one list, or of one resource.
+
+    Attributes:
+        anomalies: the anomalies.
+        match: route and path of the list or the resource.
+        seed: all random choices follow from it.
+        chains: the chain ids that exist.
+        passes: number of passes over the list that have begun.
+        answers: number of answers that were given.
+
+    """
+
+    anomalies: Anomalies
+    match: Match
+    seed: int
+    chains: tuple[int, ...]
+    passes: int = 0
+    answers: int = 0
+    _draw: Draw = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._draw = Draw(self.seed, "anomalies", *self.match.segments)
+
+    @property
+    def replays(self) -> int:
+        """Number of chains that have each transaction of the list; 1 in the list of one chain."""
+        alone = any(str(chain) in self.match.segments for chain in self.chains)
+        return 1 if alone else min(self.anomalies.replays, len(self.chains))
+
+    def begin(self) -> int:
+        """Begin a pass over the list, and return its number."""
+        self.passes += 1
+        return self.passes - 1
+
+    def view(self, view: View, walk: int, answer: int) -> View:
+        """Return a part of the list with its anomalies, in pass number `walk` and answer number `answer`."""
+        anomalies = self.anomalies
+        span = anomalies.ties * anomalies.equal
+        low, high = -(-view.low // span) * span, None if view.high is None else -(-view.high // span) * span
+        version = self._version(walk, answer)
+        source = AnomalousRows(view.source, self, walk, version, low, high)
+        ascending = view.ascending != (anomalies.order == "ascending")
+        return evolve(view, source=source, low=low, high=high, ascending=ascending)
+
+    def latest(self, view: View) -> View:
+        """Return a part of the list with its anomalies, in the latest pass and the latest answer."""
+        return self.view(view, max(self.passes - 1, 0), max(self.answers - 1, 0))
+
+    def resource(self, resource: Row) -> Row:
+        """Return a single resource with its anomalies; each answer is a pass of its own."""
+        self.answers += 1
+        row: Row = self.inject(resource, 0, self._version(self.answers - 1, self.answers - 1))
+        return row
+
+    def arrangement(self, size: int) -> Arrangement:
+        """Return the order of the rows of the list, which has `size` rows at the beginning."""
+        seed = repr((self.seed, self.match.segments))
+        return Arrangement(seed, self.anomalies.order, self.anomalies.moved, size)
+
+    def inject(self, row: Any, number: int, version: int | None) -> Any:
+        """Return row `number` with its anomalies, in a version, or in the only one where that is None."""
+        anomalies = self.anomalies
+        if version is not None and isinstance(row, dict) and not _change(row, version):
+            row["confirmations"] = version
+        if random := self._hit("malformed", anomalies.malformed, number):
+            row = _malformed(self.match, row, random)
+        elif random := self._hit("unknown values", anomalies.unknown_values, number):
+            _set_unknown_value(row, random)
+        if random := self._hit("unknown fields", anomalies.unknown_fields, number):
+            _add_fields(row, random)
+        return row
+
+    def _version(self, walk: int, answer: int) -> int | None:
+        return {"never": None, "pass": walk, "answer": answer}[self.anomalies.changing]
+
+    def _hit(self, anomaly: str, share: float, number: int) -> Random | None:
+        """Return a random generator if an anomaly hits row `number`; no anomaly moves another one."""
+        if not share:
+            return None
+        random = Random(self._draw(number) + anomaly.encode())  # noqa: S311 - repeatable, not secret
+        return random if random.random() < share else None
+
+
+@frozen
+class AnomalousRows:
+    """The rows of a source with anomalies, in one pass and version, from `low` to `high - 1`."""
+
+    source: RowSource
+    injector: Injector
+    walk: int
+    version: int | None
+    low: int
+    high: int | None
+
+    @property
+    def size(self) -> int:
+        """Number of rows that the list has at the beginning."""
+        return self.source.size
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the rows at the positions `stop - 1` down to `start`."""
+        within = self.low, math.inf if self.high is None else self.high
+        numbers = self.injector.arrangement(self.size).rows(self.walk, (start, stop), within)
+        return [self._row(number) for number in reversed(numbers)]
+
+    def _row(self, number: int) -> Row:
+        anomalies = self.injector.anomalies
+        number -= number % anomalies.equal
+        (row,) = self.source.rows(number, number + 1)
+        tied = number - number % (anomalies.equal * anomalies.ties)
+        if tied != number:
+            _tie(row, *self.source.rows(tied, tied + 1))
+        self._replay(row, number)
+        injected: Row = self.injector.inject(row, number, self.version)
+        return injected
+
+    def _replay(self, row: Any, number: int) -> None:
+        """Give a transaction the hash of one on another chain."""
+        replays, each = self.injector.replays, self.injector.anomalies.equal
+        if replays == 1 or not isinstance(row, dict) or not {"chainId", "txHash"} <= row.keys():
+            return
+        first = number - number % (replays * each)
+        (replayed,) = self.source.rows(first, first + 1)
+        row["txHash"] = replayed["txHash"]
+        row["chainId"] = str(self.injector.chains[number // each % replays])
+
+
+# Changes of a row, in place
+
+
+def _tie(row: Any, other: Any) -> None:
+    """Give a row the block number, times and heights of another row."""
+    if isinstance(row, dict) and isinstance(other, dict):
+        for name in row.keys() & other.keys():
+            # Transactions of one block name one block; two blocks of one height are two blocks.
+            if DESCENDING.fullmatch(name) or (name == "blockHash" and "txHash" in row):
+                row[name] = other[name]
+            else:
+                _tie(row[name], other[name])
+
+
+def _change(value: Any, version: int) -> bool:
+    """Give the fields that change their values of a version; return whether there are any."""
+    if isinstance(value, list):
+        return True in [_change(entry, version) for entry in value]
+    if not isinstance(value, dict):
+        return False
+    record: Row = value
+    found = False
+    for name, entry in record.items():
+        if (changed := _changed(name, entry, version)) is not None:
+            record[name] = changed
+        found |= changed is not None or _change(entry, version)
+    return found
+
+
+def _changed(name: str, value: Any, version: int) -> object:
+    """Return the value of a field in a version, 0 being the first; None for one that does not change."""
+    if name in PERCENTAGES and isinstance(value, int | float):
+        return round((value + version) % 100, 2) if version else value
+    if name in LOGOS and isinstance(value, str):
+        return f"{value}?version={version}" if version else value
+    if name == "indexStatus":
+        return INDEX_STATUSES[version % len(INDEX_STATUSES)] if version else value
+    if name in PRICES and isinstance(value, dict) and "value" in value:
+        return {**value, "value": round(float(value["value"]) + version / 100, 2)} if version else value
+    return None
+
+
+def _locations(value: Any, names: Collection[str]) -> Iterator[Location]:
+    """Yield the locations of the texts in fields of these names, at any depth, also in lists."""
+    if isinstance(value, list):
+        for entry in value:
+            yield from _locations(entry, names)
+        return
+    if not isinstance(value, dict):
+        return
+    for name, entry in value.items():
+        if name in names and isinstance(entry, str):
+            yield value, name
+        elif name in names and isinstance(entry, list):
+            yield from ((entry, index) for index, text in enumerate(entry) if isinstance(text, str))
+        yield from _locations(entry, names)
+
+
+def _set_unknown_value(row: Any, random: Random) -> None:
+    """Give one field that has listed values a value that is not listed."""
+    locations = list(_locations(row, listed_fields()))
+    if locations:
+        holder, key = random.choice(locations)
+        holder[key] = f"UNHEARD_OF_{random.randrange(10)}"
+
+
+def _add_fields(row: Any, random: Random) -> None:
+    """Add a field that no document names to a row, and one to an object in it."""
+    if isinstance(row, dict):
+        # An object that holds only objects may map names to records, where every name is a known one.
+        inner = [value for value in row.values() if isinstance(value, dict) and not _maps(value)]
+        for record in (row, *random.sample(inner, min(len(inner), 1))):
+            name = random.choice(list(NEW_FIELDS))
+            record[name] = copy.deepcopy(NEW_FIELDS[name])
+
+
+def _malformed(match: Match, row: Any, random: Random) -> Any:
+    """Return a row that cannot be read: one field has the wrong type, is null, or is missing."""
+    fields = _fields_in(row, match.endpoint.route.model)
+    if not fields:
+        return {}  # instead of a plain value
+    required = [field for field in fields if field.required]
+    field = random.choice(required or fields)
+    how = random.choice(("type", "null", "missing") if required else ("type",))
+    if how == "missing":
+        del row[field.wire]
+    elif how == "null":
+        row[field.wire] = None
+    else:
+        row[field.wire] = 5 if field.type.kind == "text" else ""
+    return row
+
+
+def _fields_in(row: Any, model: Any) -> list[Field]:
+    """Return the fields of a row that its model has, except for the one that names its kind."""
+    tag = next((tag for tag in type_of(model).tags if tag.fits(row)), None)
+    if tag is None:
+        return [field for field in fields_of(model) if field.wire in row]
+    return [field for field in fields_of(tag.kind) if field.wire in row and field.wire != tag.path[0]]
+
+
+@cache
+def listed_fields() -> frozenset[str]:
+    """Return the names of all fields that list their values, in the models of all routes."""
+    from chainapi.api.catalogue import ROUTES
+
+    names: set[str] = set()
+    visited: set[Any] = set()
+
+    def visit(of: Type) -> None:
+        for record in of.parts():
+            if record.kind == "record" and record.hint not in visited:
+                visited.add(record.hint)
+                for field in fields_of(record.hint):
+                    if any(part.choices for part in field.type.parts()):
+                        names.add(field.wire)
+                    visit(field.type)
+
+    for endpoint in ROUTES.values():
+        visit(type_of(endpoint.route.model))
+    return frozenset(names)
+
+
+def _maps(record: Row) -> bool:
+    return all(isinstance(value, dict) for value in record.values())

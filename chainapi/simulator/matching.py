@@ -1,0 +1,122 @@
+"""Routes of both services: the one that a path matches, and those that a name or a pattern matches.
+
+The catalogue of the routes is loaded with the first path or name, so that importing the simulator is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import Attribute, frozen
+
+if TYPE_CHECKING:
+    from chainapi.api.endpoint import Endpoint
+
+__all__ = ["Match", "Pattern", "Segments", "check_route", "match_path", "parse_pattern"]
+
+Segments: TypeAlias = tuple[str, ...]  # the service, and the decoded segments of a path
+
+# Segments of a route's path; None matches any text.
+_Shape: TypeAlias = tuple[str | None, ...]
+
+
+@frozen
+class Match:
+    """A route that a path matches.
+
+    Attributes:
+        name: name of the route, such as ``data.evm.blocks``.
+        endpoint: the route.
+        segments: the service, and the segments of the path.
+        values: values of the path's parameters, by their names on the wire.
+
+    """
+
+    name: str
+    endpoint: Endpoint
+    segments: Segments
+    values: Mapping[str, str]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no parameter of the path is empty."""
+        return "" not in self.values.values()
+
+
+@lru_cache(maxsize=1_024)
+def match_path(segments: Segments) -> Match | None:
+    """Return the route that a path matches, None for no route.
+
+    Of several routes the one with the fewest parameters counts, then the one declared first.
+    """
+    for name, shape, endpoint in _routes_of_length().get((segments[0], len(segments)), ()):
+        pairs = list(zip(shape, segments, strict=True))
+        if all(expected == given or expected[:1] == "{" for expected, given in pairs):
+            values = {expected[1:-1]: given for expected, given in pairs if expected[:1] == "{"}
+            return Match(name, endpoint, segments, values)
+    return None
+
+
+@cache
+def _routes_of_length() -> Mapping[tuple[str, int], list[tuple[str, Segments, Endpoint]]]:
+    """Return the routes by their service and number of segments, those with the fewest parameters first."""
+    from chainapi.api.catalogue import ROUTES
+
+    routes: dict[tuple[str, int], list[tuple[str, Segments, Endpoint]]] = {}
+    for name, endpoint in sorted(ROUTES.items(), key=lambda entry: entry[1].record.path.count("{")):
+        shape = (name.partition(".")[0], *endpoint.record.path.split("/")[1:])
+        routes.setdefault((shape[0], len(shape)), []).append((name, shape, endpoint))
+    return routes
+
+
+@frozen
+class Pattern:
+    """Some routes, by the shapes of their paths."""
+
+    shapes: tuple[_Shape, ...]
+
+    def matches(self, segments: Segments) -> bool:
+        """Return whether a path is that of one of the routes."""
+        return any(
+            len(shape) == len(segments)
+            and all(expected in (None, given) for expected, given in zip(shape, segments, strict=True))
+            for shape in self.shapes
+        )
+
+
+@lru_cache(maxsize=256)
+def parse_pattern(text: str) -> Pattern:
+    """Return the routes that a path or a name means.
+
+    The text is a path such as ``/v1/chains/43114/blocks`` or ``/v1/chains/{chainId}/blocks``, in which
+    ``{...}`` and ``*`` match any one segment, or a name such as ``data.evm.blocks``, in which ``*`` matches
+    any text.
+
+    Raises:
+        ValueError: no route has such a name.
+
+    """
+    if text.startswith("/"):
+        return Pattern((_shape(None, text),))
+    from chainapi.api.catalogue import ROUTES
+
+    matching = {name: endpoint for name, endpoint in ROUTES.items() if fnmatchcase(name, text)}
+    if not matching:
+        raise ValueError(f"no route is named {text!r}: give a name such as data.evm.blocks, or a path")
+    return Pattern(
+        tuple(_shape(name.partition(".")[0], endpoint.record.path) for name, endpoint in matching.items())
+    )
+
+
+def _shape(service: str | None, path: str) -> _Shape:
+    segments = path.split("/")[1:]
+    return (service, *(None if name == "*" or name[:1] == "{" else name for name in segments))
+
+
+def check_route(_: object, __: Attribute[str | None], value: str | None) -> None:
+    """Raise ValueError for a name that no route has; a validator of attrs."""
+    if value is not None:
+        parse_pattern(value)

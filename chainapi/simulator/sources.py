@@ -1,0 +1,333 @@
+"""Sources of rows that refer to each other: chains, blocks, transactions, outputs, and series.
+
+Each row is computed from the seed and its number alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from hashlib import blake2b
+from math import floor, pi, sin
+
+from attrs import frozen
+
+from chainapi.simulator.names import CHAIN_NAMES, METHODS, PRIMARY_CHAINS, bech32, identifier
+from chainapi.simulator.rows import Draw, Row, RowSource
+
+__all__ = [
+    "DAY",
+    "Blocks",
+    "Chains",
+    "MetricsChains",
+    "Part",
+    "Points",
+    "Sums",
+    "Transactions",
+    "Utxos",
+    "to_hundredths",
+]
+
+DAY = 86_400
+BLOCK_SECONDS = 2
+SEARCHED = 1_000  # blocks in which a hash is searched
+BLOCK_GAS_LIMIT = "15000000"
+BASE_FEE = 25_000_000_000
+
+_TESTNETS = frozenset({43113})
+_ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
+
+
+@frozen
+class Points:
+    """Series of points: each chain has its level, with a weekly rhythm, a slow swell, and noise.
+
+    `step` is the number of seconds between two points; `scale` multiplies the values, which are whole numbers
+    then.
+    """
+
+    size: int
+    epoch: int
+    draw: Draw
+    step: int = DAY
+    scale: int | None = None
+
+    def timestamp(self, number: int) -> int:
+        """Return the Unix time of point `number`: the last one at the beginning is of the epoch's day."""
+        return (self.epoch // self.step - (self.size - 1 - number)) * self.step
+
+    def first_at(self, timestamp: int) -> int:
+        """Return the number of the first point that is not older than a Unix time."""
+        return self.size - 1 - self.epoch // self.step + -(-timestamp // self.step)
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the points `stop - 1` down to `start`, newest first."""
+        draw, scale, time = self.draw, self.scale, self.timestamp(stop - 1)
+        level = 0.8 + int.from_bytes(draw(-1)[:2], "little") / 8_000
+        rows: list[Row] = []
+        for number in range(stop - 1, start - 1, -1):
+            day = time / DAY
+            noise = int.from_bytes(draw(number)[:4], "little") / 2**32 - 0.5
+            rhythm = 1 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181)
+            value = max(to_hundredths(level * (rhythm + 0.4 * noise)), 0.01)
+            rows.append({"timestamp": time, "value": value if scale is None else round(value * scale)})
+            time -= self.step
+        return rows
+
+
+def to_hundredths(value: float) -> float:
+    """Return a number rounded to two decimals: `round(value, 2)` in a quarter of its time."""
+    hundredths = value * 100
+    whole = floor(hundredths)
+    # A quotient of whole numbers is the float closest to it, as a rounded number is. Only beside a half could
+    # the error of the product round it wrongly.
+    return round(value, 2) if abs(hundredths - whole - 0.5) < 1e-6 else floor(hundredths + 0.5) / 100
+
+
+@frozen
+class Sums(Points):
+    """Series of a sum, whose values never fall."""
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the points `stop - 1` down to `start`, newest first."""
+        return [self._point(number) for number in range(stop - 1, start - 1, -1)]
+
+    def _point(self, number: int) -> Row:
+        scale = self.scale or 1
+        grown = int.from_bytes(self.draw(number)[:4], "little") * scale >> 32
+        return {"timestamp": self.timestamp(number), "value": number * scale + grown}
+
+
+@frozen(eq=False)
+class Chains:
+    """List of chains, in the order of the setting."""
+
+    chains: tuple[int, ...]
+    draw: Draw
+
+    @property
+    def size(self) -> int:
+        """Number of chains."""
+        return len(self.chains)
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the chains numbered `stop - 1` down to `start`; the first chain has the highest number."""
+        return [self.chain(chain) for chain in self.chains[self.size - stop : self.size - start]]
+
+    def chain(self, chain: int) -> Row:
+        """Return the record of one chain."""
+        name, symbol = CHAIN_NAMES.get(chain, (f"Chain {chain}", "TOK"))
+        host = f"https://chain-{chain}.invalid"
+        drawn = self.draw(chain)
+        return {
+            "chainId": str(chain),
+            "status": "OK",
+            "chainName": name,
+            "description": f"{name}, as simulated.",
+            "platformChainId": identifier(drawn[:49]),
+            "subnetId": identifier(drawn[15:64]),
+            "vmName": "EVM",
+            "explorerUrl": f"{host}/explorer",
+            "rpcUrl": f"{host}/rpc",
+            "wsUrl": f"wss://chain-{chain}.invalid/ws",
+            "isTestnet": chain in _TESTNETS,
+            "networkToken": {
+                "name": symbol,
+                "symbol": symbol,
+                "decimals": 18,
+                "description": f"Token of {name}.",
+            },
+            "private": False,
+            "enabledFeatures": ["nftIndexing", "webhooks"],
+        }
+
+
+@frozen(eq=False)
+class MetricsChains(Chains):
+    """The same chains, as the Metrics API describes them."""
+
+    def chain(self, chain: int) -> Row:
+        """Return the record of one chain."""
+        row = super().chain(chain)
+        return {
+            "evmChainId": chain,
+            "chainName": row["chainName"],
+            "blockchainId": row["platformChainId"],
+            "subnetId": row["subnetId"],
+            "network": "testnet" if row["isTestnet"] else "mainnet",
+        }
+
+
+@frozen(eq=False)
+class Blocks:
+    """Blocks of one chain, each with the hash of its parent."""
+
+    chain: int
+    size: int
+    epoch: int
+    draw: Callable[[int], bytes]
+
+    @cached_property
+    def first_number(self) -> int:
+        """Height of the oldest block."""
+        return 10_000_000 + 1_000 * self.chain % 40_000_000
+
+    def timestamp(self, number: int) -> int:
+        """Return the Unix time of block `number`."""
+        return self.epoch - (self.size - 1 - number) * BLOCK_SECONDS
+
+    def total(self, number: int, drawn: bytes | None = None) -> int:
+        """Return the number of transactions of the chain up to and including block `number`.
+
+        It is two for each block, plus 0 to 2 for this block alone, so that no sum over the blocks is needed.
+        """
+        return 2 * number + (drawn or self.draw(number))[63] % 3
+
+    def find(self, name: str, size: int) -> int:
+        """Return the number of a block by its height or its hash, in a list of `size` blocks.
+
+        A hash that is not among the newest blocks stands for an older block.
+        """
+        if name.isdecimal():
+            return int(name[:18]) - self.first_number
+        for number in range(size - 1, max(size - 1 - SEARCHED, -1), -1):
+            if "0x" + self.draw(number)[:32].hex() == name:
+                return number
+        return -1 - int.from_bytes(blake2b(name.encode()).digest()[:3], "little") % 1_000_000
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the blocks `stop - 1` down to `start`, newest first."""
+        rows: list[Row] = []
+        drawn = self.draw(stop - 1)
+        total = self.total(stop - 1, drawn)
+        for number in range(stop - 1, start - 1, -1):
+            parent = self.draw(number - 1)
+            before = self.total(number - 1, parent)
+            rows.append(self._block(number, drawn, parent, total, total - before))
+            drawn, total = parent, before
+        return rows
+
+    def _block(self, number: int, drawn: bytes, parent: bytes, total: int, count: int) -> Row:
+        gas = count * 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000 if count else 0
+        return {
+            "chainId": str(self.chain),
+            "blockNumber": str(self.first_number + number),
+            "blockTimestamp": self.timestamp(number),
+            "blockHash": "0x" + drawn[:32].hex(),
+            "txCount": count,
+            "baseFee": str(BASE_FEE),
+            "gasUsed": str(gas),
+            "gasLimit": BLOCK_GAS_LIMIT,
+            "gasCost": "0",
+            "parentHash": "0x" + parent[:32].hex(),
+            "feesSpent": str(gas * (BASE_FEE + drawn[35])),
+            "cumulativeTransactions": str(10 * self.first_number + total),
+        }
+
+
+@frozen(eq=False)
+class Transactions:
+    """Transactions of one chain, in its blocks: both lists begin with the same newest block."""
+
+    blocks: Blocks
+    size: int
+    draw: Draw
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the transactions `stop - 1` down to `start`, newest first."""
+        shift = self._shift
+        return [self._transaction(number, number + shift) for number in range(stop - 1, start - 1, -1)]
+
+    def span(self, block: int) -> tuple[int, int]:
+        """Return the numbers of the first transaction of a block, and of the first one behind it."""
+        return self.blocks.total(block - 1) - self._shift, self.blocks.total(block) - self._shift
+
+    @property
+    def _shift(self) -> int:
+        return self.blocks.total(self.blocks.size - 1) - self.size
+
+    def _transaction(self, number: int, position: int) -> Row:
+        # The block is the first one whose total exceeds the position on the chain. It is one of two, because
+        # the total of block n lies between 2n and 2n + 2.
+        block = position // 2
+        if self.blocks.total(block) <= position:
+            block += 1
+        drawn = self.draw(number)
+        gas = 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000
+        call, method, name = METHODS[drawn[35] % len(METHODS)]
+        return {
+            "chainId": str(self.blocks.chain),
+            "blockNumber": str(self.blocks.first_number + block),
+            "blockTimestamp": self.blocks.timestamp(block),
+            "blockHash": "0x" + self.blocks.draw(block)[:32].hex(),
+            "blockIndex": position - self.blocks.total(block - 1),
+            "txHash": "0x" + drawn[:32].hex(),
+            "txStatus": "0" if drawn[36] < 5 else "1",
+            "txType": 2,
+            "gasLimit": str(gas + drawn[37] * 100),
+            "gasUsed": str(gas),
+            "gasPrice": str(BASE_FEE + drawn[38]),
+            "nonce": str(int.from_bytes(drawn[39:41], "little")),
+            "from": {"address": "0x" + drawn[22:42].hex()},
+            "to": {"address": "0x" + drawn[44:64].hex()},
+            "method": {"callType": call, "methodHash": method, "methodName": name},
+            "value": str(int.from_bytes(drawn[41:49], "little")),
+        }
+
+
+@frozen(eq=False)
+class Part:
+    """Rows of a source from row `first` on, as a list of their own."""
+
+    source: RowSource
+    first: int
+    size: int
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the rows `stop - 1` down to `start`, newest first."""
+        return self.source.rows(self.first + start, self.first + stop)
+
+
+@frozen(eq=False)
+class Utxos:
+    """Unspent outputs of one of the three chains of a network."""
+
+    network: str
+    blockchain: str
+    size: int
+    epoch: int
+    draw: Draw
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the outputs `stop - 1` down to `start`, newest first."""
+        return [self._utxo(number) for number in range(stop - 1, start - 1, -1)]
+
+    def _utxo(self, number: int) -> Row:
+        drawn = self.draw(number)
+        amount = str(int.from_bytes(drawn[:5], "little"))
+        prefix = "avax1" if self.network == "mainnet" else "fuji1"
+        home = PRIMARY_CHAINS[self.blockchain]
+        return {
+            "addresses": [prefix + bech32(drawn[:38])],
+            "asset": {
+                "assetId": _ASSET_ID,
+                "name": "Avalanche",
+                "symbol": "AVAX",
+                "denomination": 9,
+                "type": "secp256k1",
+                "amount": amount,
+            },
+            "consumedOnChainId": home,
+            "createdOnChainId": home,
+            "utxoId": identifier(drawn[:49]),
+            "amount": amount,
+            "assetId": _ASSET_ID,
+            "blockNumber": str(9_000_000 + number),
+            "blockTimestamp": self.epoch - (self.size - 1 - number) * 7,
+            "outputIndex": drawn[63] % 4,
+            "platformLocktime": 0,
+            "threshold": 1,
+            "txHash": identifier(drawn[15:64]),
+            "utxoType": "TRANSFER",
+            "staked": False,
+        }

@@ -1,0 +1,214 @@
+"""Exports under bad conditions: power cuts, full disks, many sources, low quota."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import subprocess
+import sys
+import textwrap
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainapi import Session
+from chainapi.core.http import Request, Response
+from chainapi.export import export
+from chainapi.export.formats import format_of
+from chainapi.export.progress import ExportProgress
+from chainapi.simulator import Simulator
+from tests.export.power_cuts import PowerCuts
+from tests.export.test_export import blocks_of, numbers_in, session_of
+from tests.test_session import DATA_URL, reply
+
+CHAINS = (1, 2, 3)
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "parquet", "sqlite", "duckdb"])
+@pytest.mark.parametrize("shape", ["file", "folder"])
+async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path: Path) -> None:
+    """If the power fails at any sync or rename, no row is lost."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    simulator = Simulator(chains=CHAINS, rows=40)
+
+    def target(place: Path) -> Path:
+        return place if shape == "folder" else place / f"b.{format_}"
+
+    async with session_of(simulator) as session:
+        walk = session.data.evm.blocks
+        with PowerCuts(folder) as cuts:
+            await export(walk, CHAINS, target(folder), format=format_)
+        simulator.insert("/v1/chains/2/blocks", 7)
+        with cuts:
+            await export(walk, CHAINS, target(folder), format=format_)
+        assert len(cuts.images) >= 2 * 6
+        for number, image in enumerate(cuts.images):
+            place = tmp_path / f"image-{number}"
+            cuts.restore(image, place)
+            await export(walk, CHAINS, target(place), format=format_)
+            read = format_of(format_).read
+            found = Counter(
+                (row["source"], int(row["block_number"]))
+                for file in place.glob(f"*.{format_}")
+                for row in read(file)
+            )
+            assert found.keys() >= blocks_of(simulator, 40, CHAINS)
+            assert found.total() == len(found) == 3 * 40 + 7
+
+
+async def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path) -> None:
+    """After a power cut each file with a final name is whole."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    async with session_of(simulator) as session:
+        with PowerCuts(folder) as cuts:
+            await export(session.data.evm.blocks, CHAINS, folder / "b.jsonl")
+    whole = (folder / "b.jsonl").read_bytes()
+    found = [image["b.jsonl"] for image in cuts.images if "b.jsonl" in image]
+    assert found
+    assert set(found) == {whole}
+
+
+FULL = """
+    import asyncio, resource, signal, sys
+    from chainapi import Session
+    from chainapi.errors import ExportError
+    from chainapi.export import export
+    from chainapi.simulator import Simulator
+
+    def run_out_of_room(progress):
+        if progress.stage == sys.argv[2]:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+
+    async def main(out):
+        simulator = Simulator(chains=range(1, 21), rows=400)
+        async with Session(transport=simulator.transport(), data_base_url=simulator.data_base_url,
+                           api_key=simulator.api_key) as session:
+            try:
+                result = await export(
+                    session.data.evm.blocks, range(1, 21), out, on_progress=run_out_of_room
+                )
+                print(result.rows)
+            except ExportError as error:
+                print(error)
+
+    asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.untraced
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        ("fetching", "b.jsonl.export cannot grow"),
+        ("writing", "b.jsonl cannot be written: File too large; all rows are kept in the journal"),
+    ],
+)
+def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> None:
+    """On a full disk the error names the remedy; with room again the export completes."""
+    path = tmp_path / "b.jsonl"
+
+    def run(stage: str) -> str:
+        command = [sys.executable, "-c", textwrap.dedent(FULL), str(path), stage]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    assert said in run(stage)
+    assert not path.exists()
+    assert not path.with_name("b.jsonl.partial").exists()
+    left = int(run("never"))
+    assert left < (8_000 if stage == "fetching" else 1)
+    assert len(numbers_in(path)) == numbers_in(path).total() == 8_000
+
+
+# Many sources through one quota
+
+
+@pytest.mark.untraced
+async def test_five_hundred_chains_through_one_quota(tmp_path: Path) -> None:
+    """500 chains take at most 1.05 times what the quota allows, with three 429s."""
+    limit, window = 600, 60.0
+    chains = range(1, 501)
+    simulator = Simulator(chains=chains, rows=200, limit=limit, window=window, latency=0.05)
+    loop = asyncio.get_running_loop()
+    async with session_of(simulator) as session:
+        begun = loop.time()
+        result = await export(session.data.evm.blocks, chains, tmp_path / "b.jsonl", page_size=10)
+        taken = loop.time() - begun
+    requests = 500 * 20
+    assert result.rows == requests * 10
+    assert simulator.stats.answered[200] == requests
+    # The first window opens with the first request: so many more have to begin before the last one can leave.
+    allowed = (math.ceil(requests / limit) - 1) * window
+    assert taken <= 1.05 * allowed
+    assert simulator.stats.answered[429] <= 3
+    assert simulator.stats.sent_while_stopped == 0
+
+
+class TwoPages:
+    """A stateless service: five blocks and a token, then five older blocks."""
+
+    async def send(self, request: Request) -> Response:
+        """Return the page of a request."""
+        await asyncio.sleep(0.01)
+        older = "pageToken" in request.url
+        blocks = [{**BLOCK, "blockNumber": str((5 if older else 10) - index)} for index in range(5)]
+        return reply({"blocks": blocks} if older else {"blocks": blocks, "nextPageToken": "older"})
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+BLOCK = {
+    **dict.fromkeys(
+        ("baseFee", "gasUsed", "gasLimit", "gasCost", "feesSpent", "cumulativeTransactions"), "7"
+    ),
+    "blockTimestamp": 1_767_225_600,
+    "txCount": 3,
+    "blockHash": "0xaa",
+    "parentHash": "0xbb",
+}
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Path) -> None:
+    """An export of 1,300 sources takes as much memory as one of 700.
+
+    A finished source leaves its name only; its rows would be 13 KiB. The number of pages that wait for a
+    commit depends on the threads, up to a limit.
+    """
+
+    async def held(sources: int) -> tuple[int, int]:
+        """Return the bytes at the end of fetching, and at the peak."""
+        at_the_end = 0
+
+        def note(progress: ExportProgress) -> None:
+            nonlocal at_the_end
+            if progress.stage == "writing":
+                at_the_end = tracemalloc.get_traced_memory()[0]
+
+        async with Session(transport=TwoPages(), data_base_url=DATA_URL, api_key="key") as session:
+            walk: Callable[..., Any] = session.data.evm.blocks if ordered else session.data.list
+            over = (chain if ordered else f"/v1/chains/{chain}/blocks" for chain in range(sources))
+            tracemalloc.start()
+            result = await export(walk, over, tmp_path / f"{sources}.jsonl", concurrency=16, on_progress=note)
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert result.rows == 10 * sources
+        return at_the_end, most
+
+    await held(20)  # what is loaded and compiled at first use
+    few, many = (
+        await held(700),
+        await held(1_300),
+    )  # the ledger of the gate, which is bounded, is full by then
+    assert many[0] - few[0] < 600 * 200
+    assert many[1] - few[1] < 2 * 2**20

@@ -1,0 +1,185 @@
+"""The simulator follows its models: a required field that a model gains has a value in every row."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import attrs
+import pytest
+from attrs import evolve, frozen
+
+from chainapi.api.catalogue import ROUTES
+from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.models.records import Record
+from chainapi.models.schema import fields_of, row_classes, type_of
+from chainapi.models.unions import Tag, Unknown, register_union
+from chainapi.simulator import Anomalies
+from chainapi.simulator.handlers import HANDLERS
+from tests.simulator.test_routes import Asker, needed_by, path_of
+
+Colour = Literal["red", "green"]
+
+
+@frozen(kw_only=True)
+class Inner(Record):
+    """A record in a row."""
+
+    inner_name: str
+    inner_amount: int
+
+
+# A field of each kind, by its name in Python; the types of its values in a decoded row.
+ADDED: dict[str, tuple[Any, type | tuple[type, ...]]] = {
+    "new_text": (str, str),
+    "new_address": (str, str),
+    "new_number": (int, int),
+    "new_amount": (int, int),
+    "new_timestamp": (int, int),
+    "new_share": (float, float),
+    "new_ratio": (Decimal, Decimal),
+    "new_flag": (bool, bool),
+    "new_colour": (Colour, str),
+    "new_listed": (Annotated[str, Colour], str),
+    "new_texts": (list[str], list),
+    "new_record": (Inner, Inner),
+    "new_records": (list[Inner], list),
+    "new_either": (int | str, (int, str)),
+    "new_mapping": (dict[str, Inner], dict),
+    "new_anything": (Any, object),
+    "new_credentials": (dict[str, Any], dict),
+    # Names that anomalies look for, with values of other types.
+    "price": (str, str),
+    "progress": (str, str),
+    "logo_uri": (int, int),
+}
+
+
+@frozen(kw_only=True)
+class First(Record):
+    """One kind of a union."""
+
+    kind: Literal["first"]
+    block_number: int
+
+
+@frozen(kw_only=True)
+class Second(Record):
+    """The other kind."""
+
+    kind: Literal["second"]
+    addresses: list[str]
+
+
+Either: Any = First | Second | Unknown
+register_union(Either, {"kind=first": First, "kind=second": Second})
+
+
+def rule(tag: Tag) -> str:
+    """Return the rule that a kind of a union is registered with."""
+    path = ".".join(tag.path)
+    return path if tag.value is None else f"{path}={tag.value}"
+
+
+@functools.cache
+def extended(model: Any) -> Any:
+    """Return a model whose records, and the records in them, require a field of each kind."""
+    if tags := type_of(model).tags:
+        kinds = {tag.kind: extended(tag.kind) for tag in tags}
+        union = functools.reduce(operator.or_, [*kinds.values(), Unknown])
+        rules = {
+            ".".join(tag.path) + ("" if tag.value is None else f"={tag.value}"): tag.kind for tag in tags
+        }
+        register_union(union, {rule: kinds[kind] for rule, kind in rules.items()})
+        return union
+    added = {name: attrs.field(type=kind) for name, (kind, _) in ADDED.items()}
+    known = {field.name: field for field in fields_of(model)}
+    for name, field in known.items():
+        added.pop(name, None)
+        if field.type.kind == "record":
+            hint = extended(field.type.hint)
+            added[name] = (
+                attrs.field(type=hint) if field.required else attrs.field(type=hint | None, default=None)
+            )
+    return attrs.make_class(model.__name__, added, (model,), frozen=True, kw_only=True, slots=True)
+
+
+def extend(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
+    """Extend the model of a route, and the records that its pages hold besides their rows."""
+    endpoint = ROUTES[name]
+    others = tuple(
+        (other, extended(kind) if row_classes(kind) else kind) for other, kind in endpoint.route.others
+    )
+    model = extended(endpoint.route.model)
+    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model, others=others))
+    return model
+
+
+def assert_complete(record: Any) -> None:
+    """Check that a decoded record has a value of the right type in each field that was added."""
+    own = {field.name for kind in type(record).__mro__[1:] if attrs.has(kind) for field in fields_of(kind)}
+    for name, (_, kinds) in ADDED.items():
+        if name not in own:
+            value = getattr(record, name)
+            assert value is not None
+            assert isinstance(value, kinds), (name, value)
+            assert value != [], name
+
+
+NAMES = sorted(name for name, endpoint in ROUTES.items() if endpoint.route.model is not None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_required_fields_that_a_model_gains_have_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row of every route has the fields that its model gained, whoever computes the other fields."""
+    model = extend(monkeypatch, name)
+    endpoint, asker = ROUTES[name], Asker(rows=3, points=3)
+    body = asker.response(path_of(name), **needed_by(name)).body
+    if endpoint.single:
+        rows = [decode_resource(body, model)]
+    else:
+        page = PageDecoder(model, endpoint.route.items, endpoint.route.others).decode(body)
+        rows = [*page.rows, *(other for other in page.others if isinstance(other, Record))]
+        assert page.rows
+    for row in rows:
+        assert_complete(row)
+
+
+def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block has the same values in its list, on pages of any size, and by itself."""
+    for name in ("data.evm.blocks", "data.evm.block"):
+        extend(monkeypatch, name)
+    asker = Asker()
+    path = path_of("data.evm.blocks")
+    blocks = asker.body(path, pageSize=100)["blocks"]
+    assert len({block["newAddress"] for block in blocks}) == len(blocks)
+    assert asker.body(path, pageSize=3)["blocks"] == blocks[:3]
+    for name in ("blockNumber", "blockHash"):
+        assert asker.body(f"{path}/{blocks[5][name]}") == blocks[5]
+
+
+@pytest.mark.parametrize("name", ["data.evm.transactions", "data.evm.erc20_balances", "data.chain"])
+@pytest.mark.parametrize("changing", ["pass", "answer"])
+def test_anomalies_take_any_model(name: str, changing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anomalies leave alone fields that are named as prices, logos or progress and hold something else."""
+    extend(monkeypatch, name)
+    asker = Asker(anomalies=Anomalies(ties=2, changing=changing, unknown_fields=1.0, unknown_values=1.0))
+    for _ in range(3):
+        assert asker.response(path_of(name), **needed_by(name)).status == 200
+
+
+def test_a_union_in_a_field_has_a_value_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of both kinds of a union are made where a field holds one, and have their tags."""
+    endpoint = ROUTES["data.evm.transactions"]
+    added = {"either": attrs.field(type=Either)}
+    model = attrs.make_class("Model", added, (endpoint.route.model,), frozen=True, kw_only=True, slots=True)
+    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model))
+    rows = Asker().body(path_of("data.evm.transactions"), pageSize=20)["transactions"]
+    assert {(row["either"]["kind"], len(row["either"])) for row in rows} == {("first", 2), ("second", 2)}
+
+
+def test_handlers_are_those_of_routes() -> None:
+    """Each handler is registered under the name of a route."""
+    assert set(HANDLERS) <= set(ROUTES)
