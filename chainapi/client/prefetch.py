@@ -1,4 +1,4 @@
-"""Pages fetched before they are asked for, one after the other, never more than a given number."""
+"""Prefetch: pages fetched ahead of the reader, one after the other, up to a given number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _token_after(outcome: Fetched | ChainAPIError | None) -> PageToken | None:
 
 
 class Prefetcher:
-    """Keeps up to `depth` pages ready, or on their way, for the stream `owner`.
+    """Keeps up to `source.prefetch` pages ready, or on their way, for the stream `owner`.
 
     Each page is a task that ends by itself; all of them are cancelled when the owner is dropped. Once the
     reader was cancelled nothing more is sent until somebody reads again: what is on the wire is kept, what
@@ -41,7 +41,7 @@ class Prefetcher:
         self._owner = weakref.ref(owner, self._dropped)
 
     def start(self, token: PageToken | None, *, rows: float) -> None:
-        """Begin with the page of `token`, unless that is on its way; go on while less than `rows` came."""
+        """Fetch the page of `token` and those behind it until `rows` rows are ready."""
         self._rows = rows
         if self._tasks and self._token != token:
             self.cancel()  # the page before them could not be taken, and came again
@@ -53,7 +53,7 @@ class Prefetcher:
             self._spawn_after(last)
 
     def holds(self, token: PageToken | None) -> bool:
-        """Tell whether the page of `token` is here or on its way."""
+        """Return whether the page of `token` is ready or on its way."""
         return token is not None and bool(self._tasks) and self._token == token
 
     async def take(self) -> Fetched | ChainAPIError | None:
@@ -86,12 +86,12 @@ class Prefetcher:
         self._watch(None)
 
     def _read(self) -> None:
-        """Take note of the task that reads."""
+        """Remember the task that reads."""
         self._resting = False
         self._watch(asyncio.current_task())
 
     def _watch(self, reader: asyncio.Task[Any] | None) -> None:
-        """Hear of the end of a task; its errors would hold on to the owner, so it is not held itself."""
+        """Watch a task for its cancellation, by a weak reference: its errors refer to the owner."""
         if self._reader is not None and (before := self._reader()) is not None:
             before.remove_done_callback(self._ended)
         self._reader = None
@@ -103,8 +103,8 @@ class Prefetcher:
         if reader.cancelled():
             self.rest()
 
-    def _wanted(self) -> bool:
-        """Tell whether the reader, as far as is known, will come for what is fetched."""
+    def _needed(self) -> bool:
+        """Return whether the reader may still want further pages: it was not cancelled, and did not leave."""
         reader = None if self._reader is None else self._reader()
         if reader is not None and reader.cancelling() > self._cancels:
             self.rest()
@@ -113,7 +113,7 @@ class Prefetcher:
     def _spawn(self, token: PageToken | None) -> None:
         outcomes = [task.result() for task in self._tasks]
         ready = sum(len(one.page.rows) for one in outcomes if isinstance(one, Fetched))
-        if token is None or ready >= self._rows or not self._wanted():
+        if token is None or ready >= self._rows or not self._needed():
             self._watch(None)
             return
         fetch = self._walk.fetch(token)
@@ -126,7 +126,7 @@ class Prefetcher:
         task.add_done_callback(self._spawn_after)
 
     def _spawn_after(self, task: asyncio.Task[Fetched | ChainAPIError | None]) -> None:
-        """Go on after the last page, while fewer are ready than may be."""
+        """Fetch the page after the last one, while there is room for it."""
         if task.cancelled() or not self._tasks or self._tasks[-1] is not task:
             return
         if task.result() is None:
@@ -137,9 +137,9 @@ class Prefetcher:
         self._watch(None)
 
     async def _fetched(self, fetch: Fetch) -> Fetched | ChainAPIError | None:
-        """Return the page, or the error in its place; None where it was given up."""
+        """Return the page, or the error in its place; None if the request was given up."""
         try:
-            page, sent = await self._source.fetch(fetch, self._wanted)
+            page, sent = await self._source.fetch(fetch, self._needed)
         except ChainAPIError as error:
             return error
         except GivenUp:

@@ -15,7 +15,7 @@ Ts = TypeVarTuple("Ts")
 def in_thread(work: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
     """Start a piece of work in a thread of its own, which ends with it.
 
-    Whoever is cancelled while waiting ends no thread: shield the future where the work must not be lost.
+    Cancelling the waiter does not end the thread: shield the future if its result must not be lost.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -35,12 +35,12 @@ class Rows:
         return len(self.indices)
 
     def before(self, index: int) -> Rows:
-        """Return those with a lower index."""
+        """Return the rows with a lower index."""
         count = bisect_left(self.indices, index)
         return Rows(self.indices[:count], self.numbers[:count])
 
     def without(self, indices: Collection[int]) -> Sequence[int]:
-        """Return the numbers of all but some of them."""
+        """Return the numbers of the rows without those at `indices`."""
         if not indices:
             return self.numbers
         return [
@@ -123,7 +123,7 @@ class Order:
         return 1 if met is None else sum(met.values())
 
     def ends(self) -> Iterator[tuple[int, Marks, Marks]]:
-        """Give each number at an end of a span, the marks given there, and those met in this pass."""
+        """Yield each number at an end of a span, its marks given, and its marks met in this pass."""
         for number, marks in self._after.ties.items():
             yield number, marks, self._after.met.get(number, {})
 
@@ -258,7 +258,7 @@ def rising(numbers: Sequence[int | None], last: int | None) -> int | None:
     """Return the place of the first number that rises above the one before it, or is missing."""
     known = [number for number in numbers if number is not None]
     follows = last is None or not known or known[0] <= last
-    if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # at the speed of C
+    if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # in C
         return None
     before = [last, *numbers]
     return next(
