@@ -144,16 +144,16 @@ def merge(
 
     Args:
         streams: `Pages`, or pairs ``(key, Pages)``, from any iterable or asynchronous iterable, or a mapping
-            of keys to `Pages`. The source that is given is the key, or without one the `Pages` itself. The
+            of keys to `Pages`. The source that is yielded is the key, or without one the `Pages` itself. The
             next stream is taken only when there is room for it; an asynchronous generator is closed at the
             end.
         concurrency: how many sources may be open at once.
         on_error: policy for a source that fails. "yield" yields ``(source, Failure)`` in its turn. "raise"
             walks the others to their ends, then raises all errors as one ExceptionGroup. An error of the
             session (AuthenticationError, ConfigurationError, SessionClosedError), or one of `streams`, ends
-            the merge either way: the pages fetched until then are given, then it is raised.
+            the merge either way: the pages fetched until then are yielded, then it is raised.
         stop: ends the merge gently once it is set: no request is begun any more, those on the wire or waiting
-            for quota are cancelled, the pages fetched until then are given, and errors so far are raised.
+            for quota are cancelled, the pages fetched until then are yielded, and errors so far are raised.
 
     Raises:
         ConfigurationError: an argument cannot be used; at once.
@@ -163,7 +163,7 @@ def merge(
     """
     whole_number("concurrency", concurrency)
     if on_error not in ("raise", "yield"):
-        raise ConfigurationError(f"on_error={on_error!r} must be one of 'raise', 'give'")
+        raise ConfigurationError(f"on_error={on_error!r} must be one of 'raise', 'yield'")
     if stop is not None and not isinstance(stop, asyncio.Event):
         raise ConfigurationError(f"stop={stop!r} must be an asyncio.Event")
     if isinstance(streams, Pages) or not isinstance(streams, Iterable | AsyncIterable):
@@ -186,11 +186,11 @@ class _Merge:
     _runner: asyncio.Task[None]
 
     def __init__(
-        self, streams: Iterable[Any] | AsyncIterable[Any], concurrency: int, give: bool, stop: asyncio.Event
+        self, streams: Iterable[Any] | AsyncIterable[Any], concurrency: int, yields: bool, stop: asyncio.Event
     ) -> None:
         self._streams = streams.items() if isinstance(streams, Mapping) else streams
         self._concurrency = concurrency
-        self._give = give
+        self._yields = yields  # failures, in place of raising them
         self._stop = stop
         self._ready: deque[tuple[Any, Page[Any] | Failure, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
@@ -276,7 +276,7 @@ class _Merge:
         if not isinstance(pages, Stream):
             raise ConfigurationError(f"merge() takes Pages, or pairs of a key and Pages, not {_kind(entry)}")
         if pages in self._met:
-            return self._failed(key, pages, PagingError("this stream was given before: it can be read once"))
+            return self._failed(key, pages, PagingError("this stream was passed twice: it can be read once"))
         self._met.add(pages)
         self._open.add(pages)
         return self._walk(key, pages)
@@ -284,7 +284,7 @@ class _Merge:
     async def _walk(self, key: Any, pages: Stream[Any]) -> None:
         """Walk a source to its end, or to its error."""
         try:
-            await self._give_pages(key, pages)
+            await self._walk_pages(key, pages)
         except ChainAPIError as error:
             self._open.discard(pages)  # not closed: it can be read again, or another reader has it
             await self._failed(key, pages, error)
@@ -292,7 +292,7 @@ class _Merge:
             # From Python 3.12 on the frames of an error refer to this one, which would keep the last page.
             del self, key, pages
 
-    async def _give_pages(self, key: Any, pages: Stream[Any]) -> None:
+    async def _walk_pages(self, key: Any, pages: Stream[Any]) -> None:
         """Fetch the pages of a source, each after the reader took the one before it."""
         async for page in pages:
             await self._hand_over(key, page)
@@ -309,7 +309,7 @@ class _Merge:
         if isinstance(error, _SESSION_ERRORS):
             raise error
         _forget_pages(error)
-        if self._give:
+        if self._yields:
             await self._hand_over(key, Failure(error, error.checkpoint))
         else:
             self._failures.append(error)
