@@ -895,7 +895,7 @@ def test_context_that_checks_nothing_is_refused() -> None:
 async def test_client_session_has_a_context_of_its_own() -> None:
     """A ClientSession and a context for it are not taken together."""
     async with aiohttp.ClientSession() as client:
-        with pytest.raises(ConfigurationError, match="ssl_context= has no place beside a ClientSession"):
+        with pytest.raises(ConfigurationError, match="ssl_context= cannot be combined with a ClientSession"):
             AiohttpTransport(client, ssl_context=ssl.create_default_context())
 
 
