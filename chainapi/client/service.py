@@ -20,7 +20,9 @@ from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
-from chainapi.models.codec import LARGE, Stepwise, decode_error, excerpt
+from chainapi.models.codec import Stepwise
+from chainapi.models.error_body import decode_error, excerpt
+from chainapi.models.sizes import LARGE
 
 __all__ = ["Service"]
 

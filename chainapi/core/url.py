@@ -11,6 +11,7 @@ from attrs import Factory, evolve, field, frozen
 
 from chainapi._text import quoted
 from chainapi.core.arguments import whole_number
+from chainapi.core.numbers import is_of
 from chainapi.errors import ConfigurationError
 
 __all__ = ["MAX_PAGE_SIZE", "Query", "checked_page_size", "checked_path", "path_segment"]
@@ -111,7 +112,7 @@ def path_segment(name: str, value: object) -> str:
 
     """
     value = _plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if not is_of(value, (int, str)):
         raise ConfigurationError(f"{name} must be an int or a str, not {type(value).__name__}")
     if isinstance(value, int) and not 0 <= value < _MAX_WHOLE:
         raise ConfigurationError(f"{name}={quoted(value)} is negative or too large")

@@ -7,7 +7,6 @@ not to fit into 64 bits, which is told by its name (`is_amount`).
 
 from __future__ import annotations
 
-import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -18,10 +17,11 @@ from uuid import UUID
 import msgspec
 from attrs import frozen
 
+from chainapi.core.numbers import is_number, whole_of
 from chainapi.errors import ConfigurationError
-from chainapi.models.convert import DIGITS, NULL
+from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
-from chainapi.models.plain import written
+from chainapi.models.records import NULL
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
 
@@ -180,9 +180,9 @@ class Codec:
 
         """
         if isinstance(row, Invalid):
-            return INVALID + written({"path": row.error.path, "error": row.error.reason, "row": row.raw})
+            return INVALID + encode_json({"path": row.error.path, "error": row.error.reason, "row": row.raw})
         if not self.columns:
-            return written(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
+            return encode_json(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
         mirror = self._mirrors.get(type(row))
         if mirror is None:
             mirror, row = Any, self._without_mirror(row)
@@ -198,7 +198,7 @@ class Codec:
         if isinstance(row, Unknown):
             return self._of_unknown(row.raw)
         if self.model is str:
-            return {"value": row if isinstance(row, str) else written(row).decode()}
+            return {"value": row if isinstance(row, str) else encode_json(row).decode()}
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class Codec:
                 made[column.name] = value
             if value is not None or raw.get(wire) is None:
                 extra.pop(wire, None)
-        return {**made, EXTRA: msgspec.Raw(written(extra)) if extra else None}
+        return {**made, EXTRA: msgspec.Raw(encode_json(extra)) if extra else None}
 
 
 # Of types that JSON does not know, which the models of users may have, it has the text.
@@ -229,14 +229,14 @@ def _as_object(row: Any) -> Any:
 
 def _fitting(kind: Kind, value: Any) -> Any:
     """Return a plain JSON value as one for a column of this kind; None where it does not fit as it is."""
-    if kind in ("integer", "big", "time") and isinstance(value, str):
-        return int(value) if re.match(DIGITS, value) else None
-    if kind == "float" and type(value) in (int, float):
+    if kind in ("integer", "big", "time"):
+        return whole_of(value)
+    if kind == "float" and is_number(value):
         return value if abs(value) < 2**53 or value == _nearest_float(value) else None
     if kind == "decimal" and type(value) in (int, float, str, Decimal):
         return _decimal_text(str(value))
     if kind == "json":
-        return None if value is None else msgspec.Raw(written(value))
+        return None if value is None else msgspec.Raw(encode_json(value))
     return value if type(value) is _PLAIN.get(kind) else None
 
 
@@ -247,7 +247,7 @@ def _nearest_float(value: float) -> float | None:
         return None
 
 
-_PLAIN: Mapping[Kind, type] = {"integer": int, "big": int, "time": int, "text": str, "boolean": bool}
+_PLAIN: Mapping[Kind, type] = {"text": str, "boolean": bool}
 
 
 def _decimal_text(text: str) -> str | None:

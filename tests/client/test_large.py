@@ -18,7 +18,9 @@ from chainapi.core.http import Request, Response
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
 from chainapi.models import ChainInfo, EvmBlock
-from chainapi.models.codec import LARGE, PART, PageDecoder, Stepwise, decode_error, decode_resource
+from chainapi.models.codec import PART, PageDecoder, Stepwise, decode_resource
+from chainapi.models.error_body import decode_error
+from chainapi.models.sizes import LARGE
 from tests.documents import Maker
 
 MOST = 32  # times its size that a body may take while it is decoded, rows and all

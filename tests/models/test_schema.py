@@ -17,7 +17,7 @@ import pytest
 from chainapi import models
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.schema import Type, fields_of, is_amount, is_record, row_classes, type_of
-from chainapi.models.timestamps import MaybeMoment, Moment
+from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 
 T = TypeVar("T")
 
@@ -147,8 +147,8 @@ def test_fields_of_attrs() -> None:
         end_timestamp: int | None = None
         made: int = attrs.field(default=1, init=False)
         changed: int = attrs.field(default=1, converter=int)
-        time = Moment("block_number")
-        end = MaybeMoment("end_timestamp")
+        time = UTCDatetime("block_number")
+        end = OptionalUTCDatetime("end_timestamp")
 
     Row.__annotations__ = {**Row.__annotations__, "rest": list[int]}
     fields = {field.name: field for field in fields_of(Row)}
@@ -245,7 +245,7 @@ def test_amounts_by_name() -> None:
         fees: float
         value: int
         height: int
-        time = Moment("value")
+        time = UTCDatetime("value")
 
     assert [field.amount for field in fields_of(Row)] == [True, False, False, False]
 
