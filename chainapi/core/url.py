@@ -28,6 +28,12 @@ _PATH_END = re.compile(r"[?#\\\s]")  # of a path
 _HALF = re.compile(r"[\ud800-\udfff]")  # halves of characters, which UTF-8 cannot carry
 
 
+def _encode(query: Query) -> str:
+    plain = _SAFE_PATH.fullmatch(query.path)
+    encoded = query.path if plain else quote(query.path, safe=_PATH_SAFE)
+    return f"{encoded}?{urlencode(query.params)}" if query.params else encoded
+
+
 @frozen
 class Query:
     """Path and parameters of a request, without the page token.
@@ -39,14 +45,7 @@ class Query:
     params: tuple[tuple[str, str], ...] = ()
     route: str = ""
     cost: float | None = None
-    _encoded: str = field(
-        init=False, repr=False, eq=False, default=Factory(lambda self: self._encode(), True)
-    )
-
-    def _encode(self) -> str:
-        plain = _SAFE_PATH.fullmatch(self.path)
-        encoded = self.path if plain else quote(self.path, safe=_PATH_SAFE)
-        return f"{encoded}?{urlencode(self.params)}" if self.params else encoded
+    _encoded: str = field(init=False, repr=False, eq=False, default=Factory(_encode, takes_self=True))
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
         """Return the whole URL, with the page token as one parameter."""
