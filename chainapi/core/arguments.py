@@ -68,7 +68,7 @@ def boolean(name: str, value: object) -> bool:
     """Return an argument that is True or False.
 
     Raises:
-        ConfigurationError: it is not, not even if Python would take it for one.
+        ConfigurationError: it is something else, such as 1.
 
     """
     if type(value) is not bool:
