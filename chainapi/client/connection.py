@@ -82,7 +82,7 @@ class Connection:
         return service
 
     def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return what is known of the quota of a service now; inside a running event loop."""
+        """Return the present quota of a service; inside a running event loop."""
         if self._loop is None:
             self._join(asyncio.get_running_loop())
         return service.share.snapshot()

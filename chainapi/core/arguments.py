@@ -55,10 +55,10 @@ def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
 
 
 def deadline_of(value: object) -> float | None:
-    """Return the argument ``deadline=`` in seconds; None where it is not given.
+    """Return the argument ``deadline=`` in seconds; None if it is not given.
 
     Raises:
-        ConfigurationError: it is no finite number above 0.
+        ConfigurationError: it is not a finite number above 0.
 
     """
     return None if value is None else seconds_of("deadline", value)
