@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+import random
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Dispatcher, Service
+from chainapi.client.call import Dispatcher
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -23,7 +23,8 @@ from chainapi.client.config import (
     trusted,
 )
 from chainapi.client.connection import Connection
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.service import Service
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
@@ -35,6 +36,7 @@ from chainapi.core.arguments import (
     seconds_of,
     whole_number,
 )
+from chainapi.core.call import CallSettings
 from chainapi.core.duration import DAY
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
 from chainapi.core.paging.states import StateMachine
@@ -125,7 +127,7 @@ class Session:
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        emit = Listener(None if on_event is None else function("on_event", on_event))
+        emit = Emitter(None if on_event is None else function("on_event", on_event))
         walk = partial(
             StateMachine.resume,
             lifetime=_lifetime(page_token_lifetime),
@@ -133,13 +135,15 @@ class Session:
         )
         dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            policy=RetryPolicy(whole_number("max_attempts", max_attempts)),
-            budget=RetryBudget(),
+            settings=CallSettings(
+                RetryPolicy(whole_number("max_attempts", max_attempts)),
+                RetryBudget(),
+                jitter=random.random,
+                max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+                deadline=deadline_of(deadline),
+            ),
             timeout=seconds_of("timeout", timeout),
-            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-            deadline=deadline_of(deadline),
             now=function("now", now),
-            emit=emit,
         )
         if rate is not None and not is_rate(rate):
             raise ConfigurationError(
@@ -175,7 +179,7 @@ class Session:
             )
             for name, endpoint in zip(("metrics", "data"), endpoints, strict=True)
         }
-        self.connection = Connection(services, dispatcher, walk, transport, isolated)
+        self.connection = Connection(services, dispatcher, walk, transport, isolated, emit)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 
@@ -239,24 +243,19 @@ def _service(
     limits: Sequence[Limit],
     probe: bool,
     max_stop: float | None,
-    emit: Listener,
+    emit: Emitter,
 ) -> Service:
-    def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
-        # In a callback of its own: a listener that raises must not interrupt the gate.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
-
+    events = ServiceEvents(endpoint.name, emit)
     share = Share(
         rate=rate,
         max_in_flight=flying,
         limits=limits,
         probe=probe,
         max_stop=max_stop,
-        on_wait=on_wait,
+        on_wait=events.on_wait,
         now=now,
     )
-    service = Service(endpoint, share)
-    return service
+    return Service(endpoint, share, events)
 
 
 def _transport(

@@ -162,11 +162,26 @@ def test_the_page_on_exports_names_each_format() -> None:
     assert get_args(FileFormat) == FORMATS, "FileFormat in chainapi/cli/export.py lists the formats"
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere() -> None:
-    """Each relative link of the docs names a file that exists."""
+    """Each relative link of the docs names a file that exists, and a heading of that file."""
     for page in PAGES:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
+            path = page.parent / target if target else page
+            assert path.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def test_readme_links_each_page() -> None:
+    """The README has a link to each page of the docs."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    missing = {page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text}
+    assert missing == set()
 
 
 def test_readme_has_one_command_each() -> None:

@@ -16,7 +16,8 @@ from chainapi.api.identity import deduplicator
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
 from chainapi.models import Invalid
-from chainapi.models.codec import PageDecoder, decode_error, decode_resource
+from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.models.error_body import decode_error
 from chainapi.models.plain import written
 from tests.documents import Maker
 

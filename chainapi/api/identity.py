@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import operator
-import re
 import typing
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 from chainapi._text import quoted
 from chainapi.api.routes import Route
+from chainapi.core.numbers import whole_of
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.convert import DIGITS
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.unions import wire_name
 
@@ -132,8 +131,8 @@ def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
             value = read(row)
         except (LookupError, AttributeError, TypeError):
             value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
-        if type(value) is int or (isinstance(value, str) and re.match(DIGITS, value)):
-            return int(value)
+        if (whole := whole_of(value)) is not None:
+            return whole
         if hasattr(row, "raw"):  # not made into its model: nobody knows what is in it
             return None
         raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
@@ -156,8 +155,7 @@ def _reader(name: str, model: Any) -> Reader:
 
 
 def _raw_field(value: Any, name: str) -> Any:
-    """Return a whole number of a row that was not made into its model; None where it lacks it."""
+    """Return a field of a row that was not made into its model; None for a row without it."""
     for part in name.split("."):
         value = value.get(wire_name(part)) if isinstance(value, dict) else None
-    digits = isinstance(value, str) and re.match(DIGITS, value)
-    return value if type(value) is int or digits else None
+    return value

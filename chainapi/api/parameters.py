@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 from attrs import frozen
 
 from chainapi._text import did_you_mean, quoted
+from chainapi.core.numbers import is_of
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError
 from chainapi.models.schema import Type, type_of
@@ -144,7 +145,7 @@ class Parameter:
             value = self._seconds(given)
         if self.choices:
             self._check_choice(value)
-        elif not isinstance(value, self.kinds) or (type(value) is bool and bool not in self.kinds):
+        elif not is_of(value, self.kinds):
             wanted = " or ".join(kind.__name__ for kind in self.kinds)
             raise ConfigurationError(f"{self.name} must be {wanted}, not {type(value).__name__}")
         if self.bounds is not None and not self.bounds.hold(value):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, MutableMapping
 from typing import Any, TypeVar
 
 from chainapi._text import did_you_mean, quoted
+from chainapi.core.numbers import is_number, is_whole
 from chainapi.errors import ConfigurationError
 
 __all__ = [
@@ -30,7 +31,7 @@ def whole_number(name: str, value: object, least: int | None = 1, most: int | No
         ConfigurationError: it is not.
 
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not _within(value, least, most):
+    if not is_whole(value) or not _within(value, least, most):
         bounds = "" if least is None else f", {least} or more" if most is None else f" from {least} to {most}"
         raise ConfigurationError(f"{name}={quoted(value)} must be a whole number{bounds}")
     return value
@@ -47,11 +48,10 @@ def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
         ConfigurationError: it is not a finite number, or it is negative, or 0 where `zero` is not allowed.
 
     """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value <= _LONGEST) or (value == 0 and not zero):  # type: ignore[operator]
+    if not is_number(value) or not (0 <= value <= _LONGEST) or (value == 0 and not zero):
         least = "0 or more" if zero else "above 0"
         raise ConfigurationError(f"{name}={quoted(value)} must be a finite number of seconds, {least}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def deadline_of(value: object) -> float | None:

@@ -21,6 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from chainapi._text import printable
 from chainapi.core.duration import DAY, HOUR
+from chainapi.core.numbers import is_of
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE
 from chainapi.export.formats import format_of
@@ -188,7 +189,7 @@ def _number(value: Any) -> float | None:
         if _TIME.fullmatch(value):
             return _time(value)
         value = Decimal(value) if _DIGITS.fullmatch(value) else None
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+    if not is_of(value, (int, float, Decimal)):
         return None
     try:
         number = float(value)

@@ -7,7 +7,6 @@ not to fit into 64 bits, which is told by its name (`is_amount`).
 
 from __future__ import annotations
 
-import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -18,10 +17,11 @@ from uuid import UUID
 import msgspec
 from attrs import frozen
 
+from chainapi.core.numbers import is_number, whole_of
 from chainapi.errors import ConfigurationError
-from chainapi.models.convert import DIGITS, NULL
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import written
+from chainapi.models.records import NULL
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
 
@@ -229,9 +229,9 @@ def _as_object(row: Any) -> Any:
 
 def _fitting(kind: Kind, value: Any) -> Any:
     """Return a plain JSON value as one for a column of this kind; None where it does not fit as it is."""
-    if kind in ("integer", "big", "time") and isinstance(value, str):
-        return int(value) if re.match(DIGITS, value) else None
-    if kind == "float" and type(value) in (int, float):
+    if kind in ("integer", "big", "time"):
+        return whole_of(value)
+    if kind == "float" and is_number(value):
         return value if abs(value) < 2**53 or value == _nearest_float(value) else None
     if kind == "decimal" and type(value) in (int, float, str, Decimal):
         return _decimal_text(str(value))
@@ -247,7 +247,7 @@ def _nearest_float(value: float) -> float | None:
         return None
 
 
-_PLAIN: Mapping[Kind, type] = {"integer": int, "big": int, "time": int, "text": str, "boolean": bool}
+_PLAIN: Mapping[Kind, type] = {"text": str, "boolean": bool}
 
 
 def _decimal_text(text: str) -> str | None:

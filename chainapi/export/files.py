@@ -188,8 +188,8 @@ def put_in_place(partial: Path, path: Path) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise ExportError(
-            f"{path} cannot be written: {_reason(error)}; all rows are kept in the journal: mend "
-            "that and start the same export again"
+            f"{path} cannot be written: {_reason(error)}; all rows are kept in the journal: remove "
+            "the cause and start the same export again"
         ) from error
 
 

@@ -14,6 +14,7 @@ both exist.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import threading
@@ -78,29 +79,31 @@ def finalize(
     if not pending and not invalid and (last is not None or not journal.count_finished_sources()):
         return None
     number = 1 if last is None else last.number + 1
-    path = target.part(number)
-    previous = None if last is None or target.folder else path
-
-    def rows(*, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
-        for row in journal.pending_rows(invalid=invalid):
-            if stop.is_set():
-                raise Stopped
-            yield row
-
-    partial, size, digest = write_partial(path, lambda new: target.format.write(new, columns, rows, previous))
-    before = last.rows if last is not None and previous else 0
-    kept = last.invalid if last is not None and previous else 0
-    invalid_path = target.invalid_part(number)
-    invalid_partial, invalid_size = (
-        _write_invalid(invalid_path, rows(invalid=True), kept) if invalid else (None, kept)
-    )
+    previous = None if target.folder else last  # a single file repeats the rows that it has
+    path, invalid_path = target.part(number), target.invalid_part(number)
+    rows = functools.partial(_rows, journal, stop)
+    old = None if previous is None else path
+    partial, size, digest = write_partial(path, lambda new: target.format.write(new, columns, rows, old))
+    renames = [(partial, path)]
+    invalid_size = 0 if previous is None else previous.invalid
+    if invalid:
+        partial, invalid_size = _write_invalid(invalid_path, rows(invalid=True), invalid_size)
+        renames.insert(0, (partial, invalid_path))
+    before = 0 if previous is None else previous.rows
     part = Part(number, path.name, before + pending, size, digest, invalid_size, whole=False)
     journal.begin_part(part)
-    if invalid_partial is not None:
-        put_in_place(invalid_partial, invalid_path)
-    put_in_place(partial, path)
+    for source, final in renames:
+        put_in_place(source, final)
     journal.complete_part(part)
     return part
+
+
+def _rows(journal: Journal, stop: threading.Event, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
+    """Yield the pending rows with their labels; raise Stopped once `stop` is set."""
+    for row in journal.pending_rows(invalid=invalid):
+        if stop.is_set():
+            raise Stopped
+        yield row
 
 
 def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:

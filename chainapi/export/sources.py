@@ -61,18 +61,9 @@ class SourceStream:
     def _batch(self, page: Page[Any]) -> Batch:
         """Return the rows of a page that the target may lack."""
         pages, matched = self._pages, self._begin_page(page)
-        # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
-        stale = pages.repeated if matched else pages.stale
-        new, ends = self._not_exported(
-            [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
-        )
-        if self._limit is not None:
-            new = new if matched else new[: self._limit - self._taken]
-            self._taken += len(new)
-            ends = ends or self._taken >= self._limit
-        self._done = ends or page.checkpoint.done
+        new = self._new_rows(page, matched=matched)
         numbers = [number for index in new if (number := pages.number(index)) is not None]
-        repeats = [index for index in stale if index not in pages.repeated] if page.restarts else []
+        repeats = [index for index in pages.stale if index not in pages.repeated]
         return Batch(
             source=self.source,
             rows=[page.items[index] for index in new],
@@ -81,7 +72,7 @@ class SourceStream:
             checkpoint=page.checkpoint,
             taken=self._taken,
             done=self._done,
-            repeats=[pages.digest(index) for index in repeats],
+            repeats=[pages.digest(index) for index in repeats] if page.restarts and not matched else (),
             newest=max(numbers, default=None),
             matched=matched,
         )
@@ -96,6 +87,20 @@ class SourceStream:
         self._restarts, self._matched = page.restarts, matched
         self._rows_of_pass += len(page.items) - len(self._pages.repeated)
         return matched
+
+    def _new_rows(self, page: Page[Any], *, matched: bool) -> Sequence[int]:
+        """Return the indices of rows that the target may lack; note whether they are the last ones."""
+        # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
+        stale = self._pages.repeated if matched else self._pages.stale
+        new, ends = self._not_exported(
+            [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
+        )
+        if self._limit is not None:
+            new = new if matched else new[: self._limit - self._taken]
+            self._taken += len(new)
+            ends = ends or self._taken >= self._limit
+        self._done = ends or page.checkpoint.done
+        return new
 
     def _not_exported(self, indices: Sequence[int], *, keyless: bool) -> tuple[Sequence[int], bool]:
         """Return the indices of rows that the target lacks, and whether it has all rows behind them."""

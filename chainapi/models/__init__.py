@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from chainapi.models.convert import converter as converter
+from chainapi.models.hooks import converter as converter
 from chainapi.models.invalid import Invalid as Invalid
 from chainapi.models.metrics import MetricPoint as MetricPoint
 from chainapi.models.unions import Unknown as Unknown

@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import re
-import types
 from collections.abc import Callable, Generator, Sequence
-from functools import lru_cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from attrs import frozen
 
-from chainapi._text import masked, printable, quoted
+from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.contents import LARGE, canonical_rows, first_bytes, scan
-from chainapi.models.convert import Maker, RowType
+from chainapi.models.contents import canonical_rows, scan
+from chainapi.models.envelope import Envelope, envelope_of, find_list, lists_of
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import is_json, read_loosely
-from chainapi.models.records import NULL, keep
-from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, names_unknown_field, refusal
+from chainapi.models.records import NULL
+from chainapi.models.refusals import UNKNOWN_FIELD, below
+from chainapi.models.rows import Maker
+from chainapi.models.sizes import LARGE, refuse_dense, refuse_many
 from chainapi.models.unions import wire_name
 
-__all__ = [
-    "LARGE",
-    "DecodedPage",
-    "OnInvalid",
-    "PageDecoder",
-    "ResourceDecoder",
-    "Stepwise",
-    "decode_error",
-    "decode_resource",
-    "excerpt",
-]
+__all__ = ["DecodedPage", "OnInvalid", "PageDecoder", "ResourceDecoder", "Stepwise", "decode_resource"]
 
 OnInvalid: TypeAlias = Literal["raise", "raw"]
 T = TypeVar("T")
 
-EXCERPT = 300  # characters of a text that is quoted in an error
 _AS_RAW = 'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record'
 _UNTYPED = "; without a model, list() of the same path and parameters goes on with plain JSON"
 _GET = "get() of the same path and parameters, without a model, gives the resource as plain JSON"
-MESSAGES = 20  # messages of one error body that are kept
-
 PART = 256  # rows of a large body that are decoded in one step
-# Bytes for each object, list and row that a large body has on average: each takes several hundred in memory.
-DENSEST = 12
 
 
 @frozen(eq=False, repr=False)
@@ -67,7 +52,7 @@ class DecodedPage:
 
         Another page token or another `lastRun` does not change it where they stand outside of all lists.
         """
-        return hash(_lists_of(self.body))
+        return hash(lists_of(self.body))
 
     def contents(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it.
@@ -77,89 +62,6 @@ class DecodedPage:
         deeply) is returned as its bytes in the body. It raises nothing for a page that was decoded.
         """
         return canonical_rows(self.body, self.items)
-
-
-def _lists_of(body: bytes) -> bytes:
-    return body[body.find(b"[") : body.rfind(b"]") + 1]
-
-
-class _Envelope:
-    """Decodes the bodies of a route into rows, or into the JSON of each row."""
-
-    def __init__(self, items: str, rows: RowType, others: tuple[str, ...]) -> None:
-        def body(kind: Any) -> Any:
-            fields: list[Any] = [
-                ("rows", kind, msgspec.field(name=items)),
-                ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
-            ]
-            further = [
-                (name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name in others
-            ]
-            return msgspec.defstruct("Body", fields + further, gc=False)
-
-        self._place, self._rows = f"$.{items}", rows
-        self._whole = rows.decoder(body(types.GenericAlias(list, (rows.wire,)) | None))
-        self._quick: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
-        if rows.quick is not None:
-            wire, finish = rows.quick
-            quick = body(types.GenericAlias(list, (wire,)))
-            self._quick = rows.decoder(quick, strict=False), finish
-        self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
-
-    def read(self, content: bytes) -> Any:
-        """Return a body with its rows made.
-
-        Raises:
-            DecodeError: it is not of the route's shape, or a row has a field that no record names.
-
-        """
-        if self._quick is not None:
-            decoder, finish = self._quick
-            try:
-                page = decoder.decode(content)
-                page.rows = finish(page.rows)
-            except REFUSED as error:
-                if names_unknown_field(error):
-                    raise refusal(error) from None
-            else:
-                return page
-        try:
-            page = self._whole.decode(content)
-        except REFUSED as error:
-            raise refusal(error) from None
-        page.rows = self._made(page.rows or [], content)
-        return page
-
-    def _made(self, rows: list[Any], content: bytes) -> list[Any]:
-        if self._rows.fields is not None and not self._rows.names_all(_lists_of(content), len(rows)):
-            keep(rows, self.split(content).rows)
-        if self._rows.finish is None or not rows:
-            return rows
-        try:
-            return self._rows.finish(rows)
-        except REFUSED as error:
-            fault = refusal(error)
-            raise below(self._place, fault.path[1:], fault) from None
-
-    def split(self, content: bytes) -> Any:
-        """Return a body with the JSON of each row.
-
-        Raises:
-            DecodeError: it is not of the route's shape.
-
-        """
-        try:
-            page = self._split.decode(content)
-        except REFUSED as error:
-            raise refusal(error) from None
-        page.rows = page.rows or []
-        return page
-
-
-@lru_cache(maxsize=256)
-def _envelope(items: str, rows: RowType, others: tuple[str, ...]) -> _Envelope:
-    """Return what decodes pages with a list field of this name: made once for all streams of a route."""
-    return _Envelope(items, rows, others)
 
 
 class Stepwise(Generic[T]):
@@ -231,7 +133,7 @@ class PageDecoder(Stepwise[DecodedPage]):
             DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
 
         """
-        _refuse_dense(body)
+        refuse_dense(body)
         envelope = self._envelope or self._find_envelope(body)
         page, unnamed = (None, False) if len(body) > LARGE else self._whole(envelope, body)
         if page is None:
@@ -242,11 +144,11 @@ class PageDecoder(Stepwise[DecodedPage]):
         others = tuple(self._other(name, maker, getattr(page, name)) for name, maker in self._others)
         return DecodedPage(page.rows, token or None, others, body, self.items or "")
 
-    def _envelope_of(self, items: str) -> _Envelope:
-        return _envelope(items, self._maker.strict, tuple(name for name, _ in self._others))
+    def _envelope_of(self, items: str) -> Envelope:
+        return envelope_of(items, self._maker.strict, tuple(name for name, _ in self._others))
 
-    def _find_envelope(self, body: bytes) -> _Envelope:
-        items = _find_list(body, loosely=self._shown is not None)
+    def _find_envelope(self, body: bytes) -> Envelope:
+        items = find_list(body, loosely=self._shown is not None)
         try:
             self._envelope = self._envelope_of(items)
         except ValueError:  # with a control character or a quotation mark in its name
@@ -254,7 +156,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         self.items = items
         return self._envelope
 
-    def _whole(self, envelope: _Envelope, body: bytes) -> tuple[Any, bool]:
+    def _whole(self, envelope: Envelope, body: bytes) -> tuple[Any, bool]:
         """Decode all rows at once; None where they have to be decoded in parts.
 
         The second value says whether a field that no record names is the reason.
@@ -272,10 +174,10 @@ class PageDecoder(Stepwise[DecodedPage]):
         found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
         return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
-    def _in_parts(self, envelope: _Envelope, body: bytes, *, unnamed: bool) -> Generator[None, None, Any]:
+    def _in_parts(self, envelope: Envelope, body: bytes, *, unnamed: bool) -> Generator[None, None, Any]:
         """Decode some rows at a time, and each by itself where one of them is invalid."""
         page = self._split(envelope, body)
-        _refuse_many("rows", len(page.rows), body)
+        refuse_many("rows", len(page.rows), body)
         rows: list[Any] = []
         for start in range(0, len(page.rows), PART):
             yield
@@ -283,7 +185,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         page.rows = rows
         return page
 
-    def _split(self, envelope: _Envelope, body: bytes) -> Any:
+    def _split(self, envelope: Envelope, body: bytes) -> Any:
         try:
             return envelope.split(body)
         except DecodeError as fault:
@@ -339,7 +241,7 @@ class ResourceDecoder(Stepwise[Any]):
             DecodeError: the body is not JSON or not of the model's shape.
 
         """
-        _refuse_dense(body)
+        refuse_dense(body)
         yield from ()
         try:
             return self._maker.one(body)
@@ -355,92 +257,3 @@ def decode_resource(body: bytes, model: Any = None) -> Any:
 
     """
     return ResourceDecoder(model)(body)
-
-
-def _refuse_dense(body: bytes) -> None:
-    """Refuse a large body that would take many times its size in memory.
-
-    Raises:
-        DecodeError: it is made of little else than objects and lists.
-
-    """
-    if len(body) > LARGE:
-        _refuse_many("objects and lists", body.count(b"{") + body.count(b"["), body)
-
-
-def _refuse_many(what: str, count: int, body: bytes) -> None:
-    if len(body) > LARGE and count * DENSEST > len(body):
-        raise DecodeError(
-            f"{count} {what} in {len(body)} bytes would take too much memory: in an answer of more than "
-            f"{LARGE} bytes each has at least {DENSEST}; ask for smaller pages"
-        )
-
-
-def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
-    """Read an error body (specification, section 2): its error type and its messages.
-
-    `message` may be a text or a list; what is no error body is kept as an excerpt. Texts are cut to
-    300 characters, control characters are shown as escapes, and `secret` is masked.
-    """
-    try:
-        _refuse_dense(body)
-        fields = msgspec.json.decode(body)
-    except REFUSED:
-        fields = None
-    if not isinstance(fields, dict):
-        # Masked before it is cut: the cut could go through the secret.
-        text = masked(body[:LARGE].decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
-        return "", (excerpt(text),) if text else ()
-    message = fields.get("message")
-    messages = message if isinstance(message, list) else [] if message is None else [message]
-    error = fields.get("error")
-    return excerpt(error, secret) if isinstance(error, str) else "", tuple(
-        excerpt(_as_text(entry), secret) for entry in messages[:MESSAGES]
-    )
-
-
-def _as_text(entry: object) -> str:
-    if isinstance(entry, str):
-        return entry
-    try:
-        return msgspec.json.encode(entry).decode()
-    except RecursionError:
-        return "nested too deeply"
-
-
-def excerpt(text: str, secret: str = "") -> str:
-    """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
-    return printable(masked(text, secret), EXCERPT + 1)
-
-
-_TOP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_KINDS = {"{": "dict", "[": "list", '"': "str", "n": "NoneType", "t": "bool", "f": "bool"}
-
-
-def _first_bytes(body: bytes, *, loosely: bool) -> dict[str, bytes]:
-    """Return the fields of an object, each with the first byte of its value."""
-    try:
-        return {name: bytes(value)[:1] for name, value in _TOP.decode(body).items()}
-    except msgspec.ValidationError:
-        kind = _KINDS.get(body.lstrip()[:1].decode(), "int")
-        raise DecodeError(f"expected an object, got {kind}") from None
-    except REFUSED as error:
-        if loosely and body.lstrip()[:1] == b"{" and is_json(body):
-            return first_bytes(body)
-        raise refusal(error) from None
-
-
-def _find_list(body: bytes, *, loosely: bool) -> str:
-    """Return the name of the only field with a list (or, on an empty page, null)."""
-    fields = _first_bytes(body, loosely=loosely)
-    if "statusCode" in fields and ("message" in fields or "error" in fields):
-        raise DecodeError("an error body (specification, section 2) in a successful answer")
-    fields.pop("nextPageToken", None)
-    for first in (b"[", b"n"):
-        candidates = [name for name, value in fields.items() if value == first]
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            named = ", ".join(candidates)
-            raise DecodeError(f"several fields could hold the rows: name one with items= ({named})")
-    raise DecodeError(f"no field holds a list; the fields are: {', '.join(fields) or 'none'}")

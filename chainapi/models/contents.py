@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["LARGE", "canonical_rows", "first_bytes", "scan", "split_rows"]
+from chainapi.models.sizes import LARGE
 
-# A body of more bytes is decoded in steps: a decoder lets no other thread run, so that a thread is no help.
-LARGE = 262_144
+__all__ = ["canonical_rows", "first_bytes", "scan", "split_rows"]
 
 # What a decoder refuses: no JSON, no Unicode (also a lone surrogate), too deep a nesting.
 _REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)

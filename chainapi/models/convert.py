@@ -14,56 +14,25 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
-from attrs import frozen
 
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.hooks import check_cattrs, structure
-from chainapi.models.hooks import converter as converter
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.plain import exact
-from chainapi.models.records import NULL, Record, keep
-from chainapi.models.refusals import DIGITS as DIGITS
-from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, names_unknown_field, refusal
+from chainapi.models.records import NULL, Record
+from chainapi.models.refusals import REFUSED, refusal
+from chainapi.models.row_type import Finish, RowType, alone, way
 from chainapi.models.schema import fields_of, row_classes
 from chainapi.models.structs import quick_struct, quick_type, wire_type
-from chainapi.models.unions import Tag, Unknown, tags_of
-from chainapi.models.unions import wire_name as wire_name
+from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 
-__all__ = ["DIGITS", "NULL", "Maker", "RowType", "converter", "row_type"]
+__all__ = ["row_type"]
 
 # Models of ours whose fields are on the wire as they are here: decoded without a detour.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
-
-
-Finish: TypeAlias = Callable[[list[Any]], list[Any]]
-
-
-@frozen(eq=False, repr=False)
-class RowType:
-    """How rows are made: msgspec decodes each to `wire`, `finish` makes the objects of a list of them.
-
-    `quick` is a shorter way of the same kind, where there is one. It takes nothing that the other refuses;
-    what it refuses, the other way may take, or else tells what is wrong. `fields` is how many fields a row
-    has, where neither way can refuse further ones. Numbers without a type keep all their digits; `rounded`
-    ones are floats, as hooks of a caller's expect.
-    """
-
-    wire: Any
-    finish: Finish | None = None
-    quick: tuple[Any, Finish] | None = None
-    fields: int | None = None
-    rounded: bool = False
-
-    def decoder(self, wire: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
-        """Return what decodes `wire`, in which there are rows."""
-        return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact)
-
-    def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
-        """Check that JSON of `count` rows has no further fields: a colon follows each of them."""
-        return self.fields is None or bytes(raw).count(b":") == self.fields * count
 
 
 def row_type(model: Any, *, strict: bool = False) -> RowType:
@@ -167,124 +136,6 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
     return made
 
 
-class _Way:
-    """Makes rows of JSON: the quick way where that works for all, else the other."""
-
-    def __init__(self, rows: RowType) -> None:
-        several: Any = types.GenericAlias(list, (rows.wire,))
-        self._one, self._several = rows.decoder(rows.wire), rows.decoder(several)
-        self._rows = rows
-        self._quick: tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any], Finish] | None = None
-        if rows.quick is not None:
-            wire, finish = rows.quick
-            several = types.GenericAlias(list, (wire,))
-            self._quick = rows.decoder(wire, strict=False), rows.decoder(several, strict=False), finish
-
-    def one(self, raw: bytes | msgspec.Raw) -> Any:
-        if self._quick is not None:
-            decoder, _, finish = self._quick
-            try:
-                return finish([decoder.decode(raw)])[0]
-            except REFUSED as error:
-                if names_unknown_field(error):
-                    raise refusal(error) from None
-        try:
-            row = self._one.decode(raw)
-        except REFUSED as error:
-            raise refusal(error) from None
-        if not self._rows.names_all(raw, 1):
-            raise DecodeError(UNKNOWN_FIELD)
-        return row if self._rows.finish is None else _alone(self._rows.finish, row)
-
-    def several(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
-        joined = b"[" + b",".join(raws) + b"]"
-        if self._quick is not None:
-            _, decoder, finish = self._quick
-            try:
-                return finish(decoder.decode(joined))
-            except REFUSED as error:
-                if names_unknown_field(error):
-                    raise refusal(error) from None
-        try:
-            rows: list[Any] = self._several.decode(joined)
-            if not self._rows.names_all(joined, len(rows)):
-                raise DecodeError(UNKNOWN_FIELD)
-            return rows if self._rows.finish is None else self._rows.finish(rows)
-        except REFUSED as error:
-            raise refusal(error) from None
-
-
-@lru_cache(maxsize=256)
-def _way(rows: RowType) -> _Way:
-    """Return what makes rows: one for all streams of a route."""
-    return _Way(rows)
-
-
-class Maker:
-    """Makes rows of a model, or plain values, of JSON.
-
-    Our records keep the fields that they do not name.
-
-    Raises:
-        ConfigurationError: nothing can make rows of the model; the reason says what is missing.
-
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.strict = row_type(model, strict=True)
-        self._model = model
-
-    def one(self, raw: bytes | msgspec.Raw) -> Any:
-        """Make one row.
-
-        Raises:
-            DecodeError: it is not of its model's shape.
-
-        """
-        try:
-            return _way(self.strict).one(raw)
-        except DecodeError as fault:
-            if not fault.reason.startswith(UNKNOWN_FIELD):
-                raise
-        row = _way(row_type(self._model)).one(raw)
-        _kept([row], [raw])
-        return row
-
-    def several(self, raws: Sequence[bytes | msgspec.Raw], *, unnamed: bool = False) -> list[Any]:
-        """Make rows; `unnamed` says that some have fields that no record names.
-
-        Raises:
-            DecodeError: one of them is not of its model's shape; the path begins with its number.
-
-        """
-        try:
-            if not unnamed:
-                return _way(self.strict).several(raws)
-        except DecodeError as fault:
-            if not fault.reason.startswith(UNKNOWN_FIELD):
-                raise
-        rows = _way(row_type(self._model)).several(raws)
-        _kept(rows, raws)
-        return rows
-
-
-def _kept(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
-    """Let rows keep their JSON."""
-    try:
-        keep(rows, raws)
-    except REFUSED as error:  # deeper than the stack goes from here
-        raise refusal(error) from None
-
-
-def _alone(finish: Finish, row: Any, place: str = "$") -> Any:
-    """Make one row; what is wrong with it has its path below `place`."""
-    try:
-        return finish([row])[0]
-    except REFUSED as error:
-        fault = refusal(error)
-        raise below(place, fault.path.removeprefix("$").removeprefix("[0]"), fault) from None
-
-
 class _Union:
     """Makes rows of several kinds: a look at what tells them apart, then those of each kind together."""
 
@@ -305,7 +156,7 @@ class _Union:
         try:
             return self._make(rows)
         except REFUSED:
-            return [_alone(self._make, row, f"$[{number}]") for number, row in enumerate(rows)]
+            return [alone(self._make, row, f"$[{number}]") for number, row in enumerate(rows)]
 
     def _make(self, rows: list[Any]) -> list[Any]:
         return _grouped(rows, map(self._kind, map(self._look.decode, rows)), self._of)
@@ -322,7 +173,7 @@ class _Union:
     def _of(self, kind: type, raws: list[Any]) -> list[Any]:
         if kind is Unknown:
             return [Unknown(_OBJECT.decode(raw)) for raw in raws]
-        return _way(row_type(kind, strict=self._strict)).several(raws)
+        return way(row_type(kind, strict=self._strict)).several(raws)
 
 
 _OBJECT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any], float_hook=exact)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import msgspec
 
+from chainapi.core.numbers import is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.refusals import DIGITS
 from chainapi.models.schema import fields_of
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ def converter() -> cattrs.Converter:
     import cattrs.gen
 
     made = cattrs.Converter(structure_fallback_factory=_by_msgspec)
-    for primitive, accepted in ((int, (int, str)), (float, (float, int)), (str, (str,)), (bool, (bool,))):
+    made.register_structure_hook(int, _own(_whole))
+    for primitive, accepted in ((float, (float, int)), (str, (str,)), (bool, (bool,))):
         made.register_structure_hook(primitive, _own(_strict(primitive, accepted)))
 
     def from_wire(cls: Any) -> Callable[[Any, Any], Any]:
@@ -91,12 +91,17 @@ def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
 
 def _strict(primitive: type, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:
     def checked(value: Any, _: Any) -> Any:
-        digits = primitive is not int or type(value) is int or re.match(DIGITS, str(value))
-        if type(value) not in accepted or not digits:
+        if not is_of(value, accepted):
             raise TypeError(f"Expected `{primitive.__name__}`, got `{type(value).__name__}`")
         return primitive(value)
 
     return checked
+
+
+def _whole(value: Any, _: Any) -> int:
+    if (whole := whole_of(value)) is None:
+        raise TypeError(f"Expected `int`, got `{type(value).__name__}`")
+    return whole
 
 
 def check_cattrs(model: Any) -> None:

@@ -6,12 +6,10 @@ import re
 
 import msgspec
 
+from chainapi.core.numbers import DIGITS
 from chainapi.errors import DecodeError
 
-__all__ = ["DIGITS", "REFUSED", "UNKNOWN_FIELD", "below", "names_unknown_field", "refusal"]
-
-# How a whole number looks where it comes as a string; Python reads no longer ones.
-DIGITS = r"^-?(?:0|[1-9][0-9]{0,4299})\Z"
+__all__ = ["REFUSED", "UNKNOWN_FIELD", "below", "names_unknown_field", "refusal"]
 
 # What decoding raises: no JSON or another shape, no UTF-8, too deep a nesting, a fault with its path.
 REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeError)

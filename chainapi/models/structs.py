@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import attrs
 import msgspec
 
+from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
-from chainapi.models.refusals import DIGITS
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 

@@ -1,7 +1,7 @@
 """Factories of rows: each makes the values of one type, read from the schema of a model.
 
-The factory of a model is made once. It makes a row from its `Context`, the same row for the same context. The
-values of fields follow from their names, see `values`.
+A factory makes a row from its `Context`: equal rows from equal contexts. The values of fields follow from the
+names of the fields, see `values`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _factory(
 
 
 def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Factory:
-    """Return the factory of a union: one of the kinds that the request asks for, or of all of them."""
+    """Return the factory of a union: one of the kinds that the request names, or of all kinds."""
     kinds = [(tag, _factory(type_of(tag.kind), "", outer=outer)) for tag in tags]
 
     def make(context: Context) -> Any:
@@ -145,13 +145,13 @@ def _record(model: Any, *, outer: bool) -> Factory:
     def record(context: Context) -> Row:
         context.index = context.below(256)
         echoes = context.echoes if outer else context.shared
-        made: Row = {}
+        row: Row = {}
         for name, optional, make, echo in fields:
             if echo is not None and name in echoes and (value := echo(echoes[name])) is not None:
-                made[name] = value
+                row[name] = value
             elif not optional or context.random.random() >= MISSING:
-                made[name] = make(context)
-        return made
+                row[name] = make(context)
+        return row
 
     return record
 
@@ -171,12 +171,12 @@ def _list(make: Factory) -> Factory:
     """Return the factory of one or two values, the second one of the day before."""
 
     def several(context: Context) -> list[Any]:
-        made = [make(context)]
+        values = [make(context)]
         if context.below(2):
             context.time -= DAY
-            made.append(make(context))
+            values.append(make(context))
             context.time += DAY
-        return made
+        return values
 
     return several
 
@@ -189,7 +189,7 @@ def _mapping(of: Type) -> Factory:
     return lambda context: {"database": make(context)}
 
 
-# Required fields that a source of rows does not know
+# Required fields that a source of rows lacks
 
 
 @frozen

@@ -320,7 +320,7 @@ def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int,
     return low, None if high == math.inf else int(high)
 
 
-# Required fields of a model that a handler does not know
+# Required fields that the rows of a handler lack
 
 
 def _completion(lookup: Lookup, model: Any) -> Completion:

@@ -63,7 +63,7 @@ Table: TypeAlias = Sequence[tuple[str, Factory]]  # patterns of names; the first
 
 
 def scalar(kind: Kind, name: str, owner: Any) -> Factory:
-    """Return the factory of a field that is no record and no container.
+    """Return the factory of a field that holds a text, a number, a boolean, or JSON of any kind.
 
     `owner` is the class of the record that has the field, None for a field of a page.
     """

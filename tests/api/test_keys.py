@@ -28,8 +28,8 @@ from chainapi.models import (
     InternalTransaction,
     Unknown,
 )
-from chainapi.models.convert import converter
 from chainapi.models.enums import SortOrder
+from chainapi.models.hooks import converter
 from chainapi.models.unions import Tag, tags_of, wire_name
 from tests.api.test_routes import kinds_of, method_of
 from tests.documents import Maker, values

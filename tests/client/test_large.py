@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from chainapi import Invalid, MetricPoint, Session, models
-from chainapi.client.call import Call
 from chainapi.client.pages import HUGE
+from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
 from chainapi.models import ChainInfo, EvmBlock
-from chainapi.models.codec import LARGE, PART, PageDecoder, Stepwise, decode_error, decode_resource
+from chainapi.models.codec import PART, PageDecoder, Stepwise, decode_resource
+from chainapi.models.error_body import decode_error
+from chainapi.models.sizes import LARGE
 from tests.documents import Maker
 
 MOST = 32  # times its size that a body may take while it is decoded, rows and all
@@ -152,7 +154,7 @@ async def test_decoding_ends_when_it_is_cancelled() -> None:
         service = session.connection.service("data")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1e-6):
-                await session.connection.call(Call(service, Query("/v1/x", (), "data:/v1/x", None)), endless)
+                await session.connection.call(service, Call(Query("/v1/x", (), "data:/v1/x", None)), endless)
         taken = endless.steps_taken
         assert taken > 0
         await asyncio.sleep(1)

@@ -24,16 +24,10 @@ from hypothesis import strategies as st
 from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.models import Contract, Erc20Contract, MetricPoint, UnknownContract, converter
-from chainapi.models.codec import (
-    EXCERPT,
-    MESSAGES,
-    DecodedPage,
-    PageDecoder,
-    decode_error,
-    decode_resource,
-    excerpt,
-)
-from chainapi.models.convert import row_type, wire_name
+from chainapi.models.codec import DecodedPage, PageDecoder, decode_resource
+from chainapi.models.convert import row_type
+from chainapi.models.error_body import EXCERPT, MESSAGES, decode_error, excerpt
+from chainapi.models.unions import wire_name
 
 T = TypeVar("T")
 

@@ -30,6 +30,7 @@ from chainapi.core.limits.structured_fields import (
     parse_list,
     parse_number,
 )
+from chainapi.core.numbers import is_number
 
 __all__ = ["LimitNews", "Policy", "ServiceLimit", "hold", "read_limits"]
 
@@ -147,7 +148,7 @@ def _plain(text: str) -> float | None:
 
 def _amount(value: Value | None) -> float | None:
     """Take a value for an amount, unless it is not a number, or negative."""
-    if isinstance(value, int | float) and not isinstance(value, bool | Date) and value >= 0:
+    if is_number(value) and not isinstance(value, Date) and value >= 0:
         return abs(float(value))  # -0.0 is an amount too, and should look like one
     return None
 

@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from chainapi._text import quoted
+from chainapi.core.numbers import is_of, is_whole
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import CheckpointError
 
@@ -86,7 +87,7 @@ class Checkpoint:
         if not isinstance(fields, dict) or "chainapi_checkpoint" not in fields:
             raise CheckpointError("this is no checkpoint of chainapi")
         version = fields.pop("chainapi_checkpoint")
-        if type(version) is not int or version < 1:
+        if not is_whole(version) or version < 1:
             raise CheckpointError(f"the checkpoint is damaged: its format is {_shown(version)}")
         if version != CHECKPOINT_VERSION:
             advice = "upgrade chainapi to resume from it" if version > CHECKPOINT_VERSION else "begin again"
@@ -123,7 +124,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, types in expected.items():
         value = fields.get(name, _MISSING)
-        wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
+        wrong = not is_of(value, types)
         # A bound is a row key: of either sign and any size, as the keys of the watermark are.
         counted = isinstance(value, int | float) and name != "bound"
         if wrong or (counted and not 0 <= value < _TOO_LARGE):
@@ -176,8 +177,8 @@ def _checked_watermark(value: object) -> Watermark | None:
     if (
         not isinstance(name, str)
         or not _are_spans(ends)
-        or type(at) not in (int, type(None))
-        or not all(type(n) is int for n, _ in ties)
+        or not is_of(at, (int, type(None)))
+        or not all(is_whole(n) for n, _ in ties)
     ):
         raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
     gaps = tuple(zip(ends[1:-1:2], ends[2:-1:2], strict=False))
@@ -187,7 +188,7 @@ def _checked_watermark(value: object) -> Watermark | None:
 def _are_spans(ends: object) -> bool:
     if not isinstance(ends, list) or len(ends) < 2 or len(ends) % 2:
         return False
-    if not all(type(end) is int for end in ends):
+    if not all(map(is_whole, ends)):
         return False
     return all(above >= below for above, below in pairwise(ends))
 

@@ -1,0 +1,137 @@
+"""Envelope of a page: the list field with its rows, the next page token, further fields."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from chainapi.errors import DecodeError
+from chainapi.models.contents import first_bytes
+from chainapi.models.plain import is_json
+from chainapi.models.records import NULL, keep
+from chainapi.models.refusals import REFUSED, below, names_unknown_field, refusal
+from chainapi.models.row_type import RowType
+from chainapi.models.unions import wire_name
+
+__all__ = ["Envelope", "envelope_of", "find_list", "lists_of"]
+
+
+def lists_of(body: bytes) -> bytes:
+    """Return a body from its first ``[`` to its last ``]``."""
+    return body[body.find(b"[") : body.rfind(b"]") + 1]
+
+
+class Envelope:
+    """Decodes the bodies of a route into rows, or into the JSON of each row."""
+
+    def __init__(self, items: str, rows: RowType, others: tuple[str, ...]) -> None:
+        def body(kind: Any) -> Any:
+            fields: list[Any] = [
+                ("rows", kind, msgspec.field(name=items)),
+                ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
+            ]
+            further = [
+                (name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name in others
+            ]
+            return msgspec.defstruct("Body", fields + further, gc=False)
+
+        self._place, self._rows = f"$.{items}", rows
+        self._whole = rows.decoder(body(types.GenericAlias(list, (rows.wire,)) | None))
+        self._quick: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
+        if rows.quick is not None:
+            wire, finish = rows.quick
+            quick = body(types.GenericAlias(list, (wire,)))
+            self._quick = rows.decoder(quick, strict=False), finish
+        self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
+
+    def read(self, content: bytes) -> Any:
+        """Return a body with its rows made.
+
+        Raises:
+            DecodeError: it is not of the route's shape, or a row has a field that no record names.
+
+        """
+        if self._quick is not None:
+            decoder, finish = self._quick
+            try:
+                page = decoder.decode(content)
+                page.rows = finish(page.rows)
+            except REFUSED as error:
+                if names_unknown_field(error):
+                    raise refusal(error) from None
+            else:
+                return page
+        try:
+            page = self._whole.decode(content)
+        except REFUSED as error:
+            raise refusal(error) from None
+        page.rows = self._made(page.rows or [], content)
+        return page
+
+    def _made(self, rows: list[Any], content: bytes) -> list[Any]:
+        if self._rows.fields is not None and not self._rows.names_all(lists_of(content), len(rows)):
+            keep(rows, self.split(content).rows)
+        if self._rows.finish is None or not rows:
+            return rows
+        try:
+            return self._rows.finish(rows)
+        except REFUSED as error:
+            fault = refusal(error)
+            raise below(self._place, fault.path[1:], fault) from None
+
+    def split(self, content: bytes) -> Any:
+        """Return a body with the JSON of each row.
+
+        Raises:
+            DecodeError: it is not of the route's shape.
+
+        """
+        try:
+            page = self._split.decode(content)
+        except REFUSED as error:
+            raise refusal(error) from None
+        page.rows = page.rows or []
+        return page
+
+
+@lru_cache(maxsize=256)
+def envelope_of(items: str, rows: RowType, others: tuple[str, ...]) -> Envelope:
+    """Return what decodes pages with a list field of this name: made once for all streams of a route."""
+    return Envelope(items, rows, others)
+
+
+_TOP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_KINDS = {"{": "dict", "[": "list", '"': "str", "n": "NoneType", "t": "bool", "f": "bool"}
+
+
+def _first_bytes(body: bytes, *, loosely: bool) -> dict[str, bytes]:
+    """Return the fields of an object, each with the first byte of its value."""
+    try:
+        return {name: bytes(value)[:1] for name, value in _TOP.decode(body).items()}
+    except msgspec.ValidationError:
+        kind = _KINDS.get(body.lstrip()[:1].decode(), "int")
+        raise DecodeError(f"expected an object, got {kind}") from None
+    except REFUSED as error:
+        if loosely and body.lstrip()[:1] == b"{" and is_json(body):
+            return first_bytes(body)
+        raise refusal(error) from None
+
+
+def find_list(body: bytes, *, loosely: bool) -> str:
+    """Return the name of the only field with a list (or, on an empty page, null)."""
+    fields = _first_bytes(body, loosely=loosely)
+    if "statusCode" in fields and ("message" in fields or "error" in fields):
+        raise DecodeError("an error body (specification, section 2) in a successful answer")
+    fields.pop("nextPageToken", None)
+    for first in (b"[", b"n"):
+        candidates = [name for name, value in fields.items() if value == first]
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            named = ", ".join(candidates)
+            raise DecodeError(f"several fields could hold the rows: name one with items= ({named})")
+    raise DecodeError(f"no field holds a list; the fields are: {', '.join(fields) or 'none'}")

@@ -1,0 +1,51 @@
+"""Error bodies of the services: their type and messages, as they may be shown."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chainapi._text import masked, printable
+from chainapi.models.refusals import REFUSED
+from chainapi.models.sizes import LARGE, refuse_dense
+
+__all__ = ["EXCERPT", "decode_error", "excerpt"]
+
+EXCERPT = 300  # characters of a text that is quoted in an error
+MESSAGES = 20  # messages of one error body that are kept
+
+
+def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
+    """Read an error body (specification, section 2): its error type and its messages.
+
+    `message` may be a text or a list; what is no error body is kept as an excerpt. Texts are cut to
+    300 characters, control characters are shown as escapes, and `secret` is masked.
+    """
+    try:
+        refuse_dense(body)
+        fields = msgspec.json.decode(body)
+    except REFUSED:
+        fields = None
+    if not isinstance(fields, dict):
+        # Masked before it is cut: the cut could go through the secret.
+        text = masked(body[:LARGE].decode("utf-8", "replace"), secret)[: 2 * EXCERPT].strip()
+        return "", (excerpt(text),) if text else ()
+    message = fields.get("message")
+    messages = message if isinstance(message, list) else [] if message is None else [message]
+    error = fields.get("error")
+    return excerpt(error, secret) if isinstance(error, str) else "", tuple(
+        excerpt(_as_text(entry), secret) for entry in messages[:MESSAGES]
+    )
+
+
+def _as_text(entry: object) -> str:
+    if isinstance(entry, str):
+        return entry
+    try:
+        return msgspec.json.encode(entry).decode()
+    except RecursionError:
+        return "nested too deeply"
+
+
+def excerpt(text: str, secret: str = "") -> str:
+    """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
+    return printable(masked(text, secret), EXCERPT + 1)

@@ -1,0 +1,37 @@
+"""Sizes of bodies: which are decoded in steps, and which would take too much memory."""
+
+from __future__ import annotations
+
+from chainapi.errors import DecodeError
+
+__all__ = ["LARGE", "refuse_dense", "refuse_many"]
+
+# A body of more bytes is decoded in steps: a decoder lets no other thread run, so that a thread is no help.
+LARGE = 262_144
+# Bytes for each object, list and row that a large body has on average: each takes several hundred in memory.
+DENSEST = 12
+
+
+def refuse_dense(body: bytes) -> None:
+    """Refuse a large body that would take many times its size in memory.
+
+    Raises:
+        DecodeError: it is made of little else than objects and lists.
+
+    """
+    if len(body) > LARGE:
+        refuse_many("objects and lists", body.count(b"{") + body.count(b"["), body)
+
+
+def refuse_many(what: str, count: int, body: bytes) -> None:
+    """Refuse a large body with so many of something that each has less than 12 bytes.
+
+    Raises:
+        DecodeError: it has.
+
+    """
+    if len(body) > LARGE and count * DENSEST > len(body):
+        raise DecodeError(
+            f"{count} {what} in {len(body)} bytes would take too much memory: in an answer of more than "
+            f"{LARGE} bytes each has at least {DENSEST}; ask for smaller pages"
+        )

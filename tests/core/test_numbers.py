@@ -1,0 +1,58 @@
+"""Numbers as callers and services mean them: no booleans, digits as far as Python reads them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+from chainapi.core.numbers import is_number, is_of, is_whole, whole_of
+
+
+class Level(IntEnum):
+    """A whole number with a name."""
+
+    HIGH = 3
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**400, Level.HIGH])
+def test_whole_numbers(value: int) -> None:
+    """An int of any size and sign is a whole number, and so is a member of an IntEnum."""
+    assert is_whole(value)
+    assert is_number(value)
+    assert whole_of(value) == value
+
+
+@pytest.mark.parametrize("value", [True, False, None, "1", 1.0, [1]])
+def test_no_whole_numbers(value: object) -> None:
+    """Booleans, texts and floats are no whole numbers; of those, a float alone is a number."""
+    assert not is_whole(value)
+    assert is_number(value) is (value == 1.0 and isinstance(value, float))
+
+
+@pytest.mark.parametrize("text", ["0", "-12", "1" + "0" * 4299])
+def test_digits(text: str) -> None:
+    """A text of digits is read up to the 4,300 that Python reads."""
+    assert whole_of(text) == int(text)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "-", "01", "+1", "1.0", "1e3", " 1", "1\n", "1_0", "\u0661", "1" * 4301, True, 1.0, None]
+)
+def test_no_digits(value: object) -> None:
+    """Any other notation, digits of other scripts and longer texts are no whole numbers."""
+    assert whole_of(value) is None
+
+
+def test_a_boolean_is_of_bool_alone() -> None:
+    """Where several classes are allowed, a boolean needs its own."""
+    cases: list[tuple[Any, tuple[type, ...], bool]] = [
+        (True, (int, str), False),
+        (True, (int, bool), True),
+        (1, (int, bool), True),
+        (1, (bool,), False),
+        (None, (int, type(None)), True),
+    ]
+    for value, kinds, expected in cases:
+        assert is_of(value, kinds) is expected
