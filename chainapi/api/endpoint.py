@@ -48,7 +48,7 @@ class _Signature:
         self.rows_name = self._returns if single else rest.removesuffix("]")
 
     @cached_property
-    def declared(self) -> inspect.Signature:
+    def signature(self) -> inspect.Signature:
         """The signature."""
         return inspect.signature(self._function)
 
@@ -60,8 +60,8 @@ class _Signature:
         texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
         hints = self._resolved(texts)
         return tuple(
-            Parameter.read(declared, hints[name], self._path)
-            for name, declared in self.declared.parameters.items()
+            Parameter.read(parameter, hints[name], self._path)
+            for name, parameter in self.signature.parameters.items()
             if name not in ("self", *NOT_SENT)
         )
 
@@ -176,11 +176,11 @@ class Endpoint:
             TypeError: an argument is missing, or given twice.
 
         """
-        names = [name for name in self._signature.declared.parameters if name != "self"]
+        names = [name for name in self._signature.signature.parameters if name != "self"]
         unknown = [name for name in kwargs if name not in names]
         refuse_unknown(unknown, names, self.function.__name__, kwargs)
         try:
-            bound = self._signature.declared.bind(*args, **kwargs)
+            bound = self._signature.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.function.__name__}(): {error}") from None
         bound.apply_defaults()

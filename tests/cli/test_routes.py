@@ -190,15 +190,15 @@ def test_values_need_not_be_whole() -> None:
 @given(st.sampled_from(sorted(ROUTES)), st.data())
 def test_words_that_a_route_takes_are_sent_as_they_are(name: str, data: st.DataObject) -> None:
     """Any values, written as words and read again, are sent exactly as the values themselves would be."""
-    declared = resolve(name)
-    segments = [one for one in declared.parameters if one.in_path]
-    others = [one for one in declared.parameters if not one.in_path]
-    given_ = {one.name: data.draw(values_of(one)) for one in declared.parameters}
+    endpoint = resolve(name)
+    segments = [one for one in endpoint.parameters if one.in_path]
+    others = [one for one in endpoint.parameters if not one.in_path]
+    given_ = {one.name: data.draw(values_of(one)) for one in endpoint.parameters}
     words = [str(given_[one.name]) for one in segments]
     params = [f"{one.name}={word(given_[one.name])}" for one in others]
     read = read_values(name, words, params)
     assert set(read) == set(given_)
-    for one in declared.parameters:
+    for one in endpoint.parameters:
         assert query_params({"x": read[one.name]}) == query_params({"x": one.checked(given_[one.name])})
 
 
@@ -374,11 +374,11 @@ def test_routes_are_lines_of_json() -> None:
     """Each route is a line of JSON with all its properties."""
     rows = {row["name"]: row for row in chainapi("routes").rows}
     assert list(rows) == list(ROUTES)
-    for name, declared in ROUTES.items():
-        row, route = rows[name], declared.route
+    for name, endpoint in ROUTES.items():
+        row, route = rows[name], endpoint.route
         assert (row["path"], row["weight"], row["units"]) == (route.path, route.weight, route.units)
-        assert (row["single"], row["deprecated"]) == (declared.single, route.deprecated)
-        assert [one["name"] for one in row["parameters"]] == [one.name for one in declared.parameters]
+        assert (row["single"], row["deprecated"]) == (endpoint.single, route.deprecated)
+        assert [one["name"] for one in row["parameters"]] == [one.name for one in endpoint.parameters]
     blocks = rows["data.evm.blocks"]
     assert (blocks["model"], blocks["units"]) == ("EvmBlock", 10)
     assert rows["data.webhooks.addresses"]["model"] == "str"
