@@ -10,14 +10,14 @@ __all__ = ["closest", "did_you_mean", "masked", "printable", "quoted"]
 
 MASK = "***"
 LONGEST_VALUE = 80  # characters of a value in an error message
-SHORT = 8  # characters; a shorter secret may be part of any word, and is masked only where it stands alone
+SHORT = 8  # characters; a shorter secret may be part of other words: only whole words are masked
 
 
 def printable(text: str, most: int | None = None) -> str:
-    r"""Return a text as it may be printed, cut to `most` characters.
+    r"""Return a text that can be printed safely, cut to `most` characters.
 
-    Escapes such as ``\x1b`` take the place of everything that steers a terminal or its reader: control
-    characters, line ends, marks that turn the direction of writing, halves of characters.
+    Escapes such as ``\x1b`` replace characters that act on a terminal or mislead a reader: control
+    characters, line ends, marks of writing direction, lone surrogates.
     """
     if most is not None:
         text = text[: most + 1]
@@ -49,7 +49,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def masked(text: str, secret: str) -> str:
-    """Return a text with a secret masked in it, also as JSON, HTML and URLs write it."""
+    """Return a text with a secret masked, in its JSON, HTML and URL forms too."""
     for form in _forms(secret) if secret else ():
         if len(secret) < SHORT:
             text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", MASK, text)

@@ -1,34 +1,34 @@
-"""Every error that chainapi raises on its own account.
+"""Errors of chainapi, in one tree.
 
 ::
 
     ChainAPIError
-    ├── ConfigurationError          also a ValueError: an argument or a variable is missing or wrong
+    ├── ConfigurationError          an argument or a variable is missing or wrong; also a ValueError
     ├── SessionClosedError          the session was closed before or during the call
-    ├── APIStatusError              the service answered with an error (specification, section 7)
+    ├── APIStatusError              the service returned an error (specification, section 7)
     │   ├── BadRequestError         400
     │   ├── AuthenticationError     401
     │   ├── PermissionDeniedError   403
     │   ├── NotFoundError           404
-    │   ├── RateLimitedError        429, still refused after the waits
-    │   ├── RedirectError           3xx: redirects are not followed
+    │   ├── RateLimitedError        429, after all waits
+    │   ├── RedirectError           3xx; redirects are not followed
     │   └── ServerError             5xx, after the retries
-    ├── APIConnectionError          no whole answer arrived, after the retries
-    │   ├── APITimeoutError         not within `timeout` seconds; also a TimeoutError
-    │   │   └── DeadlineExceededError  not within the call's `deadline`, waits and retries included
-    │   ├── CertificateError        the server's certificate is not trusted; nothing was sent, nor tried again
-    │   └── ResponseTooLargeError   the body is larger than `max_body`; not asked for again
-    ├── DecodeError                 a successful answer with a body that is not what it should be
-    ├── QuotaWaitError              the wait for quota would be longer than `max_wait` or `deadline` allows
-    ├── ExportError                 an export cannot read or write its target; what was committed is kept
-    │   └── IncompleteExportError   some of its sources failed; the others are in the target
+    ├── APIConnectionError          no complete response, after the retries
+    │   ├── APITimeoutError         none within `timeout` seconds; also a TimeoutError
+    │   │   └── DeadlineExceededError  none within the call's `deadline`, with waits and retries
+    │   ├── CertificateError        the server's certificate is not trusted; nothing was sent
+    │   └── ResponseTooLargeError   the body is larger than `max_body`; not retried
+    ├── DecodeError                 the body of a successful response is malformed
+    ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
+    ├── ExportError                 an export cannot read or write its target; committed pages stay
+    │   └── IncompleteExportError   some of its sources failed; the target has the others
     └── PagingError
-        ├── PageTokenExpiredError   the page token died and restarting did not help or was not wanted
-        │   └── PageRefusedError    also an APIStatusError: a page is refused whatever its token
-        ├── PaginationLoopError     the service hands out the same pages again and again
-        └── CheckpointError         a checkpoint that is damaged, too new, or of another query
+        ├── PageTokenExpiredError   the page token expired, and a restart failed or was not wanted
+        │   └── PageRefusedError    the service refuses a page with any token; also an APIStatusError
+        ├── PaginationLoopError     the service repeats the same pages
+        └── CheckpointError         the checkpoint is damaged, too new, or of another query
 
-An error met while paging carries ``checkpoint``: give it to ``resume=`` and no row is lost.
+An error of a walk has its ``checkpoint``: pass that to ``resume=``, and no row is lost.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ __all__ = [
 
 
 class ChainAPIError(Exception):
-    """Root of the tree: catching it catches everything that chainapi raises.
+    """Base class of all errors that chainapi raises.
 
     Attributes:
-        checkpoint: where the walk stood when the error met it, for ``resume=``; None outside a walk.
-        partial: the rows that ``collect()`` had when the error met it; None elsewhere.
+        checkpoint: position of the walk at the error, for ``resume=``; None outside a walk.
+        partial: the rows that ``collect()`` had before the error; None elsewhere.
 
     """
 
@@ -88,19 +88,19 @@ class ChainAPIError(Exception):
         super().__init__(_plain(message))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses take keyword arguments, which pickle would not hand to __init__.
+        # Subclasses take keyword arguments, which pickle would not pass to __init__.
         return _restore, (type(self), self.args, self.__dict__)
 
 
 def _restore(cls: type[ChainAPIError], args: tuple[Any, ...], state: dict[str, Any]) -> ChainAPIError:
     error = cls.__new__(cls, *args)
-    error.args = args  # OSError, which a timeout is as well, leaves them to __init__
+    error.args = args  # an OSError, such as a TimeoutError, sets them in __init__
     error.__dict__.update(state)
     return error
 
 
 class ConfigurationError(ChainAPIError, ValueError):
-    """An argument or an environment variable is missing or cannot be used; nothing was sent."""
+    """An argument or an environment variable is missing or invalid; nothing was sent."""
 
 
 class SessionClosedError(ChainAPIError):
@@ -108,13 +108,13 @@ class SessionClosedError(ChainAPIError):
 
 
 class APIStatusError(ChainAPIError):
-    """The service answered with an error status (specification, sections 2 and 7).
+    """The service returned an error status (specification, sections 2 and 7).
 
     Attributes:
         status: the HTTP status code.
-        error: the error type that the service names, or the reason phrase of the status.
-        messages: what the service says about it; a body that is no error body is kept as an excerpt.
-        attempts: how many requests were sent for this call.
+        error: the error type in the body, or the reason phrase of the status.
+        messages: the messages in the body; an excerpt of a body that has another form.
+        attempts: requests sent for this call.
         elapsed: seconds from the first of them to this error.
 
     """
@@ -140,10 +140,10 @@ class APIStatusError(ChainAPIError):
         super().__init__(self._describe())
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
-        """Return the same error with the place and how often and how long was tried."""
+        """Return a copy with the request, the number of attempts and their seconds."""
         error = copy.copy(self)
         error.where, error.attempts, error.elapsed = where, attempts, elapsed
-        error.args = (_plain(error._describe()),)  # noqa: SLF001 - its own
+        error.args = (_plain(error._describe()),)  # noqa: SLF001 - of its own class
         return error
 
     def _describe(self) -> str:
@@ -156,13 +156,13 @@ class APIStatusError(ChainAPIError):
 
 
 class BadRequestError(APIStatusError):
-    """400: a parameter is invalid or malformed; ``messages`` says which."""
+    """400: a parameter is invalid or malformed; ``messages`` has the reason."""
 
     default_status = 400
 
 
 class AuthenticationError(APIStatusError):
-    """401: the Data API needs a proper API key."""
+    """401: the Data API rejected the API key."""
 
     default_status = 401
 
@@ -174,16 +174,16 @@ class PermissionDeniedError(APIStatusError):
 
 
 class NotFoundError(APIStatusError):
-    """404: a mistyped path, or the resource does not exist."""
+    """404: the path or the resource does not exist."""
 
     default_status = 404
 
 
 class RateLimitedError(APIStatusError):
-    """429, still refused after every wait that the service asked for (specification, section 8).
+    """429, after every wait that the service asked for (specification, section 8).
 
     Attributes:
-        retry_after: seconds the service last asked to wait, or None where it did not say.
+        retry_after: seconds of the last Retry-After or RateLimit field; None without one.
 
     """
 
@@ -205,20 +205,20 @@ class RateLimitedError(APIStatusError):
 
 
 class RedirectError(APIStatusError):
-    """3xx: redirects are never followed, because the key is bound to its origin."""
+    """3xx: redirects are not followed, because the API key is bound to its origin."""
 
 
 class ServerError(APIStatusError):
-    """5xx, still so after the retries."""
+    """5xx, after the retries."""
 
     default_status = 500
 
 
 class APIConnectionError(ChainAPIError):
-    """No whole answer arrived: refused, reset, cut short or unreadable, after the retries.
+    """No complete response: refused, reset, truncated or unreadable, after the retries.
 
     Attributes:
-        attempts: how many requests were sent for this call.
+        attempts: requests sent for this call.
         elapsed: seconds from the first of them to this error.
 
     """
@@ -234,27 +234,27 @@ class APIConnectionError(ChainAPIError):
         super().__init__(f"{self.reason}{place}{_tried(attempts, elapsed)}")
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
-        """Return the same error with how often and how long was tried."""
+        """Return a copy with the request, the number of attempts and their seconds."""
         return type(self)(self.reason, where=where, attempts=attempts, elapsed=elapsed)
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
-    """No whole answer within ``timeout`` seconds, at every attempt."""
+    """No complete response within ``timeout`` seconds, in every attempt."""
 
 
 class DeadlineExceededError(APITimeoutError):
-    """The call's ``deadline`` passed, or comes before another attempt can begin.
+    """The call's ``deadline`` passed, or will pass before another attempt can begin.
 
-    `__cause__` is the error of the last attempt that failed by itself; None where none did.
+    `__cause__` is the error of the last attempt that failed before the deadline, if one did.
 
     Attributes:
-        deadline: seconds that the call had in all.
-        in_queue: seconds before its attempts: for quota, for a place among those in flight, and where it is
-            the first of its route, for the records to be loaded.
-        in_attempts: seconds from sending to the decoded answer, or to its failure, of all attempts together.
+        deadline: seconds that the call had in total.
+        in_queue: seconds of waits for quota and for a place among the requests in flight; the first call of
+            a route also loads its models in them.
+        in_attempts: seconds of all attempts, each from sending to the decoded response or to its failure.
         between_attempts: seconds of waits after failed attempts.
-        retry_after: seconds after which the next attempt would have begun; None where one was under way, or
-            none had failed.
+        retry_after: seconds after which the next attempt would have begun; None during an attempt, and before
+            the first one failed.
 
     """
 
@@ -288,12 +288,12 @@ class DeadlineExceededError(APITimeoutError):
         self.args = (_plain(f"{text}; the last error: {last}" if last else text),)
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
-        """Return the error itself: it has the place, and how often and how long was tried."""
+        """Return the error itself: it has these already."""
         return self
 
 
 class CertificateError(APIConnectionError):
-    """The server's certificate is not trusted: not one byte was sent, and nothing is tried again."""
+    """The server's certificate is not trusted: nothing was sent, and nothing is retried."""
 
     transient = False
 
@@ -305,13 +305,13 @@ class ResponseTooLargeError(APIConnectionError):
 
 
 class DecodeError(ChainAPIError):
-    """A successful answer whose body is not what the route promises.
+    """The body of a successful response does not match the route.
 
     Attributes:
-        path: the JSON path of what is wrong, such as ``$.results[3].value``; ``$`` is the body as a whole.
-        malformed: True when the body is no JSON at all; such an answer was asked for again before.
-        row: number of the row in its page, from 0, that alone is wrong; None where it is not one row.
-        advice: how to go on all the same; empty where there is no way.
+        path: the JSON path of the fault, such as ``$.results[3].value``; ``$`` is the whole body.
+        malformed: True when the body is not JSON; such a request is retried first.
+        row: index in its page, from 0, of the only wrong row; None if the fault is not in one row.
+        advice: the way to continue in spite of it; empty without one.
 
     """
 
@@ -349,18 +349,18 @@ class DecodeError(ChainAPIError):
         return made
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
-        """Return the same error with the place and how often and how long was tried."""
+        """Return a copy with the request, the number of attempts and their seconds."""
         return self.changed(where=where, attempts=attempts, elapsed=elapsed)
 
 
 class QuotaWaitError(ChainAPIError):
-    """The quota frees up later than ``max_wait`` or the call's ``deadline`` allows; raised at once.
+    """The wait for quota would exceed ``max_wait`` or ``deadline``; raised at once.
 
     Attributes:
-        retry_at: Unix time in seconds from which a try can succeed.
-        retry_after: the same, in seconds from when the error was raised.
-        max_wait: seconds that the call might still wait; None where its deadline is what came first.
-        deadline: seconds that were left until its deadline; None where `max_wait` is what came first.
+        retry_at: Unix time in seconds at which quota is available again.
+        retry_after: seconds from the error to that time.
+        max_wait: seconds that the call could still wait; None if its deadline came first.
+        deadline: seconds until its deadline; None if `max_wait` came first.
 
     """
 
@@ -381,42 +381,44 @@ class QuotaWaitError(ChainAPIError):
             if deadline is None
             else f"later than the call's deadline, {deadline:.1f} s from now"
         )
-        super().__init__(f"quota is free again in {retry_after:.1f} s, {late}")
+        super().__init__(f"quota is available again in {retry_after:.1f} s, {late}")
 
 
 class PagingError(ChainAPIError):
-    """A walk over pages cannot go on."""
+    """A walk over pages cannot continue."""
 
 
 class PageTokenExpiredError(PagingError):
-    """The page token is no longer valid, and a restart was not wanted or did not get further.
+    """The page token expired, and a restart was not wanted or made no progress.
 
-    Where the service refused the token, `__cause__` is the error with its status and messages.
+    If the service refused the token, `__cause__` is the error with its status and messages.
     """
 
 
 class PageRefusedError(PageTokenExpiredError, APIStatusError):
-    """The service refuses a page with a new token as well: the token is not the reason.
+    """The service refuses a page with a new token too: the token is not the reason.
 
-    `messages` are the service's own, `__cause__` is the plain error of the status. Iterating again, or
-    resuming from `checkpoint`, asks for the page again.
+    `__cause__` is the error of the status. Iterate again, or resume from `checkpoint`, to request the page
+    again.
     """
 
 
 class PaginationLoopError(PagingError):
-    """The service repeats itself: a page token with the same rows again, or pages without new rows."""
+    """The service repeats a page token with the same rows, or pages without new rows."""
 
 
 class CheckpointError(PagingError, ValueError):
-    """A checkpoint that is damaged, written by a newer version, or taken from another query."""
+    """The checkpoint is damaged, of a newer version, or of another query."""
 
 
 class ExportError(ChainAPIError):
-    """An export cannot read or write its target; what was committed is kept, and started again it goes on."""
+    """An export cannot read or write its target; committed pages stay for the next run."""
 
 
 class IncompleteExportError(ExportError):
-    """Some sources of an export failed; the others are in the target. Started again it goes on with those.
+    """Some sources of an export failed; the target has the others.
+
+    The next run continues with the failed ones.
 
     Attributes:
         failures: the error of each source that failed, by its label.
@@ -436,5 +438,5 @@ _LONGEST = 2_000  # characters
 
 
 def _plain(text: str) -> str:
-    """Cut a text that may hold what a service sent, and show what a terminal would act on as escapes."""
+    """Return a message that may have text of a service in it, cut and printable."""
     return printable(text, _LONGEST)

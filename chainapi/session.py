@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+import random
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Dispatcher, Service
+from chainapi.client.call import Dispatcher
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -23,7 +23,8 @@ from chainapi.client.config import (
     trusted,
 )
 from chainapi.client.connection import Connection
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.service import Service
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
@@ -35,6 +36,7 @@ from chainapi.core.arguments import (
     seconds_of,
     whole_number,
 )
+from chainapi.core.call import CallSettings
 from chainapi.core.duration import DAY
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
 from chainapi.core.paging.states import StateMachine
@@ -54,44 +56,45 @@ DEFAULT_MAX_STOP = DAY  # no known window is longer
 
 
 class Session:
-    """A client of both services, for one event loop; shared by as many tasks as you like.
+    """Client of both services, for any number of tasks of one event loop.
 
-    It may be made before a loop runs, and belongs to the loop it is first used in. Leave its ``async with``
-    block, or await `aclose`, to close it. Nothing is sent before the first page is asked for.
+    It can be made before a loop runs, and belongs to the loop of its first use. Leave its ``async with``
+    block, or await `aclose`, to close it. Nothing is sent before the first page is requested.
 
     Args:
-        provider: a deployment of the services; the next two arguments win over it.
-        metrics_base_url: address of the Metrics API, else the variable CHAINAPI_METRICS_BASE_URL.
-        data_base_url: address of the Data API, else CHAINAPI_DATA_BASE_URL; https, or loopback.
-        api_key: key for the Data API, else CHAINAPI_API_KEY; sent to that service's own origin only.
-        timeout: seconds that one attempt may take, from sending to the last byte.
-        max_attempts: requests that a call may take in all; 1 means that nothing is retried.
-        max_wait: seconds that a call may wait for quota in all; None waits as long as the service asks.
-        deadline: seconds that a call may take in all: waits, attempts, retries and decoding. After that it
-            raises DeadlineExceededError; None never does. Each page of a stream is a call; a call or a stream
+        provider: a deployment of the services; the next two arguments take precedence.
+        metrics_base_url: address of the Metrics API; by default the variable CHAINAPI_METRICS_BASE_URL.
+        data_base_url: address of the Data API, https or loopback; by default CHAINAPI_DATA_BASE_URL.
+        api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY.
+        timeout: seconds for one attempt, from sending to the last byte.
+        max_attempts: requests for one call; 1 disables retries.
+        max_wait: seconds that a call may wait for quota; None waits as long as the service asks.
+        deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
+            DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
-        page_token_lifetime: after how long a page token is no longer sent (specification, section 8).
-        on_expired: "restart" begins the walk again when a token dies, "raise" raises PageTokenExpiredError.
-        rate: your own ceiling on each service: a `Limit` of requests, of units with ``units=True``, or an
-            `aiolimiter.AsyncLimiter`, which other parts of your program may share.
-        max_in_flight: requests that may be without an answer at once, on each service; 100 by default, which
+        page_token_lifetime: age at which a page token is no longer sent (specification, section 8).
+        on_expired: "restart" begins the walk again when a token expires, "raise" raises
+            PageTokenExpiredError.
+        rate: your own limit for each service: a `Limit` of requests, of units with ``units=True``, or an
+            `aiolimiter.AsyncLimiter`, which other parts of your program can share.
+        max_in_flight: requests to each service that may be without a response at once; 100 by default, which
             the sessions of one gate share.
-        limits: what is known of the limits of "metrics" or "data", for services that send no headers.
-        probe: whether one request may be risked to learn when an exhausted quota comes back.
-        max_body: bytes that an answer may have, decompressed; 8 MiB by default.
-        ssl_context: decides which certificates are trusted; else the system's authorities are, or those in
-            the file SSL_CERT_FILE and the folder SSL_CERT_DIR.
-        max_stop: seconds after which one request tries again although the service asked for a longer wait;
-            a day by default, None waits as long as it asks.
-        isolated: whether the session has gates of its own. Else it shares them with all sessions of its event
-            loop that have the same origin (scheme, host and port), the same key and the same `transport`.
-        transport: what sends the requests; it is not closed with the session, and has a cap and certificates
-            of its own. None uses aiohttp.
-        now: the wall clock in Unix seconds: for the age of checkpoints read back, and dates in headers.
-        on_event: called with each event of `chainapi.core.events`; it must be quick and must not raise.
+        limits: known limits of "metrics" or "data", for services that send no RateLimit fields.
+        probe: whether one request may be sent early, to learn when an exhausted quota is available again.
+        max_body: most bytes of a decompressed response; 8 MiB by default.
+        ssl_context: the trusted certificates; by default the authorities of the system, or those in the file
+            SSL_CERT_FILE and the folder SSL_CERT_DIR.
+        max_stop: seconds after which one request is sent although the service asked for a longer wait; a day
+            by default, None waits as long as the service asks.
+        isolated: whether the session has gates of its own. By default it shares them with all sessions of its
+            event loop that have the same origin (scheme, host and port), key and `transport`.
+        transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
+            session. None uses aiohttp.
+        now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
+        on_event: called with each event of `chainapi.core.events`; it must return quickly and not raise.
 
     Raises:
-        ConfigurationError: an argument or a variable cannot be used.
+        ConfigurationError: an argument or a variable is invalid.
 
     """
 
@@ -122,9 +125,9 @@ class Session:
         **unknown: Never,
     ) -> None:
         key = None if api_key is None else Secret(api_key)
-        del api_key  # no traceback of an error from here on shows it among its variables
+        del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        emit = Listener(None if on_event is None else function("on_event", on_event))
+        emit = Emitter(None if on_event is None else function("on_event", on_event))
         walk = partial(
             StateMachine.resume,
             lifetime=_lifetime(page_token_lifetime),
@@ -132,13 +135,15 @@ class Session:
         )
         dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            policy=RetryPolicy(whole_number("max_attempts", max_attempts)),
-            budget=RetryBudget(),
+            settings=CallSettings(
+                RetryPolicy(whole_number("max_attempts", max_attempts)),
+                RetryBudget(),
+                jitter=random.random,
+                max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+                deadline=deadline_of(deadline),
+            ),
             timeout=seconds_of("timeout", timeout),
-            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-            deadline=deadline_of(deadline),
             now=function("now", now),
-            emit=emit,
         )
         if rate is not None and not is_rate(rate):
             raise ConfigurationError(
@@ -174,7 +179,7 @@ class Session:
             )
             for name, endpoint in zip(("metrics", "data"), endpoints, strict=True)
         }
-        self.connection = Connection(services, dispatcher, walk, transport, isolated)
+        self.connection = Connection(services, dispatcher, walk, transport, isolated, emit)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 
@@ -198,9 +203,9 @@ class Session:
 
     @property
     def quota(self) -> dict[str, QuotaSnapshot]:
-        """Snapshots of the quota of each configured service; inside a running event loop.
+        """Snapshot of the quota of each configured service; inside a running event loop.
 
-        Sessions that share a gate see the same.
+        Sessions that share a gate have the same quota.
         """
         connection = self.connection
         return {service.name: connection.snapshot(service) for service in connection.configured}
@@ -215,12 +220,12 @@ class Session:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the session: calls under way end with SessionClosedError, connections are closed.
+        """Close the session: calls under way raise SessionClosedError, connections are closed.
 
-        A transport that was given stays open. Closing a session again does nothing.
+        A transport passed by the user stays open. Closing a session again does nothing.
 
         Raises:
-            ConfigurationError: it belongs to another event loop, which still runs.
+            ConfigurationError: the session belongs to another event loop, which still runs.
 
         """
         await self.connection.aclose()
@@ -238,24 +243,19 @@ def _service(
     limits: Sequence[Limit],
     probe: bool,
     max_stop: float | None,
-    emit: Listener,
+    emit: Emitter,
 ) -> Service:
-    def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
-        # In a moment of its own: an observer that raises must not come between the gate and its queue.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
-
+    events = ServiceEvents(endpoint.name, emit)
     share = Share(
         rate=rate,
         max_in_flight=flying,
         limits=limits,
         probe=probe,
         max_stop=max_stop,
-        on_wait=on_wait,
+        on_wait=events.on_wait,
         now=now,
     )
-    service = Service(endpoint, share)
-    return service
+    return Service(endpoint, share, events)
 
 
 def _transport(
@@ -266,7 +266,7 @@ def _transport(
         return AiohttpTransport(max_body=cap, ssl_context=trusted(ssl_context))
     for name, value in (("max_body", max_body), ("ssl_context", ssl_context)):
         if value is not None:
-            raise ConfigurationError(f"{name}= has no place beside transport=, which decides that itself")
+            raise ConfigurationError(f"{name}= has no effect beside transport=: set it on that transport")
     function("transport.send", getattr(given, "send", None))
     return given
 

@@ -84,7 +84,7 @@ class Recorder(Terminal):
             with suppress(asyncio.CancelledError):
                 await drawing
 
-    def tell(self, line: str) -> None:
+    def note(self, line: str) -> None:
         """Keep a message for people."""
         self.console.print(Text(f"chainapi: {line}"))
 

@@ -253,10 +253,10 @@ def test_the_text_of_a_decode_error() -> None:
 def test_the_text_of_a_quota_wait_error() -> None:
     """The text has both times; the attributes say when to come back."""
     error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
-    assert str(error) == "quota is free again in 12.3 s, later than max_wait=5 s allows"
+    assert str(error) == "quota is available again in 12.3 s, later than max_wait=5 s allows"
     assert (error.retry_at, error.retry_after, error.max_wait) == (1_700_000_000.0, 12.34, 5.0)
     late = QuotaWaitError(1_700_000_000.0, retry_after=12.34, deadline=5.0)
-    assert str(late) == "quota is free again in 12.3 s, later than the call's deadline, 5.0 s from now"
+    assert str(late) == "quota is available again in 12.3 s, later than the call's deadline, 5.0 s from now"
     assert (late.max_wait, late.deadline, error.deadline) == (None, 5.0, None)
 
 

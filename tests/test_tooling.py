@@ -177,7 +177,7 @@ def test_a_fragment_is_a_document(checkout: Path) -> None:
     fragment["paths"] = {"/v1/chains/{chainId}/logs": fragment["paths"][PATH]}
     found = generate.operations_of(
         [document_of(a_document(), checkout), document_of(fragment, checkout)],
-        {"data": {PATH: BLOCKS, "/v1/chains/{chainId}/logs": ("data.evm.logs", "Walk the logs.")}},
+        {"data": {PATH: BLOCKS, "/v1/chains/{chainId}/logs": ("data.evm.unheard_of", "Walk the logs.")}},
     )
     assert set(found) == {("data", PATH), ("data", "/v1/chains/{chainId}/logs")}
 
@@ -223,8 +223,8 @@ STEPS = {
         BLOCKS[0],
     ),
     "document": (change(f"paths {PATH}", {}), "which no document has: add that document", BLOCKS[0]),
-    "group": (change(BLOCK, NESTED), f"'data.logs' to GROUPS in {TABLES}", "data.logs.list"),
-    "key": (change(BLOCK, NESTED), "IDENTITIES in chainapi/_tooling/keys.py", "data.evm.logs"),
+    "group": (change(BLOCK, NESTED), f"'data.unheard_of' to GROUPS in {TABLES}", "data.unheard_of.list"),
+    "key": (change(BLOCK, NESTED), "IDENTITIES in chainapi/_tooling/keys.py", "data.evm.unheard_of"),
     "schema": (change(ROWS, NESTED), "Move it to components/schemas", BLOCKS[0]),
     "union": (
         change(ROWS, ONE_OF_TWO),
@@ -277,17 +277,18 @@ def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
 
 def test_a_group_that_no_service_declares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A route whose group the service does not declare is an error that shows the line."""
-    monkeypatch.setitem(names.ROUTES["data"], "/v1/logs", ("data.logs.list", "Walk the logs."))
-    monkeypatch.setitem(names.GROUPS, "data.logs", ("Logs", "Logs."))
-    with pytest.raises(GeneratorError, match=r'`logs: Logs = group\("chainapi\.api\.groups\.logs\.Logs"\)`'):
+    monkeypatch.setitem(names.ROUTES["data"], "/v1/logs", ("data.unheard_of.list", "Walk the logs."))
+    monkeypatch.setitem(names.GROUPS, "data.unheard_of", ("Logs", "Logs."))
+    line = r'`unheard_of: Logs = group\("chainapi\.api\.groups\.unheard_of\.Logs"\)`'
+    with pytest.raises(GeneratorError, match=line):
         check_names()
 
 
 def test_a_list_without_a_decision_is_named() -> None:
     """The key of a new list is decided by a person; the error names the table and the command."""
     with pytest.raises(GeneratorError) as caught:
-        keys.identity_of("data.evm.logs")
-    for said in ("data.evm.logs", "chainapi/_tooling/keys.py", "IDENTITIES", COMMAND):
+        keys.identity_of("data.evm.unheard_of")
+    for said in ("data.evm.unheard_of", "chainapi/_tooling/keys.py", "IDENTITIES", COMMAND):
         assert said in str(caught.value)
 
 
@@ -337,7 +338,7 @@ def test_the_same_is_the_same(tmp_path: Path) -> None:
         (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
         (
             change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
-            "not in the records: data /v1/news",
+            "not declared: data /v1/news",
         ),
     ],
 )

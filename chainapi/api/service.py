@@ -10,10 +10,11 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
 from chainapi.api.options import NOT_SENT, Options, priority_of, refuse_misspelt
 from chainapi.api.routes import Route, route_name
-from chainapi.client.call import Call, SentAt, Service, always
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages, Source
+from chainapi.client.service import Service
 from chainapi.core.arguments import deadline_of
+from chainapi.core.call import Call, SentAt
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -163,8 +164,8 @@ class ServiceAPI:
         refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        ask = Call(service, query, priority=priority_of(priority), deadline=deadline_of(deadline))
-        resource, _ = await self._connection.call(ask, ResourceDecoder(model))
+        call = Call(query, priority=priority_of(priority), deadline=deadline_of(deadline))
+        resource, _ = await self._connection.call(service, call, ResourceDecoder(model))
         return resource
 
     @property
@@ -198,10 +199,11 @@ class ServiceAPI:
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
         priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
-        ask = Call(self._service(), query, priority=priority, deadline=deadline)
+        service, began = self._service(), self._connection.clock()
+        call = Call(query, priority=priority, deadline=deadline)
         if not declared.loaded:
             await declared.load()
-        resource, _ = await self._connection.call(ask, declared.decoder())
+        resource, _ = await self._connection.call(service, call, declared.decoder(), began)
         return resource
 
     def _service(self) -> Service:
@@ -239,12 +241,14 @@ class ServiceAPI:
             page_token: str | None,
             bound: int | None,
             not_after: float,
-            wanted: Callable[[], bool] = always,
+            needed: Callable[[], bool] | None = None,
         ) -> Awaitable[tuple[DecodedPage, SentAt]]:
             asked = query if bound is None else query.bounded(route.until, bound)
-            ask = Call(service, asked, page_token, not_after, options.priority, wanted, options.deadline)
+            call = Call(asked, page_token, not_after, options.priority, needed, options.deadline)
             decoder = rows.decoder
-            return rows.load_and_call(connection, ask) if decoder is None else connection.call(ask, decoder)
+            if decoder is None:
+                return rows.load_and_call(connection, service, call)
+            return connection.call(service, call, decoder)
 
         return Source(
             service=self._name,
@@ -261,7 +265,7 @@ class ServiceAPI:
             bounded=route.until is not None and route.descending_key is not None,
             end=_whole_parameter(params, route.until),
             page_size=_whole_parameter(params, "pageSize"),
-            price=lambda: service.share.price(query.route, query.cost),
+            price=lambda: service.price(query),
             limits=service.share.limits,
             others=tuple(name for name, _ in route.others),
         )
@@ -284,11 +288,14 @@ class _Rows:
         """Return the class of the rows."""
         return self._route.model if self._declared is None else self._declared.rows
 
-    async def load_and_call(self, connection: Connection, ask: Call) -> tuple[DecodedPage, SentAt]:
+    async def load_and_call(
+        self, connection: Connection, service: Service, call: Call
+    ) -> tuple[DecodedPage, SentAt]:
         """Load the records of the route, off the event loop, then send a request."""
+        began = connection.clock()
         if self._declared is not None:
             await self._declared.load()
-        return await connection.call(ask, self.decoder or self._make())
+        return await connection.call(service, call, self.decoder or self._make(), began)
 
     def _make(self) -> Callable[[bytes], DecodedPage]:
         if self._declared is None:

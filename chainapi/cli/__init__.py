@@ -1,4 +1,4 @@
-"""The command line, made with cyclopts: each command in a module of its own.
+"""Command line, made with cyclopts: each command in a module of its own.
 
 Data goes to standard output, everything else to standard error. `run` returns the exit code.
 """
@@ -43,10 +43,7 @@ def run(
     terminal: Terminal | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
-    """Run the command line that `tokens` make, and return its exit code.
-
-    What goes wrong becomes one line on standard error.
-    """
+    """Run the command line `tokens`, and return its exit code; an error is one line on standard error."""
     terminal = terminal or standard()
     try:
         code = _dispatch(tokens, terminal, loop_factory)
@@ -59,7 +56,7 @@ def run(
         return PIPE_CLOSED
     except (CycloptsError, ChainAPIError, OSError) as error:
         with suppress(OSError):  # standard error may be closed as well
-            terminal.complain(worded(error))
+            terminal.report(worded(error))
         return WRONG_USAGE if isinstance(error, CycloptsError | ConfigurationError) else FAILED
     return code
 

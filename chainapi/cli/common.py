@@ -1,4 +1,4 @@
-"""What the commands share: the app, types of options, how the services are reached, the session."""
+"""Parts that the commands share: the app, types of options, the session, the writing of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "TERMINATED",
     "WRONG_USAGE",
     "Amount",
-    "Connection",
+    "ConnectionOptions",
     "Flag",
     "Hidden",
     "Many",
@@ -63,10 +63,10 @@ app = App(
     help_format="plaintext",
     help=(
         "Walk the Metrics API and the Data API, through every page and every rate limit.\n\n"
-        "The services are reached at CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL. The key of the "
-        "Data API is read from CHAINAPI_API_KEY and from nowhere else: other users of the machine can see "
-        "a command line.\n\n"
-        "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed, "
+        "The variables CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL have the addresses of the "
+        "services, CHAINAPI_API_KEY has the key of the Data API. There is no option for the key: other users "
+        "of the machine can see a command line.\n\n"
+        "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed, "
         "143 terminated."
     ),
 )
@@ -81,16 +81,16 @@ Many = Annotated[list[str] | None, Parameter(negative=())]
 
 @Parameter(name="*", group="Connection")
 @frozen(kw_only=True)
-class Connection:
-    """How the services are reached, the same for every command.
+class ConnectionOptions:
+    """Options of the session, the same for every command.
 
     Attributes:
         metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
         data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
-        max_wait: Seconds that a page may wait for the rate limit; without it, as long as it takes.
-        timeout: Seconds that one request may take.
-        deadline: Seconds that a page may take in all, waits and retries included.
-        max_body: Bytes that an answer may have, decompressed; 8 MiB by default.
+        max_wait: Seconds that a page may wait for the rate limit; unlimited by default.
+        timeout: Seconds for one request.
+        deadline: Seconds for a page with its waits and retries.
+        max_body: Most bytes of a decompressed response; 8 MiB by default.
 
     """
 
@@ -102,15 +102,17 @@ class Connection:
     max_body: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
 
 
-DEFAULTS = Connection()
+DEFAULTS = ConnectionOptions()
 
 
 @asynccontextmanager
-async def open_session(terminal: Terminal, connection: Connection, *, table: bool) -> AsyncIterator[Session]:
-    """Open a session whose progress is drawn or told."""
+async def open_session(
+    terminal: Terminal, connection: ConnectionOptions, *, table: bool
+) -> AsyncIterator[Session]:
+    """Open a session that draws its progress, or reports waits in lines."""
     progress = Progress(asyncio.get_running_loop().time)
     draws = terminal.draws(table=table)
-    on_event = progress if draws else terminal.tells
+    on_event = progress if draws else terminal.report_wait
     async with (
         terminal.session(**asdict(connection), on_event=on_event) as session,
         AsyncExitStack() as drawn,
@@ -134,10 +136,10 @@ async def write_rows(stream: Pages[T], limit: int | None, write: Callable[[T], N
 
 
 def read_checkpoint(text: str | None) -> Checkpoint | None:
-    """Read what --resume was given.
+    """Return the checkpoint of --resume.
 
     Raises:
-        ConfigurationError: it is no checkpoint.
+        ConfigurationError: the text is not a checkpoint.
 
     """
     try:
@@ -147,26 +149,26 @@ def read_checkpoint(text: str | None) -> Checkpoint | None:
 
 
 def refuse(why: str, **options: object) -> None:
-    """Refuse options that say nothing here.
+    """Refuse options that do not apply.
 
     Raises:
-        ConfigurationError: one of them is given.
+        ConfigurationError: one of them is set.
 
     """
     for name, value in options.items():
         if value:
-            shown = name if name.isupper() else f"--{name}"
-            raise ConfigurationError(f"{shown} has no place here: {why}")
+            shown = name if name.isupper() else f"--{name.replace('_', '-')}"
+            raise ConfigurationError(f"{shown} does not apply: {why}; leave it out")
 
 
 def with_page_size(param: Sequence[str] | None, page_size: int | None) -> list[str]:
-    """Return the parameters of a named route, the rows of a page among them."""
+    """Return the parameters of a named route, with the page size."""
     return [*(param or []), *([] if page_size is None else [f"page_size={page_size}"])]
 
 
 @contextmanager
 def cancelled_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM, by which containers and service managers end a job, cancel the command as Ctrl-C does."""
+    """Cancel the command on SIGTERM, which containers and service managers send, as on Ctrl-C."""
     loop, task = asyncio.get_running_loop(), cast("asyncio.Task[int]", asyncio.current_task())
     try:
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -179,14 +181,14 @@ def cancelled_by_sigterm() -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def changed(connection: Connection) -> dict[str, object]:
-    """Return what differs from the defaults."""
+def changed(connection: ConnectionOptions) -> dict[str, object]:
+    """Return the options that differ from the defaults."""
     defaults = asdict(DEFAULTS)
     return {name: value for name, value in asdict(connection).items() if value != defaults[name]}
 
 
 def option_words(options: Mapping[str, object]) -> list[str]:
-    """Return options as they are written on a command line."""
+    """Return options as words of a command line."""
     words: list[str] = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")

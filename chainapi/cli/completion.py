@@ -1,4 +1,4 @@
-"""``chainapi completion``: the script that lets a shell complete commands, options and names of routes."""
+"""``chainapi completion``: completion of commands, options and names of routes by a shell."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["completion"]
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /, *, terminal: Hidden) -> None:
-    """Print the script that lets a shell complete this command, names of routes included.
+    """Print a script for the shell that completes commands, options and names of routes.
 
     For bash: `source <(chainapi completion bash)`; the same for zsh, after compinit.
 
     For fish: `chainapi completion fish | source`.
 
     Args:
-        shell: The shell that reads it.
-        terminal: Where the command writes.
+        shell: The shell that runs the script.
+        terminal: The streams of the command.
 
     """
     script = app.generate_completion(prog_name="chainapi", shell=shell)
     if shell == "zsh" and (function := re.search(r"^(\w+)\(\) {$", script, re.MULTILINE)):
-        # It is made for a file in fpath, where zsh finds out by itself what it completes.
+        # The script is meant for a file in fpath, whose name shows zsh the command.
         script += f"\ncompdef {function[1]} chainapi\n"
     terminal.out.write(script)

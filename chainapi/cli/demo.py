@@ -1,4 +1,4 @@
-"""The demonstration: both services simulated in this process, and walked through limits that are too low."""
+"""Demonstration: walks over both services, simulated in this process, through low limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import plotext  # type: ignore[import-untyped]  # noqa: F401 - if it is missing, before the walks
 from attrs import define, field
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -28,8 +29,8 @@ __all__ = ["demonstrate"]
 
 CHAINS = (43114, 53935, 432204)
 
-# Each service gets 30 requests, ten pages of each chain, and takes 12 in its window. The Data API says so
-# in its headers; the Metrics API keeps silent, so that its limit can only be learnt from a 429.
+# Each service gets 30 requests, ten pages of each chain, and accepts 12 per window. The Data API sends its
+# limit in headers; the Metrics API sends none, so its limit can only be learned from a 429.
 SETTINGS: Mapping[str, Any] = {
     "seed": 7,
     "chains": CHAINS,
@@ -47,7 +48,7 @@ NEWEST = 5
 
 @define(eq=False)
 class Show:
-    """The demonstration while it runs."""
+    """State of the demonstration."""
 
     terminal: Terminal
     clock: Callable[[], float]
@@ -65,18 +66,18 @@ class Show:
         self.walks = [f"GET {path}" for path in paths]
 
     def on_event(self, event: Event) -> None:
-        """Take in an event; tell it where nothing is drawn live."""
+        """Count an event, and print it if nothing is drawn live."""
         self.progress(event)
         if not self.terminal.interactive and (line := _described(event)):
-            self.say(f"{self.clock() - self.began:6.2f} s  {line}")
+            self.print_line(f"{self.clock() - self.began:6.2f} s  {line}")
 
-    def say(self, line: str) -> None:
-        """Print a line at once."""
+    def print_line(self, line: str) -> None:
+        """Print a line without delay."""
         self.terminal.out.write(line + "\n")
         self.terminal.out.flush()
 
     def draw(self, quota: Mapping[str, QuotaSnapshot]) -> RenderableType:
-        """Draw all walks, and what each service is asked."""
+        """Return the table of all walks, and the requests to each service."""
         table = Table("walk", *("pages", "rows"), "", box=None, pad_edge=False, header_style="bold")
         for column in table.columns[1:3]:
             column.justify = "right"
@@ -92,7 +93,7 @@ class Show:
         line.append(f"{counted(traffic.requests, 'request'):11}", style="cyan")
         line.append(f"  429: {traffic.refused}", style="yellow" if traffic.refused else "dim")
         if left := pause(quota):
-            line.append(f"  nothing is sent for {left:.1f} s", style="bold yellow")
+            line.append(f"  no requests for {left:.1f} s", style="bold yellow")
         return line
 
 
@@ -103,7 +104,7 @@ def _described(event: Event) -> str:
         case ResponseReceived(status=429):
             return f"{event.where}: 429 Too Many Requests"
         case WaitBegan():
-            return f"{event.service}: nothing is sent for {event.seconds:.1f} s"
+            return f"{event.service}: no requests for {event.seconds:.1f} s"
         case _:
             return ""
 
@@ -156,7 +157,7 @@ async def _walk(show: Show, session: Session) -> tuple[Series, Blocks]:
                 group.create_task(collect(where, stream))
                 for where, stream in zip(show.walks, streams, strict=True)
             ]
-    except ExceptionGroup as errors:  # one says enough: all walks share the same service and screen
+    except ExceptionGroup as errors:  # one is enough: all walks share the services and the screen
         raise errors.exceptions[0] from None
     rows = [task.result() for task in tasks]
     return dict(zip(CHAINS, rows, strict=False)), dict(zip(CHAINS, rows[len(CHAINS) :], strict=True))
@@ -187,4 +188,4 @@ def _summarise(show: Show, simulator: Simulator, taken: float) -> None:
         "time taken": f"{taken:.1f} s",
     }
     for name, value in summary.items():
-        show.say(f"{name:20}{value}")
+        show.print_line(f"{name:20}{value}")

@@ -1,4 +1,4 @@
-"""``chainapi estimate``: what a walk will take, said before anything is sent."""
+"""``chainapi estimate``: cost of a walk, before anything is sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from rich.table import Table
 
 from chainapi.api.endpoint import Endpoint
-from chainapi.cli.common import Flag, Hidden, Many, Rows
+from chainapi.cli.common import Flag, Hidden, Many, Rows, refuse
 from chainapi.cli.names import RouteName, Value, read_values, resolve
 from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.core.limits import estimate as arithmetic
@@ -43,68 +43,67 @@ def estimate(
     json: Flag = False,
     terminal: Hidden,
 ) -> None:
-    """Say what rows of a route will take: requests, compute units, minutes, a share of the day.
+    """Estimate the cost of rows of a route: requests, compute units, minutes, a share of the day.
 
-    Nothing is sent, and no key is needed: what a request costs is in the record of the route.
+    Nothing is sent, and no key is needed: the cost of a request is a part of the route.
 
     Args:
-        route: A name, such as data.evm.blocks.
-        values: What stands in its path; not needed here, and checked where it is given.
+        route: The name of a route, such as data.evm.blocks.
+        values: Values of the parameters in its path; optional, and checked.
         rows: Rows of each source.
-        page_size: Rows a page; by default as many as the route gives at most.
+        page_size: Rows per page; by default the maximum of the route.
         limit: A limit of the plan as AMOUNT/TIME, such as 6000/minute or 100/60s; may be repeated.
-        sources: How many such lists are walked: chains, addresses.
-        json: JSON instead of a table; always so where the output is no terminal.
-        terminal: Where the command writes.
+        sources: Number of lists to walk, such as chains or addresses.
+        json: JSON instead of a table; the default if the output is not a terminal.
+        terminal: The streams of the command.
 
     """
-    declared = resolve(route)
+    endpoint = resolve(route)
     read_values(route, values, whole=False)
     limits = [read_limit(text) for text in limit or []]
-    size = _page_size(route, declared, page_size)
-    price = declared.route.units
-    # The last page of each source is a page of its own.
-    asked = sources * ceil(rows / size) * size
-    told = arithmetic.estimate(asked, size, 1 if price is None else price, limits)
-    record = {"route": route, "rows": rows, "sources": sources, "page_size": size, **asdict(told)}
+    size = _page_size(route, endpoint, page_size)
+    price = endpoint.route.units
+    # The last page of each source is not shared with the next source.
+    rows_sent = sources * ceil(rows / size) * size
+    cost = arithmetic.estimate(rows_sent, size, 1 if price is None else price, limits)
+    record = {"route": route, "rows": rows, "sources": sources, "page_size": size, **asdict(cost)}
     if json or not terminal.interactive:
         terminal.line(record)
         return
     table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in _shown(told, declared.route.weight).items():
+    for name, value in _shown(cost, endpoint.route.weight).items():
         table.add_row(name, value)
     terminal.console.print(table)
 
 
-def _page_size(name: str, declared: Endpoint, given: int | None) -> int:
-    """Return how many rows a request gives."""
-    if declared.single:
-        if given is not None:
-            raise ConfigurationError(f"--page-size has no place here: {name} gives a single resource")
+def _page_size(name: str, endpoint: Endpoint, given: int | None) -> int:
+    """Return the rows of a page."""
+    if endpoint.single:
+        refuse(f"{name} returns a single resource", page_size=given)
         return 1
-    known = declared.page_size
+    known = endpoint.page_size
     size: int | None = known.checked(given or known.default) if known else given
     if size is None:
-        raise ConfigurationError(f"{name} does not say how many rows a page has: give --page-size")
+        raise ConfigurationError(f"the page size of {name} is not known: give --page-size")
     return size
 
 
-def _shown(told: Estimate, weight: str | None) -> dict[str, str]:
-    each = f"a request is {weight}" if weight else "its weight is not known: one a request"
-    share = told.day_share
+def _shown(cost: Estimate, weight: str | None) -> dict[str, str]:
+    each = f"a request is {weight}" if weight else "its weight is not known: assumed to be 1"
+    share = cost.day_share
     return {
-        "requests": f"{told.requests:,}",
-        "units": f"{told.units:,} ({each})",
-        "minutes": f"{told.minutes:,.1f} at least",
-        "share of a day": "no limit of a day or more is given" if share is None else f"{share:.1%}",
+        "requests": f"{cost.requests:,}",
+        "units": f"{cost.units:,} ({each})",
+        "minutes": f"{cost.minutes:,.1f} at least",
+        "share of a day": "not known: no --limit of a day or more" if share is None else f"{share:.1%}",
     }
 
 
 def read_limit(text: str) -> Limit:
-    """Read a limit such as ``6000/minute`` or ``100/60s``.
+    """Return a limit from a text such as ``6000/minute`` or ``100/60s``.
 
     Raises:
-        ConfigurationError: the text is none.
+        ConfigurationError: the text has another form.
 
     """
     match = _LIMIT.fullmatch(text)

@@ -1,4 +1,4 @@
-"""``chainapi export``: many lists at once into files, watched while they grow."""
+"""``chainapi export``: many lists at once into files, with progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cyclopts.validators import Number
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
-    Connection,
+    ConnectionOptions,
     Flag,
     Hidden,
     Many,
@@ -77,32 +77,32 @@ async def export(
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
     quiet: Flag = False,
-    connection: Connection = DEFAULTS,
+    connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Fetch many lists at once into a file, or into a folder that gets a file each run.
+    """Export many lists at once to a file, or to a folder with a new file for each run.
 
-    Started again after whatever ended it, it goes on where it stood; once all is there, it fetches what is
-    new where the rows come newest first. What it remembers is in FILE.export, or in DIR/_export.
+    The same command continues an export that was interrupted. After a complete export it fetches new rows, if
+    the list is newest first. The state of the export is in FILE.export, or in DIR/_export.
 
     Args:
-        route: The route by its name, such as data.evm.blocks, or a path.
-        values: The sources: values of the parameter in the path that --param does not give; further paths.
-        out: File or folder. A name that has no suffix, or ends with a slash, is a folder.
-        format_: What the file is; else its suffix says it, and a folder gets jsonl.
+        route: The name of a route, such as data.evm.blocks, or a path.
+        values: The sources: values of the parameter in the path that --param leaves out; or more paths.
+        out: File or folder. A name without a suffix, or with a slash at its end, is a folder.
+        format_: Format of the files; by default that of the suffix, and jsonl in a folder.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
-        page_size: Rows a page; else as many as the route gives.
-        over: The parameter that the sources are values of, where it is another one.
-        from_: File with a source in each line; - is standard input.
-        api: The service that has the path; data by default.
-        items: The field of the answer that holds the list of a path; without it, the only one that holds any.
-        limit: Rows of each source; all without it. A later run fetches all that is new.
-        on_invalid: What becomes of a row that is not what the route promises: raise leaves its source for a
-            later run, raw puts it into FILE.invalid, beside the file.
-        concurrency: Sources that are open at once.
+        page_size: Rows per page; by default the maximum of a named route.
+        over: The parameter whose values are the sources, if it is another one.
+        from_: File with one source per line; - is standard input.
+        api: The service of a path; data by default.
+        items: The field of the response that holds the list of a path; by default the only list.
+        limit: Rows of each source; all by default. A later run fetches all new rows.
+        on_invalid: Rows that do not match the route: raise fails their source, which a later run continues,
+            raw writes them to FILE.invalid, beside the file.
+        concurrency: Sources that are fetched at once.
         quiet: Show no progress.
-        connection: How the services are reached.
-        terminal: Where the command writes.
+        connection: Options of the session.
+        terminal: The streams of the command.
 
     """
     options = {
@@ -126,7 +126,7 @@ async def export(
         view = ExportView(traffic, lambda: session.quota, terminal.now)
         try:
             with calling(terminal, route), cancelled_by_sigterm():
-                walk, sources, query = _asked(
+                walk, sources, query = _plan(
                     session, route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 async with view.shown(terminal, quiet=quiet):
@@ -143,35 +143,35 @@ async def export(
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
             if isinstance(error, ChainAPIError):
-                if view.progress is None:  # nothing was begun
+                if view.progress is None:  # nothing was fetched
                     raise
-                _complain(terminal, route, error)
+                _report(terminal, route, error)
             same = " with the same standard input" if from_ == "-" else ""
-            terminal.tell(f"{view.kept()}; to go on{same}: {shell_words(again)}")
+            terminal.note(f"{view.kept()}; to continue{same}: {shell_words(again)}")
             if isinstance(error, ChainAPIError):
                 return FAILED
             raise
-    terminal.tell(_summary(result))
+    terminal.note(_summary(result))
     return 0
 
 
-def _complain(terminal: Terminal, route: str, error: ChainAPIError) -> None:
-    """Tell an error, or those of all sources that failed."""
+def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
+    """Report an error, or the errors of all failed sources."""
     if isinstance(error, IncompleteExportError):
         for label, failure in error.failures.items():
-            terminal.complain(f"{label or route}: {worded(failure, _ADVICE)}")
+            terminal.report(f"{label or route}: {worded(failure, _ADVICE)}")
     else:
-        terminal.complain(worded(error))
+        terminal.report(worded(error))
 
 
-_ADVICE = "--on-invalid raw puts such rows into a file of their own"
+_ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 def _lines(name: str) -> list[str]:
-    """Return the lines of a file, or of standard input, that have something in them.
+    """Return the lines of a file, or of standard input, without empty ones.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the file cannot be read.
 
     """
     try:
@@ -179,11 +179,11 @@ def _lines(name: str) -> list[str]:
     except OSError as error:
         raise ConfigurationError(f"--from {name} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"--from {name} is no text in UTF-8") from None
+        raise ConfigurationError(f"--from {name} is not UTF-8 text: convert it") from None
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _asked(
+def _plan(
     session: Session,
     route: str,
     words: Sequence[str],
@@ -197,23 +197,23 @@ def _asked(
     """Return the method, its sources, and the arguments that all of them share.
 
     Raises:
-        ConfigurationError: what is asked for does not fit together.
+        ConfigurationError: the arguments do not fit together.
 
     """
     if is_path(route):
-        refuse(f"the sources of {route} are more paths", over=over)
+        refuse("the sources of an export by path are paths", over=over)
         options = {"page_size": page_size, "items": items}
         given = {name: value for name, value in options.items() if value is not None}
         query = {**given, **read_query(params, _EXPORT_OPTIONS)}
         return getattr(session, api or "data").list, _paths(route, words), query
-    refuse(f"the name {route} says it", api=api, items=items)
+    refuse(f"the route {route} sets it", api=api, items=items)
     sources, query = _of_route(route, words, with_page_size(params, page_size), over)
     return method_of(session, route), sources, query
 
 
 def _paths(route: str, words: Sequence[str]) -> list[str]:
     if wrong := next((word for word in words if not is_path(word)), None):
-        raise ConfigurationError(f"{wrong!r} is no path: the sources of {route} are more paths")
+        raise ConfigurationError(f"{wrong!r} is not a path: more sources of {route} begin with '/'")
     return [*dict.fromkeys([route, *words])]
 
 
@@ -221,30 +221,37 @@ def _of_route(
     route: str, words: Sequence[str], params: Sequence[str], over: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the arguments of each source, and those that all of them share."""
-    declared = resolve(route)
-    if declared.single:
-        raise ConfigurationError(f"{route} gives one resource, no list: `chainapi list` prints it")
+    endpoint = resolve(route)
+    if endpoint.single:
+        raise ConfigurationError(
+            f"{route} returns a single resource, not a list: print it with `chainapi list`"
+        )
     shared = read_values(route, (), params, whole=False)
-    name = over or _left_out(declared, route, shared)
+    name = over or _left_out(endpoint, route, shared)
     if name is None:
         if words:
-            raise ConfigurationError(f"{words[0]!r} is one value too many: {usage(route)}")
+            raise ConfigurationError(f"{words[0]!r} is one value too many; usage: {usage(route)}")
         return [{}], shared
-    varied = next((one for one in declared.parameters if one.name == name and name not in shared), None)
+    varied = next((one for one in endpoint.parameters if one.name == name and name not in shared), None)
     if varied is None:
-        raise ConfigurationError(f"--over {name}: it is given by --param, or {route} does not take it")
+        raise ConfigurationError(f"--over {name} does not apply: --param sets it, or {route} lacks it")
     if not words:
-        raise ConfigurationError(f"there is nothing to export: give values of {name}, or --from FILE")
+        raise ConfigurationError(f"there are no sources: give values of {name}, or --from FILE")
     return [{name: read_value(varied, word)} for word in words], shared
 
 
-def _left_out(declared: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
-    """Return the one parameter in the path that is not given; None where all are."""
-    left = [one.name for one in declared.parameters if one.in_path and one.name not in shared]
+def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
+    """Return the only parameter in the path that --param leaves out; None if there is none.
+
+    Raises:
+        ConfigurationError: there are several.
+
+    """
+    left = [one.name for one in endpoint.parameters if one.in_path and one.name not in shared]
     if len(left) > 1:
         raise ConfigurationError(
-            f"{route} needs {', '.join(left)}: give all but one with --param NAME=VALUE, "
-            "the values are then those of the one that is left"
+            f"{route} needs {', '.join(left)}: give all but one with --param NAME=VALUE; "
+            "the sources are values of the remaining one"
         )
     return left[0] if left else None
 
@@ -252,7 +259,7 @@ def _left_out(declared: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
     if result.written is None:
-        return f"nothing new: {result.path} has the rows of {sources}"
+        return f"no new rows: {result.path} has the rows of {sources}"
     invalid = (
         "" if result.written_invalid is None else f"; {result.invalid:,} invalid in {result.written_invalid}"
     )

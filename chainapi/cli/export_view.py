@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ExportView"]
 
-TOLD_EVERY = 10.0  # seconds between two lines about progress
+REPORT_EVERY = 10.0  # seconds between two lines about progress
 WIDEST_BAR = 40  # characters
 
 
 @define(eq=False)
 class ExportView:
-    """What a person sees of an export: drawn on a terminal, else told in a line now and then.
+    """Progress of an export: drawn on a terminal, else reported in a line every 10 s.
 
     Attributes:
         traffic: counts the requests of the session.
-        quota: gives what is known of the quotas.
-        now: gives the time of day, for the end of a wait.
-        progress: of the export, once there is any.
+        quota: returns the snapshots of the quotas.
+        now: returns the local time, for the end of a wait.
+        progress: the last one reported; None before the first page.
 
     """
 
@@ -46,7 +46,7 @@ class ExportView:
     progress: ExportProgress | None = None
 
     def update(self, progress: ExportProgress) -> None:
-        """Take note of progress."""
+        """Keep the last progress."""
         self.progress = progress
 
     @asynccontextmanager
@@ -58,16 +58,16 @@ class ExportView:
             async with terminal.live(self.render, transient=True):
                 yield
         else:
-            telling = asyncio.create_task(self._tell(terminal))
+            reporting = asyncio.create_task(self._report(terminal))
             try:
                 yield
             finally:
-                telling.cancel()
+                reporting.cancel()
                 with suppress(asyncio.CancelledError):
-                    await telling
+                    await reporting
 
     def render(self) -> RenderableType:
-        """Return what is drawn: a bar of the sources, and two lines."""
+        """Return a bar of the sources, and two lines."""
         progress = self.progress
         lines = [Text(self.counts()), Text(" · ".join(self.waits()), style="dim")]
         if progress is None or not progress.sources:
@@ -77,19 +77,19 @@ class ExportView:
         return Group(bar, "", *lines)  # a bar does not end its line
 
     def line(self) -> str:
-        """Return all of it in one line."""
+        """Return counts and waits in one line."""
         return " · ".join([self.counts(), *self.waits()])
 
     def kept(self) -> str:
-        """Say what was committed, and how many sources failed."""
+        """Return the committed rows, and the number of failed sources."""
         progress = self.progress
         if progress is None:
-            return "no page so far"
+            return "no pages yet"
         kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
         return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
 
     def counts(self) -> str:
-        """Say what is done: sources, rows, requests, and the time that is left."""
+        """Return the counts of sources, rows and requests, and the time left."""
         progress, requests = self.progress, counted(self.traffic.requests, "request")
         if progress is None:
             return f"{self.kept()} · {requests}"
@@ -111,28 +111,28 @@ class ExportView:
         return " · ".join(parts)
 
     def waits(self) -> list[str]:
-        """Say what is left of the quotas, what is waited for, and when that ends."""
-        said = []
+        """Return for each service the rest of its quota, and the end of a wait."""
+        services = []
         for service, snapshot in self.quota().items():
             parts = []
             if snapshot.remaining is not None and snapshot.limit is not None:
                 parts.append(f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
             if left := pause(snapshot):
-                parts.append(f"on again in {_duration(left)}, at {self._clock(left)}")
+                parts.append(f"next request in {_duration(left)}, at {self._clock(left)}")
             if parts:
-                said.append(f"{service}: {', '.join(parts)}")
-        return said
+                services.append(f"{service}: {', '.join(parts)}")
+        return services
 
     def _clock(self, seconds: float) -> str:
-        """Return the time of day in so many seconds, with the day where it is another one."""
+        """Return the time of day after `seconds`, with the date if that is another day."""
         now = self.now()
         then = now + timedelta(seconds=seconds)
         return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
 
-    async def _tell(self, terminal: Terminal) -> None:
+    async def _report(self, terminal: Terminal) -> None:
         while True:
-            await asyncio.sleep(TOLD_EVERY)
-            terminal.complain(self.line())
+            await asyncio.sleep(REPORT_EVERY)
+            terminal.report(self.line())
 
 
 def _beside(progress: ExportProgress) -> str:
@@ -140,7 +140,7 @@ def _beside(progress: ExportProgress) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration as people say it."""
+    """Return a duration in its largest unit that has two or more."""
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""``chainapi list``: the rows of any list, by name or by path, and how to go on with them."""
+"""``chainapi list``: the rows of any list, by name or by path, and the command that continues it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
     FAILED,
-    Connection,
+    ConnectionOptions,
     Flag,
     Hidden,
     Many,
@@ -63,44 +63,44 @@ async def list_(
     resume: str | None = None,
     on_invalid: OnInvalid = "raise",
     json: Flag = False,
-    connection: Connection = DEFAULTS,
+    connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
     """Print the rows of a list, by the name of its route or by its path.
 
-    A walk that fails or is interrupted says on standard error how to go on where it stood.
+    A walk that fails or is interrupted prints the command that continues it on standard error.
 
-    Of a route that gives a single resource, that is printed.
+    For a route with a single resource, the resource is printed.
 
     Args:
         route: A name, such as data.evm.blocks, or a path, such as /v1/chains/43114/blocks.
-        values: What stands in the path of a named route, such as 43114.
-        api: The service that has the path; data by default.
-        items: The field of the answer that holds the list of a path; without it, the only one that holds any.
-        page_size: Rows a page; by default as many as a named route gives at most.
+        values: Values of the parameters in the path of a named route, such as 43114.
+        api: The service of a path; data by default.
+        items: The field of the response that holds the list of a path; by default the only list.
+        page_size: Rows per page; by default the maximum of a named route.
         param: A parameter as NAME=VALUE; may be repeated.
-        limit: Rows in all.
-        all_: All rows, whatever --limit says.
-        resume: A checkpoint to go on from, as it was printed.
-        on_invalid: What becomes of a row that is not what the route promises: raise ends the command at it,
-            raw prints it as it came.
-        json: JSON lines instead of a table; always so where the output is no terminal.
-        connection: How the services are reached.
-        terminal: Where the command writes.
+        limit: Rows in total.
+        all_: All rows; --limit has no effect.
+        resume: A checkpoint to continue from, as it was printed.
+        on_invalid: Rows that do not match the route: raise ends the command at the first one, raw prints them
+            as received.
+        json: JSON lines instead of a table; the default if the output is not a terminal.
+        connection: Options of the session.
+        terminal: The streams of the command.
 
     """
     table = terminal.interactive and not json
     if is_path(route):
-        refuse(f"{route} has its values in it", VALUE=values)
+        refuse(f"{route} includes its values", VALUE=values)
         opened = _by_path(
             route, param or [], api=api, items=items, page_size=page_size, on_invalid=on_invalid
         )
     else:
-        refuse(f"the name {route} says it", api=api, items=items)
+        refuse(f"the route {route} sets it", api=api, items=items)
         query = read_values(route, values, with_page_size(param, page_size))
         if resolve(route).single:
             invalid = {"on-invalid": on_invalid == "raw"}
-            refuse(f"{route} gives a single resource, no list", all=all_, resume=resume, **invalid)
+            refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
             return await _print_resource(terminal, connection, route, query, table=table)
         opened = _by_name(terminal, route, {**query, "on_invalid": on_invalid})
     start = read_checkpoint(resume)
@@ -122,8 +122,8 @@ async def list_(
         if on_invalid == "raw":
             options["on_invalid"] = on_invalid
         if isinstance(error, ChainAPIError):
-            terminal.complain(worded(error, "--on-invalid raw prints such a row as it came"))
-        _tell_how_to_go_on(terminal, [route, *(values)], {**options, **changed(connection)}, at)
+            terminal.report(worded(error, "--on-invalid raw prints such a row as received"))
+        _note_continuation(terminal, [route, *(values)], {**options, **changed(connection)}, at)
         if isinstance(error, ChainAPIError):
             return FAILED
         raise
@@ -131,7 +131,7 @@ async def list_(
 
 
 class _Invalid:
-    """Counts the rows that could not be made, and tells of them in the end."""
+    """Count of the invalid rows, reported at the end."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -143,12 +143,11 @@ class _Invalid:
 
     def __exit__(self, *_: object) -> None:
         if self._first is not None:
-            came = "it came" if self._count == 1 else "they came"
-            what = f"{counted(self._count, 'invalid row')} printed as {came}"
-            self._terminal.complain(f"{what}; the first: {worded(self._first)}")
+            what = f"{counted(self._count, 'invalid row')} printed as received"
+            self._terminal.report(f"{what}; the first: {worded(self._first)}")
 
     def noted(self, write: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return a writer of rows that counts the invalid ones."""
+        """Return a writer of rows that counts invalid ones."""
 
         def written(row: Any) -> None:
             if isinstance(row, Invalid):
@@ -159,7 +158,7 @@ class _Invalid:
         return written
 
 
-# Opens a stream in a session, where a checkpoint says.
+# Function from a session and a checkpoint to a stream.
 _Opener: TypeAlias = Callable[[Session, Checkpoint | None], Pages[Any]]
 
 
@@ -184,7 +183,7 @@ def _by_name(terminal: Terminal, name: str, query: Mapping[str, Any]) -> _Opener
 
 
 async def _print_resource(
-    terminal: Terminal, connection: Connection, name: str, query: Mapping[str, Any], *, table: bool
+    terminal: Terminal, connection: ConnectionOptions, name: str, query: Mapping[str, Any], *, table: bool
 ) -> int:
     async with open_session(terminal, connection, table=table) as session:
         with calling(terminal, name):
@@ -193,8 +192,8 @@ async def _print_resource(
     return 0
 
 
-def _tell_how_to_go_on(
+def _note_continuation(
     terminal: Terminal, what: Sequence[str], options: Mapping[str, object], checkpoint: Checkpoint
 ) -> None:
     words = ["chainapi", "list", *what, *option_words(options), "--resume", checkpoint.dumps()]
-    terminal.tell(f"{counted(checkpoint.rows, 'row')} so far; to go on: {shell_words(words)}")
+    terminal.note(f"{counted(checkpoint.rows, 'row')} so far; to continue: {shell_words(words)}")

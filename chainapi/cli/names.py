@@ -1,4 +1,4 @@
-"""Routes by name on a command line: from a name and words to a call, and from its rows to plain JSON."""
+"""Routes by name: from a name and texts to arguments, and from rows to plain JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ __all__ = [
     "Value",
     "as_it_is",
     "calling",
-    "gives",
     "is_path",
     "method_of",
     "plain",
@@ -42,13 +41,14 @@ __all__ = [
     "read_value",
     "read_values",
     "resolve",
+    "returns",
     "route_names",
     "usage",
 ]
 
 
 def is_path(route: str) -> bool:
-    """Tell a path from the name of a route."""
+    """Return whether an argument is a path, not the name of a route."""
     return route.startswith("/")
 
 
@@ -56,7 +56,7 @@ def resolve(name: str) -> Endpoint:
     """Return the route of a dotted name, such as ``data.evm.blocks``.
 
     Raises:
-        ConfigurationError: there is none; the message has the name that was probably meant.
+        ConfigurationError: no route has it; the message suggests a similar name.
 
     """
     if name in ROUTES:
@@ -69,13 +69,13 @@ def resolve(name: str) -> Endpoint:
     raise ConfigurationError(f"no route is named {quoted(name)}: {hint}")
 
 
-def gives(declared: Endpoint) -> str:
-    """Return what a route gives, as its signature says it: a model, or pages of one."""
-    return str(declared.function.__annotations__["return"])
+def returns(endpoint: Endpoint) -> str:
+    """Return the return annotation of a route: a model, or pages of one."""
+    return str(endpoint.function.__annotations__["return"])
 
 
 def method_of(session: Session, name: str) -> Callable[..., Any]:
-    """Return the method of a session that a name stands for."""
+    """Return the method of a session by the name of its route."""
     method: Callable[..., Any] = operator.attrgetter(name)(session)
     return method
 
@@ -89,16 +89,16 @@ def read_values(
         name: the route.
         words: values of the parameters in the path, in their order.
         params: NAME=VALUE for any parameter; lists by repeating, or with commas.
-        whole: whether each parameter that is required has to be there.
+        whole: whether a missing parameter is an error.
 
     Raises:
-        ConfigurationError: there is no such route or parameter, a value cannot be sent, or is missing.
+        ConfigurationError: a name is unknown, or a value is invalid or missing.
 
     """
     parameters = resolve(name).parameters
     segments = _segments(parameters)
     if len(words) > len(segments):
-        raise ConfigurationError(f"{words[len(segments)]!r} is one value too many: {usage(name)}")
+        raise ConfigurationError(f"{words[len(segments)]!r} is one value too many; usage: {usage(name)}")
     texts = {parameter.name: [word] for parameter, word in zip(segments, words, strict=False)}
     known = {key: parameter for parameter in parameters for key in (parameter.name, parameter.wire)}
     for key, value in read_pairs(params):
@@ -107,15 +107,15 @@ def read_values(
         texts.setdefault(known[key].name, []).append(value)
     missing = [one.name for one in parameters if one.required and one.name not in texts]
     if whole and missing:
-        raise ConfigurationError(f"missing {', '.join(missing)}: {usage(name)}")
+        raise ConfigurationError(f"missing {', '.join(missing)}; usage: {usage(name)}")
     return {one.name: _read(one, texts[one.name]) for one in parameters if one.name in texts}
 
 
 def read_pairs(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Take NAME=VALUE apart.
+    """Yield the names and values of NAME=VALUE.
 
     Raises:
-        ConfigurationError: a text is no such pair.
+        ConfigurationError: a text has another form.
 
     """
     for text in texts:
@@ -135,7 +135,7 @@ def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str,
     query: dict[str, Any] = {}
     for name, value in read_pairs(texts):
         if name in _LIST_ARGUMENTS or name in options:
-            raise ConfigurationError(f"--param {name}={value}: {name} is not for the query, see --help")
+            raise ConfigurationError(f"--param {name}={value} is not a query parameter, see --help")
         query.setdefault(name, []).append(value)
     return query
 
@@ -144,7 +144,7 @@ _LIST_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
 
 
 def usage(name: str) -> str:
-    """Return how a route is written on a command line, with what it needs."""
+    """Return the words of a command line for a route: its name and required parameters."""
     parameters = resolve(name).parameters
     needed = [f"--param {one.name}=VALUE" for one in parameters if one.required and not one.in_path]
     return " ".join([name, *(one.name.upper() for one in _segments(parameters)), *needed])
@@ -162,7 +162,7 @@ def _read(parameter: Parameter, texts: Sequence[str]) -> Any:
         entries = [entry for text in texts for entry in text.split(",")]
         return parameter.checked([_value(parameter, entry) for entry in entries])
     if len(texts) > 1:
-        raise ConfigurationError(f"{parameter.name} is given {len(texts)} times, and takes one value")
+        raise ConfigurationError(f"{parameter.name} takes one value, not {len(texts)}")
     return read_value(parameter, texts[0])
 
 
@@ -170,14 +170,14 @@ def read_value(parameter: Parameter, text: str) -> Any:
     """Return one value of a parameter, checked.
 
     Raises:
-        ConfigurationError: it cannot be sent.
+        ConfigurationError: the value is invalid.
 
     """
     return parameter.checked(_value(parameter, text))
 
 
 def _value(parameter: Parameter, text: str) -> Any:
-    """Read a value of the first kind that the text can be."""
+    """Return a text as a value of the first type that accepts it."""
     if parameter.choices or str in parameter.kinds:
         return text
     readers = {kind: reader for kind, reader in _READERS.items() if kind in parameter.kinds}
@@ -189,26 +189,26 @@ def _value(parameter: Parameter, text: str) -> Any:
     if float in readers:
         readers.pop(int, None)
     wanted = " or ".join(wanted for _, wanted in readers.values())
-    raise ConfigurationError(f"{parameter.name}={text[:80]!r} cannot be used: it takes {wanted}")
+    raise ConfigurationError(f"{parameter.name}={text[:80]!r} is invalid: it must be {wanted}")
 
 
-def _truth(text: str) -> bool:
+def _boolean(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(text)
     return text == "true"
 
 
-def _moment(text: str) -> datetime:
-    """Read an ISO date or time; without a zone it is in UTC, as are the times of the services."""
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _datetime(text: str) -> datetime:
+    """Return an ISO date or time; without a zone it is in UTC, as the times of the services are."""
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
-    bool: (_truth, "true or false"),
+    bool: (_boolean, "true or false"),
     int: (int, "a whole number"),
     float: (float, "a number"),
-    datetime: (_moment, "an ISO date such as 2026-01-31"),
+    datetime: (_datetime, "an ISO date such as 2026-01-31"),
 }
 
 
@@ -216,7 +216,7 @@ _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
 
 
 def plain(row: Any) -> Any:
-    """Return a row as JSON has it: fields by their names in Python, decimals as texts, all digits kept."""
+    """Return a row as plain JSON: fields by their names in Python, decimals as texts with all digits."""
     match row:
         case Unknown() | Invalid():
             return row.raw
@@ -233,35 +233,35 @@ def plain(row: Any) -> Any:
 
 
 def as_it_is(row: Any) -> Any:
-    """Return a row without a model, one that could not be read too."""
+    """Return a row without a model; of an invalid one, its JSON."""
     return row.raw if isinstance(row, Invalid) else row
 
 
 @contextmanager
 def calling(terminal: Terminal, name: str) -> Iterator[None]:
-    """Tell of a route that is deprecated as people read it, instead of as a warning of Python."""
+    """Report a deprecated route in one line, instead of a warning of Python."""
     if is_path(name):
         yield
         return
     route = resolve(name).route
     if route.deprecated:
-        terminal.complain(route.deprecation(name))
+        terminal.report(route.deprecation(name))
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         yield
 
 
-# What a shell completes.
+# Completion by a shell.
 
 
 def route_names(context: CompletionContext) -> dict[str, str]:
-    """Offer all names, each with what it gives; a path is left to its writer."""
-    return {name: gives(declared) for name, declared in ROUTES.items()}
+    """Return all names, each with what it returns; paths are not completed."""
+    return {name: returns(endpoint) for name, endpoint in ROUTES.items()}
 
 
 def _choices(context: CompletionContext) -> tuple[str, ...]:
-    """Offer the values that the service lists for the parameter at the cursor."""
-    declared = ROUTES.get(context["route"].raw or "")
-    segments = _segments(declared.parameters) if declared else []
+    """Return the documented values of the parameter at the cursor."""
+    endpoint = ROUTES.get(context["route"].raw or "")
+    segments = _segments(endpoint.parameters) if endpoint else []
     return segments[context.index].choices if context.index < len(segments) else ()
 
 

@@ -1,4 +1,4 @@
-"""``chainapi plot``: a chart of an exported file; and charts of what other commands print."""
+"""``chainapi plot``: a chart of an exported file; the charts of other commands."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ async def plot(
 ) -> int:
     """Draw one column of an exported file over another, a line for each source.
 
-    Where a line has more points than can be seen, the lowest and the highest of each stretch are drawn.
+    A line with more points than the chart is wide shows the lowest and the highest of each stretch.
 
     Args:
         file: A file of JSON lines, CSV, Parquet, SQLite or DuckDB.
-        x: The column across; without it the only one of times.
-        y: The column up; without it the only other one of numbers.
-        png: File for the chart as PNG, instead of the terminal; with the extra `plot`.
-        terminal: Where the command writes.
+        x: The column of the x axis; by default the only one of times.
+        y: The column of the y axis; by default the only other one of numbers.
+        png: PNG file for the chart, instead of the terminal; needs the extra `plot`.
+        terminal: The streams of the command.
 
     """
     present(terminal, read_chart(file, x, y), drawn=png is None, png=png)
@@ -51,7 +51,7 @@ def present(terminal: Terminal, chart: Chart, *, drawn: bool, png: Path | None) 
         save(chart, png)
     if drawn:
         if terminal.console.options.ascii_only:
-            raise ConfigurationError("the output takes ASCII only: a chart needs UTF-8, or --png")
+            raise ConfigurationError("the output supports ASCII only: use a UTF-8 terminal, or --png FILE")
         print_chart(terminal, chart)
 
 

@@ -17,7 +17,7 @@ __all__ = ["Progress", "Traffic", "pause", "waits"]
 
 @define(eq=False)
 class Traffic:
-    """What goes to one service; `waited` is seconds in which nothing was under way between two requests."""
+    """Requests to one service; `waited` is seconds between requests with none in flight."""
 
     requests: int = 0
     refused: int = 0
@@ -26,7 +26,7 @@ class Traffic:
     _idle_since: float | None = None
 
     def sent(self, now: float) -> None:
-        """Count a request; it ends the time in which nothing was under way."""
+        """Count a request, and end the wait before it."""
         self.requests += 1
         self._flying += 1
         if self._idle_since is not None:
@@ -34,7 +34,7 @@ class Traffic:
             self._idle_since = None
 
     def received(self, now: float, status: int | None) -> None:
-        """Count an answer, or that there is none."""
+        """Count a response, or a request that failed without one."""
         self.refused += status == 429
         self._flying -= 1
         if not self._flying:
@@ -43,7 +43,7 @@ class Traffic:
 
 @define(eq=False)
 class Progress:
-    """Counts the events of a session; `clock` gives seconds."""
+    """Counts of the events of a session; `clock` returns seconds."""
 
     clock: Callable[[], float]
     services: Mapping[str, Traffic] = field(factory=lambda: {"metrics": Traffic(), "data": Traffic()})
@@ -51,7 +51,7 @@ class Progress:
     rows: Counter[str] = field(factory=Counter[str])
 
     def __call__(self, event: Event) -> None:
-        """Take in one event."""
+        """Count one event."""
         match event:
             case RequestSent():
                 self.services[event.service].sent(self.clock())
@@ -63,11 +63,11 @@ class Progress:
 
     @property
     def requests(self) -> int:
-        """How many requests were sent."""
+        """Requests sent."""
         return sum(traffic.requests for traffic in self.services.values())
 
     def line(self, quota: Mapping[str, QuotaSnapshot]) -> str:
-        """Say in one line how far it is, and what is waited for."""
+        """Return one line: pages, rows, requests, and waits."""
         parts = [
             counted(self.pages.total(), "page"),
             counted(self.rows.total(), "row"),
@@ -78,10 +78,10 @@ class Progress:
 
 
 def waits(quota: QuotaSnapshot) -> str:
-    """Say what is waited for: in seconds, and from a minute on with the time of day."""
+    """Return the wait of a service: in seconds, from a minute on with the time of day."""
     left = pause(quota)
     if left < 60 or quota.unix_time is None:
-        return f"rate limit, on in {left:.1f} s"
+        return f"rate limit, next request in {left:.1f} s"
     now = datetime.fromtimestamp(quota.unix_time).astimezone()
     then = now + timedelta(seconds=left)
     day = "" if then.date() == now.date() else f"{then:%Y-%m-%d} "
@@ -89,7 +89,7 @@ def waits(quota: QuotaSnapshot) -> str:
 
 
 def pause(quota: QuotaSnapshot) -> float:
-    """Return the seconds for which nothing will be sent."""
+    """Return the seconds until the next request can be sent."""
     if quota.stopped_for or not quota.waiting or quota.in_flight:
         return quota.stopped_for
     return quota.reset_in or 0.0

@@ -1,4 +1,4 @@
-"""``chainapi routes``: what can be asked for by name, from the records of the routes."""
+"""``chainapi routes``: the routes with a name, their parameters and their rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
-from chainapi.cli.names import gives, route_names
+from chainapi.cli.names import returns, route_names
 from chainapi.cli.terminal import Terminal
 from chainapi.models.schema import fields_of, row_classes
 
@@ -28,23 +28,23 @@ def routes(
     json: Flag = False,
     terminal: Hidden,
 ) -> int:
-    """Show the routes that have a name, all of them or those that a text is found in.
+    """Show all routes with a name, or those whose name or path contains a text.
 
-    With the whole name of a route: its path, its parameters with what they take, and the fields of its rows.
+    For the whole name of a route, show its path, its parameters and the fields of its rows.
 
     Args:
-        text: Part of a name or of a path, in any case, or the whole name of one route.
-        json: JSON lines instead of a table; always so where the output is no terminal.
-        terminal: Where the command writes.
+        text: Part of a name or of a path, upper or lower case, or the whole name of one route.
+        json: JSON lines instead of a table; the default if the output is not a terminal.
+        terminal: The streams of the command.
 
     """
     found = {
-        name: declared
-        for name, declared in ROUTES.items()
-        if text.lower() in name or text.lower() in declared.route.path.lower()
+        name: endpoint
+        for name, endpoint in ROUTES.items()
+        if text.lower() in name or text.lower() in endpoint.route.path.lower()
     }
     if not found:
-        terminal.complain(f"no route has {text!r} in its name or path")
+        terminal.report(f"no route has {text!r} in its name or path: `chainapi routes` shows all")
         return FAILED
     table = terminal.interactive and not json
     if text in ROUTES:
@@ -52,47 +52,47 @@ def routes(
     elif table:
         terminal.console.print(_table(found))
     else:
-        for name, declared in found.items():
-            terminal.line(_record(name, declared))
+        for name, endpoint in found.items():
+            terminal.line(_record(name, endpoint))
     return 0
 
 
 def _table(found: Mapping[str, Endpoint]) -> Table:
-    table = _columns("route", "parameters", "gives", "units")
-    for name, declared in found.items():
+    table = _columns("route", "parameters", "returns", "units")
+    for name, endpoint in found.items():
         label = Text(name)
-        if declared.route.deprecated:
+        if endpoint.route.deprecated:
             label.append(" (deprecated)", style="yellow")
-        ordered = sorted(declared.parameters, key=lambda one: not one.required)
+        ordered = sorted(endpoint.parameters, key=lambda one: not one.required)
         names = [one.name if one.required else f"[{one.name}]" for one in ordered]
-        table.add_row(label, Text(" ".join(names)), Text(gives(declared)), _units(declared))
+        table.add_row(label, Text(" ".join(names)), Text(returns(endpoint)), _units(endpoint))
     table.columns[-1].justify = "right"
     return table
 
 
-def _units(declared: Endpoint) -> str:
-    return "" if declared.route.units is None else str(declared.route.units)
+def _units(endpoint: Endpoint) -> str:
+    return "" if endpoint.route.units is None else str(endpoint.route.units)
 
 
-def _show(terminal: Terminal, name: str, declared: Endpoint, *, table: bool) -> None:
+def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> None:
     fields = {
         kind.__name__: {field.name: str(field.type) for field in fields_of(kind)}
-        for kind in row_classes(declared.route.model)
+        for kind in row_classes(endpoint.route.model)
     }
     if not table:
-        terminal.line({**_record(name, declared), "fields": fields})
+        terminal.line({**_record(name, endpoint), "fields": fields})
         return
-    route, console = declared.route, terminal.console
-    console.print(Text(f"{name}: {(declared.function.__doc__ or '').partition(chr(10))[0]}", style="bold"))
-    console.print(Text(f"GET {route.path}, gives {gives(declared)}"))
+    route, console = endpoint.route, terminal.console
+    console.print(Text(f"{name}: {(endpoint.function.__doc__ or '').partition(chr(10))[0]}", style="bold"))
+    console.print(Text(f"GET {route.path}, returns {returns(endpoint)}"))
     if route.weight is not None:
         console.print(Text(f"weight: {route.weight}, {route.units} units a request"))
     if route.deprecated:
-        console.print(Text("deprecated: the service will take it away", style="yellow"))
+        console.print(Text("deprecated: the service will remove it", style="yellow"))
     parameters = _columns("parameter", "takes", "default")
-    for one in declared.parameters:
+    for one in endpoint.parameters:
         parameters.add_row(one.name, Text(_takes(one)), "required" if one.required else _default(one))
-    if declared.parameters:
+    if endpoint.parameters:
         console.print("", parameters, sep="\n")
     for kind, types in fields.items():
         rows = _columns(kind, "type")
@@ -121,14 +121,14 @@ def _default(one: Parameter) -> str:
     return "" if one.default is None else str(one.default)
 
 
-def _record(name: str, declared: Endpoint) -> dict[str, Any]:
-    route = declared.route
+def _record(name: str, endpoint: Endpoint) -> dict[str, Any]:
+    route = endpoint.route
     return {
         "name": name,
-        "parameters": [_parameter(one) for one in declared.parameters],
+        "parameters": [_parameter(one) for one in endpoint.parameters],
         "path": route.path,
-        "model": re.sub(r"^\w+\[(.+)\]$", r"\1", gives(declared)),
-        "single": declared.single,
+        "model": re.sub(r"^\w+\[(.+)\]$", r"\1", returns(endpoint)),
+        "single": endpoint.single,
         "weight": route.weight,
         "units": route.units,
         "deprecated": route.deprecated,

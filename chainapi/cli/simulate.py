@@ -30,22 +30,22 @@ def _least_one(_: object, value: object) -> None:
 @Parameter(name="*", group="Anomalies")
 @frozen(kw_only=True)
 class AnomalyOptions:
-    """How lists differ from those of a well-behaved service; a share is a number from 0 to 1, of all rows.
+    """Anomalies of lists; a share is a number from 0 to 1, of all rows.
 
     Attributes:
-        anomalies_in: Route whose lists have them, by its name or path; without it, every list has.
-        ties: Different rows that share one block number, time or height.
-        equal: Rows, one after the other, that are equal byte for byte.
-        replays: Chains that have each transaction under one hash, in lists over all chains.
+        anomalies_in: Name or path of the route whose lists have anomalies; all lists by default.
+        ties: Number of different rows with the same block number, time or height.
+        equal: Number of consecutive rows that are equal byte for byte.
+        replays: Number of chains that share each transaction hash, in lists over all chains.
         order: Order of the rows; swapped exchanges some neighbours.
-        moved: Share of rows that stand elsewhere when a list is walked again.
-        changing: When prices, logos, statuses and the like change: with each walk over a list, or with each
-            answer.
-        malformed: Share of rows that cannot be read: a field of a wrong type, null, or missing.
-        unknown_fields: Share of rows with fields that no document names.
-        unknown_values: Share of rows with a value that a field does not list.
-        paging: What a page token stands for: a place in the list, or a count of rows.
-        repeat_pages: Pages that come again and again under fresh tokens: last, or 1 up to this number.
+        moved: Share of rows that change place when a list is walked again.
+        changing: When values such as prices, logos and statuses change: with each pass over a list, or with
+            each response.
+        malformed: Share of invalid rows, with a field of a wrong type, null, or missing.
+        unknown_fields: Share of rows with undocumented fields.
+        unknown_values: Share of rows with an undocumented value of a field.
+        paging: Meaning of a page token: a row (cursor), or a count of rows (offset).
+        repeat_pages: Pages that repeat under new tokens: last, or the pages 1 to this number.
 
     """
 
@@ -89,37 +89,37 @@ async def simulate(
 ) -> None:
     """Simulate both services on this machine until Ctrl-C.
 
-    The variables that lead to them are printed first; in a file, `set -a; . FILE` takes them over.
+    The variables with their addresses are printed first; from a file, `set -a; . FILE` sets them.
 
     A fault is ROUTE=PART,PART,... such as data.evm.blocks=status:503,every:3.
     ROUTE is the name of a route, a path, or * for every request; a * in a name or
-    a path stands for any part of it. The parts are what happens:
+    a path stands for any part of it. The parts are the fault:
       status:CODE with message:TEXT and retry-after:SECONDS, an error;
-      disconnect, stall (no answer), truncate and stall-body (half of the body);
+      disconnect, stall (no response), truncate and stall-body (half of the body);
       slow:SECONDS, alone or with one of these;
     and when: at:N, the N-th request to ROUTE; every:N, each N-th one; times:N, at
     most N of them; after-page:N, those for a page beyond page N. Without at and
     every, it happens to each request.
 
     Args:
-        port: Port on the loopback interface; 0 takes any that is free.
-        limit: Requests that the Data API takes in a window; without it, any number.
-        window: Seconds that the window lasts.
-        weighted: Let --limit count compute units, as many for a request as its route is said to cost.
-        metrics_limit: Requests that the Metrics API takes in a window, which it does not tell.
-        metrics_window: Seconds that its window lasts.
+        port: Port on the loopback interface; 0 chooses a free one.
+        limit: Requests per window of the Data API; unlimited by default.
+        window: Seconds of that window.
+        weighted: Count compute units instead of requests, by the weight of each route.
+        metrics_limit: Requests per window of the Metrics API, which sends no RateLimit fields.
+        metrics_window: Seconds of that window.
         chains: Ids of the chains, in the order of their list.
         points: Daily points of each chain.
         rows: Rows of every other list.
-        grow_every: Seconds after which each list has one more row at its head; without it, none is added.
-        token_lifetime: Seconds that a page token lives.
-        expired_status: Status of the answer to a page token that is older.
-        api_key_header: Header that carries the key of the Data API.
-        latency: Seconds that each answer takes.
-        fault: What goes wrong with the requests to a route, as above; may be repeated.
-        seed: Everything that looks random follows from it.
-        anomalies: How lists differ from those of a well-behaved service.
-        terminal: Where the command writes.
+        grow_every: Seconds between new rows at the head of each list; none by default.
+        token_lifetime: Seconds until a page token expires.
+        expired_status: Status of the response to an expired page token.
+        api_key_header: Header with the key of the Data API.
+        latency: Seconds before each response.
+        fault: Fault of the requests to a route, as above; may be repeated.
+        seed: Seed of everything random.
+        anomalies: Anomalies of lists.
+        terminal: The streams of the command.
 
     """
     from chainapi.simulator import Simulator
@@ -181,7 +181,7 @@ async def demo(*, terminal: Hidden) -> None:
     It takes about ten seconds and needs no network and no key.
 
     Args:
-        terminal: Where the command writes.
+        terminal: The streams of the command.
 
     """
     from chainapi.cli.demo import demonstrate

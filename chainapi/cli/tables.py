@@ -23,12 +23,12 @@ BATCH = 50  # rows of a table that are laid out together
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return a text for a table: neither markup of rich nor a control character does anything in it."""
+    """Return a text for a cell: without markup of rich, control characters as escapes."""
     return Text(printable(text), style=style)
 
 
 def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
-    """Print the series side by side, as many as fit; each below its name."""
+    """Print series side by side, as many as the console is wide."""
     chains = list(series)
     abreast = max(1, (console.width - 10) // (SERIES_WIDTH + 2))
     for first in range(0, len(chains), abreast):
@@ -50,12 +50,12 @@ def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]
 
 
 def _figure(value: float) -> str:
-    """Return a value with two decimals, or as a power of ten where that would not fit into a column."""
+    """Return a value with two decimals, or with an exponent if that is too wide for a column."""
     return f"{value:,.2f}" if abs(value) < 1e9 else f"{value:.6g}"
 
 
 def _moment(timestamp: int) -> str:
-    """Return the time as a person reads it: midnight is left out."""
+    """Return the date and the time in UTC, the date alone at midnight."""
     try:
         return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")
     except (ValueError, OverflowError):  # no date
@@ -64,21 +64,21 @@ def _moment(timestamp: int) -> str:
 
 @frozen
 class Lines:
-    """Prints rows as lines of JSON."""
+    """Writer of rows as lines of JSON."""
 
     write: Callable[[object], None]
 
     def add(self, row: object) -> None:
-        """Print a row."""
+        """Write a row."""
         self.write(row)
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: every row is written at once."""
 
 
 @define(eq=False)
 class RowTable:
-    """Prints rows as a table that fits the console, batch by batch, so that a long list needs no memory."""
+    """Writer of rows as a table that fits the console, in batches: a long list needs no memory."""
 
     console: Console
     _rows: list[Any] = field(factory=list)
@@ -87,13 +87,13 @@ class RowTable:
     _begun: bool = False
 
     def add(self, row: object) -> None:
-        """Take in a row."""
+        """Add a row, and print the batch when it is full."""
         self._rows.append(row)
         if len(self._rows) == BATCH:
             self.flush()
 
     def flush(self) -> None:
-        """Print what was taken in."""
+        """Print the rows of the batch."""
         rows = [row if isinstance(row, dict) else {"value": row} for row in self._rows]
         self._rows.clear()
         if not rows:
@@ -113,13 +113,13 @@ class RowTable:
         self._begun = True
 
     def close(self) -> None:
-        """Print the rest, and name the fields that found no place."""
+        """Print the rest, and the names of fields without a column."""
         self.flush()
         if self._more:
             self.console.print(cell(f"more fields, with --json: {', '.join(self._more)}", "dim"))
 
     def _lay_out(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Choose the columns: the first fields with simple values, as many as fit."""
+        """Choose the columns: the first fields without objects and lists, as many as fit."""
         names = list(dict.fromkeys(name for row in rows for name in row))
         room = self.console.width
         for name in names:

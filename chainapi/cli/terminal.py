@@ -24,27 +24,27 @@ from chainapi.session import Session
 
 __all__ = ["Terminal", "standard"]
 
-WORTH_TELLING = 1.0  # seconds: shorter waits are over before they are read
+WORTH_REPORTING = 1.0  # seconds: shorter waits are over before they are read
 REDRAW = 0.1  # seconds
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to its caller."""
+    """Console that raises BrokenPipeError for a closed pipe."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise it again; the default would end the process here."""
+        """Raise the error; the default would end the process here."""
         raise BrokenPipeError
 
 
 @frozen(eq=False)
 class Terminal:
-    """Where a command writes: data to `out`, everything else to `err`.
+    """Streams of a command: data to `out`, everything else to `err`.
 
     Attributes:
-        out: takes data.
-        err: takes everything else.
-        session: makes the session of a command.
-        now: gives the local time.
+        out: the stream of data.
+        err: the stream of messages.
+        session: returns a new session.
+        now: returns the local time.
 
     """
 
@@ -61,39 +61,39 @@ class Terminal:
 
     @property
     def interactive(self) -> bool:
-        """Whether a person reads `out`."""
+        """Whether `out` is a terminal."""
         return self.out.isatty()
 
     def line(self, value: object, *, indent: int | None = None) -> None:
-        """Write one line of JSON, at once: who reads it need not wait for the next page.
+        """Write a value as one line of JSON at once: a reader does not wait for the next page.
 
-        With `indent` it is set out for a person, on several lines. It is ASCII that no terminal acts on.
+        With `indent` it is several lines. The text is ASCII without control characters.
         """
         self.out.write(ascii_json(value, indent).replace("\x7f", "\\u007f") + "\n")
         self.out.flush()
 
-    def complain(self, message: object) -> None:
-        """Write one line for people, whatever the message holds."""
-        self.tell(" ".join(str(message).split()))
+    def report(self, message: object) -> None:
+        """Write a message in one line."""
+        self.note(" ".join(str(message).split()))
 
-    def tell(self, line: str) -> None:
-        """Write one line for people; what would steer the terminal is shown as escapes."""
+    def note(self, line: str) -> None:
+        """Write a line as it is, with escapes for characters that act on a terminal."""
         self.err.write(f"chainapi: {printable(line)}\n")
         self.err.flush()
 
     def rows(self, *, table: bool) -> RowTable | Lines:
-        """Return what prints rows: as a table, else as lines of JSON."""
+        """Return a writer of rows: a table, else lines of JSON."""
         return RowTable(self.console) if table else Lines(self.line)
 
-    def tells(self, event: Event) -> None:
-        """Write a line about a wait that is worth it."""
-        if isinstance(event, WaitBegan) and event.seconds >= WORTH_TELLING:
-            self.complain(f"{event.service}: rate limit reached, on in {event.seconds:.0f} s")
+    def report_wait(self, event: Event) -> None:
+        """Write a line about a wait of a second or more."""
+        if isinstance(event, WaitBegan) and event.seconds >= WORTH_REPORTING:
+            self.report(f"{event.service}: rate limit reached, next request in {event.seconds:.0f} s")
 
     def draws(self, *, table: bool) -> bool:
-        """Whether progress can be drawn: only where nothing else is written to the same screen meanwhile.
+        """Return whether progress can be drawn: nothing else may be written to the same screen meanwhile.
 
-        `table` says that the data is printed through the console, which keeps the two apart.
+        With `table` the data is printed through the console, which keeps the two apart.
         """
         return self.err.isatty() and (table or _is_file(self.out))
 
@@ -101,7 +101,7 @@ class Terminal:
     async def live(
         self, render: Callable[[], RenderableType], *, transient: bool = False
     ) -> AsyncIterator[None]:
-        """Draw again and again while the block runs; `transient` takes it back in the end."""
+        """Redraw every 0.1 s while the block runs; `transient` erases it at the end."""
         live = Live(
             get_renderable=render,
             console=self.console if self.interactive else self.messages,
@@ -127,7 +127,7 @@ class Terminal:
 
 
 def standard() -> Terminal:
-    """Return the terminal of this process; what goes to a stream that was closed is dropped."""
+    """Return the terminal of this process; a closed stream drops its text."""
     closed = StringIO()
     return Terminal(sys.stdout or closed, sys.stderr or closed)
 

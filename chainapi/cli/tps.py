@@ -13,7 +13,7 @@ from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
     FAILED,
-    Connection,
+    ConnectionOptions,
     Flag,
     Hidden,
     Rows,
@@ -41,26 +41,26 @@ async def tps(
     json: Flag = False,
     plot: Flag = False,
     png: Path | None = None,
-    connection: Connection = DEFAULTS,
+    connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
     """Print the average transactions per second of chains, newest first.
 
-    All chains are fetched at once; one that fails keeps no other from being printed.
+    All chains are fetched at once; if one fails, the others are printed all the same.
 
     Args:
         chains: Ids of the chains, such as 43114.
         limit: Points of each chain.
-        all_: All points, whatever --limit says.
-        json: JSON lines instead of a table; always so where the output is no terminal.
-        plot: A chart instead of a table or of JSON lines.
-        png: File for a chart as PNG; with the extra `plot`.
-        connection: How the services are reached.
-        terminal: Where the command writes.
+        all_: All points; --limit has no effect.
+        json: JSON lines instead of a table; the default if the output is not a terminal.
+        plot: A chart instead of a table or JSON lines.
+        png: PNG file for a chart; needs the extra `plot`.
+        connection: Options of the session.
+        terminal: The streams of the command.
 
     """
     if plot and json:
-        raise ConfigurationError("--plot and --json both say what is printed: give one of them")
+        raise ConfigurationError("--plot and --json exclude each other: give one of them")
     if png is not None:
         require_pictures()
     table = terminal.interactive and not json and not plot
@@ -85,7 +85,7 @@ async def tps(
             async with asyncio.TaskGroup() as group:
                 for chain, stream in streams.items():
                     group.create_task(walk(chain, stream))
-        except ExceptionGroup as errors:  # nothing but what writing met
+        except ExceptionGroup as errors:  # only writing raises here
             raise errors.exceptions[0] from None
     if found := {chain: points for chain, points in series.items() if points}:
         if table:
@@ -95,17 +95,17 @@ async def tps(
 
 
 def _report(terminal: Terminal, failures: Iterable[str]) -> int:
-    """Tell each failure once, and return the exit code."""
-    told = dict.fromkeys(failures)
-    for failure in told:
-        terminal.complain(failure)
-    return FAILED if told else 0
+    """Report each failure once, and return the exit code."""
+    failures = dict.fromkeys(failures)
+    for failure in failures:
+        terminal.report(failure)
+    return FAILED if failures else 0
 
 
 def _writer(
     terminal: Terminal, chain: str, keep: Callable[[MetricPoint], None] | None
 ) -> Callable[[MetricPoint], None]:
-    """Return what prints the points of a chain, and keeps them where they are wanted later."""
+    """Return a function that prints the points of a chain, and keeps them if `keep` is given."""
 
     def write(point: MetricPoint) -> None:
         terminal.line(_line(chain, point))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
-from chainapi.errors import DecodeError
+from chainapi.errors import APIStatusError, DecodeError
 
 __all__ = ["counted", "shell_words", "worded"]
 
@@ -15,15 +16,33 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def worded(error: object, advice: str = "") -> object:
-    """Return an error with the advice for a command in place of that for Python."""
-    if not isinstance(error, DecodeError):
-        return error
-    return error.changed(advice="" if error.row is None else advice)
+def worded(error: Exception, advice: str = "") -> str:
+    """Return the message of an error in the terms of the command line.
+
+    Options stand in place of arguments, and `advice` in place of that for Python.
+    """
+    if isinstance(error, APIStatusError):  # it has the service's own words
+        return str(error)
+    if isinstance(error, DecodeError):
+        error = error.changed(advice="" if error.row is None else advice)
+    text = str(error).replace("give api_key= or ", "")  # other users of the machine could see an option
+    return _ARGUMENT.sub(_option, text)
+
+
+# An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)".
+_ARGUMENT = re.compile(
+    r"\b(?:(metrics_base_url|data_base_url)\b=?|(max_wait|timeout|deadline|max_body|items)=)"
+)
+
+
+def _option(match: re.Match[str]) -> str:
+    name = match[1] or match[2]
+    value = match.string[match.end() : match.end() + 1].isalnum()
+    return f"--{name.replace('_', '-')}{' ' if value else ''}"
 
 
 def shell_words(words: Sequence[str]) -> str:
-    """Return words as a shell reads them back, without anything that a terminal acts on."""
+    """Return words as a shell reads them, printable on any terminal."""
     return " ".join(map(_shell_word, words))
 
 
@@ -35,7 +54,7 @@ def _shell_word(word: str) -> str:
 
 
 def _shell_escape(code: int) -> str:
-    """Return a character as an escape of bash, zsh and ksh; a byte that is no UTF-8 stays that byte."""
+    """Return a character as an escape of bash, zsh and ksh; a byte that is not UTF-8 stays that byte."""
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -167,7 +167,14 @@ def _unreadable(context: ssl.SSLContext, name: str, place: str) -> str:
 
 
 def _missing(argument: str) -> str:
-    return f"{argument} is not set: pass {argument}= to Session or set the variable {_variable(argument)}"
+    return f"{_SETTINGS[argument]} is not set: give {argument}= or set the variable {_variable(argument)}"
+
+
+_SETTINGS = {
+    "metrics_base_url": "the address of the Metrics API",
+    "data_base_url": "the address of the Data API",
+    "api_key": "the key of the Data API",
+}
 
 
 def _variable(argument: str) -> str:

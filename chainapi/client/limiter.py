@@ -208,16 +208,16 @@ class Gate:
         unix_time = (share or self._own).now()
         return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
 
-    # --- those who share it; called by the shares -------------------------------------------
+    # --- sessions that share it -------------------------------------------------------------
 
-    def joined(self, share: Share) -> None:
+    def join(self, share: Share) -> None:
         """Take the settings of a session into account; its limits hold from now on."""
         self._shares.setdefault(share.settings, WeakSet()).add(share)
         self._agree()
         self._quota.know(share.limits)
 
-    def left(self, share: Share) -> None:
-        """Forget the settings of a session that was closed."""
+    def leave(self, share: Share) -> None:
+        """Forget the settings of a session that was closed; its requests under way are not affected."""
         if (shares := self._shares.get(share.settings)) is not None:
             shares.discard(share)
         self._agree()
@@ -333,7 +333,7 @@ class Gate:
         units, ahead = self._queue.ahead(waiter, last=again)
         units += self._quota.costs.likely(waiter.route, waiter.prior)
         seconds = self._quota.forecast(now, units, ahead + 1.0, least=least)
-        if self._quota.routes:
+        if self._quota.routes.known:
             seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
         if (rate := waiter.share.rate) is not None:
             toll = units if waiter.share.rate_units else ahead + 1.0
@@ -348,10 +348,11 @@ class Gate:
         quota = self._quota
         cost = quota.costs.price(route, prior)
         when = quota.opens_at(now, cost, route)
-        if when <= now and quota.routes:
+        if when <= now and quota.routes.known:
             when = quota.routes.opens_at(route, now)
         if when <= now:
-            self._asked_at = min(self._asked_at, now)
+            if now < self._asked_at:
+                self._asked_at = now
             return quota.send(now, route, cost, prior)
         self._wait_until(now, when)
         return None
@@ -403,7 +404,7 @@ class Gate:
             if waiter.future.done():
                 self._queue.remove(waiter)  # cancelled, and its task did not run yet
                 continue
-            opens = routes.opens_at(waiter.route, now) if routes else now
+            opens = routes.opens_at(waiter.route, now) if routes.known else now
             if opens <= now:
                 return waiter
             self._queue.park(waiter, opens)
@@ -464,7 +465,7 @@ class Gate:
             unpaid = waiter.share.rate is not None and not waiter.paid
             if units > room or waiter.future.done() or unpaid:
                 continue
-            if quota.routes and quota.routes.opens_at(waiter.route, now) > now:
+            if quota.routes.known and quota.routes.opens_at(waiter.route, now) > now:
                 continue
             if quota.opens_at(now, units, waiter.route) > now:
                 return

@@ -84,7 +84,7 @@ class AiohttpTransport:
     ) -> None:
         whole_number("max_body", max_body)
         if client is not None and ssl_context is not None:
-            raise ConfigurationError("ssl_context= has no place beside a ClientSession, which has its own")
+            raise ConfigurationError("ssl_context= has no effect beside a ClientSession: set it on that")
         self._client = client
         self._ssl_context = ssl_context
         self._keeper: AsyncGenerator[aiohttp.ClientSession, None] | None = None

@@ -20,8 +20,11 @@ MAX_PAGE_SIZE = 10_000  # the largest that any known route takes; most take 100
 MAX_SEGMENT = 1_024  # characters
 
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
+_SAFE_PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")  # most paths: nothing in them is quoted
 _MAX_WHOLE = 10**100  # no identifier or number of a query is as large, and larger ones may have no text
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SEPARATOR = re.compile(r"[/?#%\\\s]")  # of a segment
+_PATH_END = re.compile(r"[?#\\\s]")  # of a path
 _HALF = re.compile(r"[\ud800-\udfff]")  # halves of characters, which UTF-8 cannot carry
 
 
@@ -41,7 +44,8 @@ class Query:
     )
 
     def _encode(self) -> str:
-        encoded = quote(self.path, safe=_PATH_SAFE)
+        plain = _SAFE_PATH.fullmatch(self.path)
+        encoded = self.path if plain else quote(self.path, safe=_PATH_SAFE)
         return f"{encoded}?{urlencode(self.params)}" if self.params else encoded
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
@@ -115,7 +119,7 @@ def path_segment(name: str, value: object) -> str:
     text = str(value)
     if not text or len(text) > MAX_SEGMENT:
         raise ConfigurationError(f"{name} must have 1 to {MAX_SEGMENT} characters, not {len(text)}")
-    if re.search(r"[/?#%\\\s]", text) or text in (".", ".."):
+    if _SEPARATOR.search(text) or text in (".", ".."):
         raise ConfigurationError(f"{name}={quoted(text)} cannot be part of a path: it has a separator in it")
     if _CONTROL.search(text) or _HALF.search(text):
         raise ConfigurationError(f"{name}={quoted(text)} cannot be part of a path: it has no plain text")
@@ -136,7 +140,7 @@ def checked_path(path: object) -> str:
     for segment in path[1:].split("/"):
         if not segment or segment.lower().replace("%2e", ".") in (".", ".."):
             raise ConfigurationError(f"path={quoted(path)} has an empty or a dotted segment")
-    if re.search(r"[?#\\\s]", path) or _CONTROL.search(path) or _HALF.search(path):
+    if _PATH_END.search(path) or _CONTROL.search(path) or _HALF.search(path):
         raise ConfigurationError(
             f"path={quoted(path)} has a separator or white space in it; give query parameters as keywords"
         )

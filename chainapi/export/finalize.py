@@ -14,6 +14,7 @@ both exist.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import threading
@@ -43,7 +44,7 @@ class Stopped(Exception):  # noqa: N818 - a request of the caller, not an error
 
 
 def recover(journal: Journal, target: Target) -> None:
-    """Complete the final file of a run that was killed, and check that the last file is unchanged.
+    """Complete the final file of a killed run; check that the last file is unchanged.
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
@@ -66,7 +67,9 @@ def recover(journal: Journal, target: Target) -> None:
 def finalize(
     journal: Journal, target: Target, columns: Sequence[Column], stop: threading.Event
 ) -> Part | None:
-    """Write the pending rows into a final file, behind the rows that it has; return None if none are pending.
+    """Write the pending rows into a final file; return None without pending rows.
+
+    A single file keeps its rows, and the pending ones follow.
 
     Raises:
         ExportError: the file cannot be written; every row is still in the journal.
@@ -78,35 +81,37 @@ def finalize(
     if not pending and not invalid and (last is not None or not journal.count_finished_sources()):
         return None
     number = 1 if last is None else last.number + 1
-    path = target.part(number)
-    previous = None if last is None or target.folder else path
-
-    def rows(*, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
-        for row in journal.pending_rows(invalid=invalid):
-            if stop.is_set():
-                raise Stopped
-            yield row
-
-    partial, size, digest = write_partial(path, lambda new: target.format.write(new, columns, rows, previous))
-    before = last.rows if last is not None and previous else 0
-    kept = last.invalid if last is not None and previous else 0
-    invalid_path = target.invalid_part(number)
-    invalid_partial, invalid_size = (
-        _write_invalid(invalid_path, rows(invalid=True), kept) if invalid else (None, kept)
-    )
+    previous = None if target.folder else last  # a single file repeats the rows that it has
+    path, invalid_path = target.part(number), target.invalid_part(number)
+    rows = functools.partial(_rows, journal, stop)
+    old = None if previous is None else path
+    partial, size, digest = write_partial(path, lambda new: target.format.write(new, columns, rows, old))
+    renames = [(partial, path)]
+    invalid_size = 0 if previous is None else previous.invalid
+    if invalid:
+        partial, invalid_size = _write_invalid(invalid_path, rows(invalid=True), invalid_size)
+        renames.insert(0, (partial, invalid_path))
+    before = 0 if previous is None else previous.rows
     part = Part(number, path.name, before + pending, size, digest, invalid_size, whole=False)
     journal.begin_part(part)
-    if invalid_partial is not None:
-        put_in_place(invalid_partial, invalid_path)
-    put_in_place(partial, path)
+    for source, final in renames:
+        put_in_place(source, final)
     journal.complete_part(part)
     return part
 
 
-def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
-    """Write the invalid rows behind the first `kept` bytes of the file; return the new file and its size.
+def _rows(journal: Journal, stop: threading.Event, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
+    """Yield the pending rows with their labels; raise Stopped once `stop` is set."""
+    for row in journal.pending_rows(invalid=invalid):
+        if stop.is_set():
+            raise Stopped
+        yield row
 
-    Bytes behind `kept` belong to a final file that never got its name.
+
+def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
+    """Write the invalid rows behind the first `kept` bytes of the file.
+
+    Returns the new file and its size. Bytes behind `kept` belong to a final file that never got its name.
     """
     refuse_link(path)
 
@@ -130,7 +135,10 @@ def _matches(path: Path, part: Part) -> bool:
 
 
 def _check_free(path: Path, journal: Journal) -> None:
-    """Refuse to overwrite a file that the journal lacks: it is an old copy, or lost its -wal file."""
+    """Refuse to overwrite a file that the journal lacks.
+
+    The journal is then an old copy, or lost its -wal file.
+    """
     refuse_link(path)
     if path.exists():
         raise ExportError(

@@ -14,7 +14,9 @@ __all__ = ["SourceStream"]
 
 
 class SourceStream:
-    """Stream of the batches of one source; it ends at the limit, and at the first row that the target has.
+    """Stream of the batches of one source.
+
+    It ends at the limit, and at the first row that the target has.
 
     Attributes:
         source: record of the source.
@@ -61,18 +63,9 @@ class SourceStream:
     def _batch(self, page: Page[Any]) -> Batch:
         """Return the rows of a page that the target may lack."""
         pages, matched = self._pages, self._begin_page(page)
-        # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
-        stale = pages.repeated if matched else pages.stale
-        new, ends = self._not_exported(
-            [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
-        )
-        if self._limit is not None:
-            new = new if matched else new[: self._limit - self._taken]
-            self._taken += len(new)
-            ends = ends or self._taken >= self._limit
-        self._done = ends or page.checkpoint.done
+        new = self._new_rows(page, matched=matched)
         numbers = [number for index in new if (number := pages.number(index)) is not None]
-        repeats = [index for index in stale if index not in pages.repeated] if page.restarts else []
+        repeats = [index for index in pages.stale if index not in pages.repeated]
         return Batch(
             source=self.source,
             rows=[page.items[index] for index in new],
@@ -81,13 +74,13 @@ class SourceStream:
             checkpoint=page.checkpoint,
             taken=self._taken,
             done=self._done,
-            repeats=[pages.digest(index) for index in repeats],
+            repeats=[pages.digest(index) for index in repeats] if page.restarts and not matched else (),
             newest=max(numbers, default=None),
             matched=matched,
         )
 
     def _begin_page(self, page: Page[Any]) -> bool:
-        """Count the rows of this pass; return whether the journal has to match the rows of the page."""
+        """Count the rows of this pass; return whether the journal must match the page."""
         matched, restarted = page.restarts > 0 and not self._pages.ordered, page.restarts > self._restarts
         if restarted:
             self._rows_of_pass = 0
@@ -97,8 +90,22 @@ class SourceStream:
         self._rows_of_pass += len(page.items) - len(self._pages.repeated)
         return matched
 
+    def _new_rows(self, page: Page[Any], *, matched: bool) -> Sequence[int]:
+        """Return the rows that the target may lack; end the stream behind the last."""
+        # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
+        stale = self._pages.repeated if matched else self._pages.stale
+        new, ends = self._not_exported(
+            [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
+        )
+        if self._limit is not None:
+            new = new if matched else new[: self._limit - self._taken]
+            self._taken += len(new)
+            ends = ends or self._taken >= self._limit
+        self._done = ends or page.checkpoint.done
+        return new
+
     def _not_exported(self, indices: Sequence[int], *, keyless: bool) -> tuple[Sequence[int], bool]:
-        """Return the indices of rows that the target lacks, and whether it has all rows behind them."""
+        """Return the rows that the target lacks, and whether it has all rows behind."""
         exported = self.source.exported
         if exported is None:
             return indices, False
@@ -114,7 +121,7 @@ class SourceStream:
         return new, False
 
     def _is_tie(self, index: int, *, keyless: bool) -> bool:
-        """Return whether the target has this row, whose number is the newest one there; use up its mark."""
+        """Return whether the target has this row of its newest number; use up its mark."""
         if self.source.exported_ties is None:
             return not keyless  # numbers are unique
         mark = self._pages.mark(index)

@@ -1,4 +1,4 @@
-"""Both services on this machine: seeded, with their limits, their page tokens and, on request, their faults.
+"""Simulator of both services: seeded, with rate limits, page tokens, faults and anomalies.
 
 ::
 
@@ -8,11 +8,18 @@
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-``world`` decides every answer and knows neither clock nor loop; ``server`` and ``memory`` are the
-two ways in.
-``router`` finds the route of a path, its handler in ``handlers`` gives a list or a resource, ``pages`` cuts
-lists into pages. ``sources`` compute the lists of the specification, ``factories`` make the rows of all other
-routes from their models; ``injection`` and ``order`` add anomalies.
+The modules, in the order in which a request passes through them:
+
+=============  ===================================================================================
+server         a port of the loopback interface; `memory` is a transport without a socket
+world          keys, limits, faults; the answer follows from the request and the time alone
+router         from a path to the handler of its route, by the catalogue (`matching`)
+handlers       the list or the resource at a path; `validation` checks the request
+sources        rows of the specification's routes, which refer to each other
+factories      rows of all other routes, made from the schema of their models (`values`)
+injection      anomalies of rows; `order` arranges them
+pages          pages of a list, and their tokens
+=============  ===================================================================================
 """
 
 from __future__ import annotations
@@ -51,16 +58,16 @@ def _not_negative(_: object, __: object, value: Latency) -> None:
 
 @define(eq=False)
 class Simulator(Settings):
-    """The Metrics API and the Data API, simulated; every argument but the seed goes by its name.
+    """Simulator of the Metrics API and the Data API; all arguments except the seed are keyword-only.
 
-    Entering it starts a server on the loopback interface, leaving it closes the port and every connection.
+    `async with` starts a server on the loopback interface; its end closes the port and every connection.
 
     Attributes:
-        latency: round trip in seconds, or a function that draws it from the random generator it is given.
-        now: the clock, in seconds; the running loop's when not given.
-        port: where the server listens; 0 for any free port.
+        latency: round trip in seconds, or a function that returns it for a random generator.
+        now: clock in seconds; by default that of the running loop.
+        port: port of the server; 0 for any free port.
 
-    The rest is described at `Settings`.
+    `Settings` describes the other arguments.
 
     """
 
@@ -77,11 +84,11 @@ class Simulator(Settings):
         self._random = Random(f"latency {self.seed}")  # noqa: S311 - a simulation is to be repeatable, not secret
 
     async def __aenter__(self) -> Self:
-        """Start the server. Raises OSError where the port is taken, RuntimeError where it runs already."""
+        """Start the server. Raises OSError if the port is taken, RuntimeError if the server is running."""
         from chainapi.simulator.server import Server
 
         if self._server is not None:
-            raise RuntimeError("the simulator runs already")
+            raise RuntimeError("the simulator is already running: leave its `async with` first")
         self._server = await Server(self._world, self.time, self._next_latency).start(self.port)
         return self
 
@@ -95,17 +102,17 @@ class Simulator(Settings):
 
     @property
     def metrics_base_url(self) -> str:
-        """Where the Metrics API is; a name that never resolves while no server runs."""
+        """Base URL of the Metrics API; its host name never resolves while no server runs."""
         return self._origin + "/metrics"
 
     @property
     def data_base_url(self) -> str:
-        """Where the Data API is; a name that never resolves while no server runs."""
+        """Base URL of the Data API; its host name never resolves while no server runs."""
         return self._origin + "/data"
 
     @property
     def stats(self) -> Stats:
-        """What was counted so far."""
+        """Counts of requests and answers so far."""
         return self._world.stats
 
     def environment(self) -> dict[str, str]:
@@ -117,33 +124,33 @@ class Simulator(Settings):
         }
 
     def transport(self) -> MemoryTransport:
-        """Return a transport that reaches the services without a socket, whether a server runs or not."""
+        """Return a transport to the services without a socket; it needs no running server."""
         return MemoryTransport(self._world, self.time, self._next_latency)
 
     def time(self) -> float:
-        """Return the simulated time in seconds: the clock's, and what was advanced."""
+        """Return the simulated time in seconds: that of the clock plus all advances."""
         return (self.now or _running_time)() + self._offset
 
     def advance(self, seconds: float) -> None:
-        """Move the simulated clock: tokens age and windows pass, while nobody waits. Never backwards."""
+        """Advance the simulated clock, so that tokens age and windows end. Raises ValueError below 0."""
         if not seconds >= 0:
-            raise ValueError(f"time does not run backwards: {seconds!r}")
+            raise ValueError(f"the clock cannot go backwards by {seconds!r} seconds: give at least 0")
         self._offset += seconds
 
     def insert(self, path: str, count: int) -> None:
         """Add `count` new rows at the head of the list at `path`, such as ``/v1/chains/43114/blocks``.
 
-        Raises ValueError where there is no list that can grow.
+        Raises ValueError for a path without a list that can grow.
         """
         self._world.insert(path, count)
 
     def rows_of(self, path: str, **query: object) -> list[dict[str, Any]]:
         """Return all rows of a list as the service holds them now, in the order of its pages.
 
-        This is what a walk over the list is to be compared with. `path` is that of the list, such as
+        Compare the rows of a walk with them. `path` is that of the list, such as
         ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as
-        ``startTimestamp=1_700_000_000``. The list is as its latest pass sees it, from the first page on.
-        Raises ValueError where there is no such list, or the query is refused.
+        ``startTimestamp=1_700_000_000``. Anomalies are those of the latest pass over the list.
+        Raises ValueError for a path without a list, and for a query that the route does not take.
         """
         now = None if self.grow_every is None else self.time()
         return self._world.rows_of(path, {name: str(value) for name, value in query.items()}, now)

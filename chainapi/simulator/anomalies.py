@@ -1,4 +1,4 @@
-"""Anomalies: how the lists of a service differ from those of a well-behaved one."""
+"""Anomalies of lists: settings of their order, their rows and their page tokens."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def _last_or_count(_: object, attribute: Attribute[Any], value: Any) -> None:
 
 @frozen(kw_only=True)
 class Anomalies:
-    """How lists differ from those of a well-behaved service; every anomaly is drawn from the seed.
+    """Anomalies of lists, which follow from the seed.
 
     A share is a number from 0 to 1, of all rows. A pass is a walk over a list from its first page on; the
-    first pass of a list sees it as it is, without `moved` and `changing`.
+    first pass over a list is without `moved` and `changing`.
 
     Attributes:
-        route: the route whose lists have them, as a name, a pattern of names such as ``data.evm.*``, or a
-            path in which ``{...}`` and ``*`` stand for any one segment; without it, every list.
+        route: route of the lists, as a name, a pattern of names such as ``data.evm.*``, or a path in which
+            ``{...}`` and ``*`` match any one segment; None for every list.
         ties: number of different rows that share one block number, time or height.
-        equal: number of rows, one after the other, that are the same row, byte for byte.
-        replays: number of chains that have each transaction under one hash, in lists over all chains.
+        equal: number of neighbouring rows that are the same row, byte for byte.
+        replays: number of chains that have a transaction of one hash, in lists over all chains.
         order: of the rows: newest first; with some neighbours swapped; shuffled, in runs of 10,000 rows
             and the ones added later; or oldest first.
         moved: share of rows that stand elsewhere in each pass but the first.
         changing: when prices, logos, index statuses, progress and uptimes change: from pass to pass, or from
-            answer to answer. A row without any of these has a number of confirmations that does.
+            answer to answer. A row without any of these has a number of confirmations that changes.
         malformed: share of rows that cannot be read: a field has the wrong type, is null, or is missing.
-        unknown_fields: share of rows with fields that no document names; the page around them has one, too.
-        unknown_values: share of rows in which a field that has listed values has another one.
-        paging: what a page token stands for: the place behind a row, or a count of rows, so that the next
-            page repeats rows after the list has grown at its head.
-        repeat_pages: which pages come again and again under fresh tokens: the last one, or the pages up to
-            this number.
+        unknown_fields: share of rows with fields that no document names; each page has one, too.
+        unknown_values: share of rows in which a field with listed values has another value.
+        paging: meaning of a page token: the position behind a row, or a count of rows, so that the next page
+            repeats rows after the list has grown at its head.
+        repeat_pages: pages that are repeated for ever under new tokens: the last one, or the pages up to this
+            number.
 
     """
 

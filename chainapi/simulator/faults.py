@@ -1,4 +1,4 @@
-"""Faults: what goes wrong with a request, and with which ones."""
+"""Faults of requests: their effects, and the requests that they meet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Broken", "Fault", "Schedule"]
 Broken = Literal["disconnect", "stall", "stall_body", "truncate"]
 
 EXAMPLE = "data.evm.blocks=status:503,every:3"
-# How the parts of a fault are written: effects that have no value, and the types of the values of all others.
+# Notation of a fault: effects without a value, and the types of the values of all other parts.
 FLAGS: Mapping[str, Broken] = {
     "disconnect": "disconnect",
     "stall": "stall",
@@ -37,23 +37,24 @@ def _texts(values: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class Fault:
-    """Something that goes wrong, once or on schedule.
+    """A fault, once or on a schedule.
 
     Attributes:
-        route: the route that it is aimed at, as a name, a pattern of names such as ``data.evm.*``, or a path
-            in which ``{...}`` and ``*`` stand for any one segment; without it, all of both services.
-        after_page: requests for a page beyond this one only, whatever their token.
-        at: the first request that it meets, counted from 1 over those of `route` and `after_page`; `every`
-            when not given.
-        every: it comes back after this number of these requests. With `route` or `after_page` and without
-            `at` and `every`, it meets each of them; with `at` alone, one.
-        times: the most requests that it meets.
-        status: answered instead of what was asked for, as a gateway would: it never meets the rate limit.
-        messages: what the error body says that goes with `status`.
-        body: the body that goes with `status`, instead of an error body.
-        headers: the headers that go with `status`.
-        disconnect: the services do the work, then close the connection without an answer.
-        stall: the services do the work and never answer.
+        route: route of the requests that the fault counts, as a name, a pattern of names such as
+            ``data.evm.*``, or a path in which ``{...}`` and ``*`` match any one segment; None for all
+            requests to both services.
+        after_page: count only requests for a page beyond this one, whatever their token.
+        at: number of the first request that meets the fault, from 1, among those that it counts; by default
+            the value of `every`.
+        every: number of counted requests between two that meet the fault. With `route` or `after_page` and
+            without `at` and `every`, each of them meets it; with `at` alone, one.
+        times: greatest number of requests that meet the fault.
+        status: status of an answer instead of the right one, as a gateway sends it: it costs no quota.
+        messages: messages in the error body that goes with `status`.
+        body: body that goes with `status`, instead of an error body.
+        headers: headers that go with `status`.
+        disconnect: the service does the work, then closes the connection without an answer.
+        stall: the service does the work and never answers.
         stall_body: the answer stops in the middle of the body, and the connection stays open.
         truncate: the connection closes in the middle of the body.
         slow: seconds by which the answer is late; an effect of its own, or one more.
@@ -77,14 +78,15 @@ class Fault:
 
     def __attrs_post_init__(self) -> None:
         if not self.aimed and self.at is None and self.every is None:
-            raise ValueError("a fault needs to know when it happens: at, every, after_page or route")
+            raise ValueError("no request meets this fault: give at, every, after_page or route")
         effects = (self.status is not None) + sum(getattr(self, flag) for flag in FLAGS.values())
         if effects > 1 or (effects == 0 and not self.slow):
             raise ValueError(
-                f"a fault has one of status, {', '.join(FLAGS.values())}, or it is slow, or both"
+                f"a fault has one effect: give one of status, {', '.join(FLAGS.values())}, or slow, or slow "
+                "and one of the others"
             )
         if self.status is None and (self.messages or self.headers or self.body is not None):
-            raise ValueError("messages, body and headers of a fault go with a status")
+            raise ValueError("messages, body and headers need a status: give status, too")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -107,7 +109,7 @@ class Fault:
 
     @property
     def aimed(self) -> bool:
-        """Whether the fault concerns some requests only."""
+        """Whether the fault counts some requests only."""
         return self.route is not None or self.after_page is not None
 
     def matches(self, segments: Segments | None, page: int) -> bool:
@@ -130,38 +132,38 @@ class Fault:
 
     @property
     def broken(self) -> Broken | None:
-        """What happens to the connection."""
+        """Effect on the connection, None for no effect."""
         return next((flag for flag in FLAGS.values() if getattr(self, flag)), None)
 
 
 def _setting(key: str, value: str | None) -> dict[str, Any]:
-    """Return the attributes that a part of a written fault sets."""
+    """Return the attributes that one part of a fault's notation sets."""
     if value is None and key in FLAGS:
         return {FLAGS[key]: True}
     if value is None or key not in KEYS:
         known = ", ".join([*(f"{name}:VALUE" for name in KEYS), *FLAGS])
-        raise ValueError(f"unknown part {key!r} of a fault: use {known}")
+        raise ValueError(f"a fault has no part {key!r}: use {known}")
     try:
-        made = KEYS[key](value)
+        converted = KEYS[key](value)
     except ValueError:
-        raise ValueError(f"{key}:{value} has no number") from None
+        raise ValueError(f"{key}:{value} has no number: write {key}:N") from None
     if key == "message":
-        return {"messages": (made,)}
+        return {"messages": (converted,)}
     if key == "retry-after":
-        return {"headers": {"retry-after": str(made)}}
-    return {key.replace("-", "_"): made}
+        return {"headers": {"retry-after": str(converted)}}
+    return {key.replace("-", "_"): converted}
 
 
 @define
 class Schedule:
-    """Counts the requests that faults are aimed at, and finds the fault that meets one."""
+    """Counts of requests by route and page, from which follows the fault that a request meets."""
 
     _counts: Counter[tuple[str | None, int | None]] = field(factory=Counter[tuple[str | None, int | None]])
 
     def fault(
         self, faults: Iterable[Fault], total: int, segments: Segments | None, page: int
     ) -> Fault | None:
-        """Return the first fault that meets a request, the `total`-th of both services."""
+        """Return the first fault that is due for a request, the `total`-th to both services."""
         ordinals: dict[tuple[str | None, int | None], int] = {(None, None): total}
         met: Fault | None = None
         for fault in faults:

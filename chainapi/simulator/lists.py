@@ -1,4 +1,4 @@
-"""A list of a service: where its rows come from, and how they are cut into pages."""
+"""Lists of a service: their rows, and the sizes of their pages."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ MAX_PAGE_SIZE = 100
 
 @define(eq=False)
 class Listing:
-    """One list.
+    """List of a service.
 
     Attributes:
         name: name of the field that holds the rows of a page.
-        source: where its rows come from.
+        source: source of its rows.
         page_size: rows of a page where the query names no size; None for all rows.
         grows: whether rows can be added at the head.
         fixed: whether the query may not choose the page size.
         sizes: least and greatest page size that a query may choose.
         page_fields: returns what a page holds besides its rows, from the number of rows that were added.
-        select: returns the part of the list that a query asks for, with its page fields, or raises HTTPError;
+        select: returns the part of the list that a query selects, with its page fields, or raises HTTPError;
             None for the whole list, whatever the query.
         inserted: number of rows that were added by hand.
         injector: anomalies of the list.
@@ -46,13 +46,18 @@ class Listing:
     inserted: int = 0
     injector: Injector | None = None
     _whole: View = field(init=False)
+    _latest: tuple[Mapping[str, str], View] | None = field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self._whole = View(self.source, page_fields=self.page_fields)
 
     def view(self, query: Mapping[str, str]) -> View:
-        """Return the part that a query asks for. Raises HTTPError for values that are not valid."""
-        return self._whole if self.select is None else self.select(query)
+        """Return the part that a query selects. Raises HTTPError for values that are not valid."""
+        if self.select is None:
+            return self._whole
+        if self._latest is None or self._latest[0] != query:  # the pages of a walk share a query
+            self._latest = dict(query), self.select(query)
+        return self._latest[1]
 
 
 def page_size(listing: Listing, query: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""The way to the simulated services without a socket, under any loop, a virtual one included."""
+"""Transport to the simulated services without a socket, for any event loop, a virtual one included."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["MemoryTransport"]
 
 
 class MemoryTransport:
-    """A transport that asks the world itself.
+    """Transport that calls the world.
 
-    `clock` gives the simulated time and `latency` the round trip of the next request, both in seconds; half
-    of the round trip passes before the world is asked, half after.
+    `clock` returns the simulated time and `latency` the round trip of the next request, both in seconds; half
+    of the round trip passes before the call, half after it.
     """
 
     def __init__(self, world: World, clock: Callable[[], float], latency: Callable[[], float]) -> None:
@@ -28,7 +28,7 @@ class MemoryTransport:
     async def send(self, request: Request) -> Response:
         """Return the response to `request`.
 
-        Raises APIConnectionError where the connection breaks, SessionClosedError after `aclose`.
+        Raises APIConnectionError when the connection breaks, SessionClosedError after `aclose`.
         """
         if self._closed:
             raise SessionClosedError("the transport is closed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["BLOCKCHAIN_NAMES", "CHAIN_NAMES", "METHODS", "PRIMARY_CHAINS", "bech32", "identifier"]
 
-# Identifiers need only look right and be unique, so each byte becomes one letter of the alphabet; counting in
-# base 58 would cost more than the rest of the row.
+# Identifiers need only the right letters and be unique, so each byte becomes one letter of the alphabet:
+# a conversion to base 58 would take longer than the rest of the row.
 _BASE58 = bytes(b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"[i % 58] for i in range(256))
 _BECH32 = bytes(b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"[i % 32] for i in range(256))
 
@@ -22,7 +22,7 @@ PRIMARY_CHAINS = {
     "x-chain": "2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM",
     "c-chain": "2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5",
 }
-# Every way to name one of the three chains of a network: by its name, and by its identifiers.
+# Names and identifiers of the three chains of a network, each with the name of its chain.
 BLOCKCHAIN_NAMES = {
     **{chain: chain for chain in PRIMARY_CHAINS},
     **{name: chain for chain, name in PRIMARY_CHAINS.items()},
@@ -43,5 +43,5 @@ def identifier(drawn: bytes) -> str:
 
 
 def bech32(drawn: bytes) -> str:
-    """Return an address of the Primary Network, its prefix apart."""
+    """Return an address of the Primary Network, without its prefix."""
     return drawn.translate(_BECH32).decode()

@@ -40,8 +40,8 @@ class Arrangement:
     def rows(self, walk: int, span: tuple[int, int], within: tuple[int, float] = (0, math.inf)) -> list[int]:
         """Return the numbers of the rows at the positions of `span`, the oldest first, in pass `walk`.
 
-        Where a query asks for a part of the list, `within` is that part: the first row's number, and the
-        number behind the last; positions begin at the former.
+        `within` is the part of the list that a query selects: the first row's number, where its positions
+        begin, and the number behind the last row.
         """
         start, stop = span
         moved = self.moved if walk else 0.0

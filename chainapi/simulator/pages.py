@@ -1,8 +1,8 @@
 """Pages of lists, and their tokens.
 
-A page token stands for the place behind the last row of its page. Rows that are added at the head later move
-nothing: a walk that follows the tokens sees the list as it was when it began, and one that begins again sees
-the new rows. Lists with anomalies may count rows instead, and give their pages again and again.
+A page token stands for the position behind the last row of its page. Rows that are added at the head later
+shift no page: a walk along the tokens gets the list as it was at the start of the walk, and a new walk gets
+the new rows. The tokens of a list with anomalies may count rows instead, and repeat pages.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from chainapi.simulator.validation import HTTPError
 
 __all__ = ["TOLERANCE", "Pages", "encode"]
 
-KEPT_BYTES = 16 * 2**20  # at most, of all encoded pages that are kept
+CACHED_BYTES = 16 * 2**20  # of all encoded pages together
 
-# Floats lose a little when seconds are added up: who waits exactly as long as told is not refused for it.
+# Seconds that sums of floats may lose: a client that waits exactly retry-after seconds is not refused.
 TOLERANCE = 1e-6
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -35,28 +35,28 @@ encode = msgspec.json.Encoder(decimal_format="number").encode
 
 @define(eq=False)
 class _Token:
-    """A page that can be asked for.
+    """Page that a token stands for.
 
     Attributes:
         listing: the list.
-        query: the query that goes with it.
-        place: the position behind the rows before, or how many these are; None at the head of the list.
-        minted: when its token was given out, in seconds.
-        page: its number, from 1.
-        walk: number of the pass over the list that it belongs to, from 0.
+        query: parameters of the request, without the token.
+        position: position behind the rows before the page, or their count; None at the head of the list.
+        minted: time in seconds at which the token was issued.
+        page: number of the page, from 1.
+        walk: number of the pass over the list, from 0.
 
     """
 
     listing: Listing
     query: frozenset[tuple[str, str]]
-    place: int | None
+    position: int | None
     minted: float
     page: int = 1
     walk: int = 0
 
 
 class _Encoded:
-    """Encodes rows, and keeps the last pages for whoever asks for the same ones again."""
+    """Cache of encoded pages; the page that was used longest ago leaves first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -70,14 +70,14 @@ class _Encoded:
             rows = source.rows(start, stop)
             page = encode(rows[::-1] if ascending else rows)
             self._size += len(page)
-        self._kept[key] = page  # the one used last is the last one
-        while len(self._kept) > self._most or self._size > KEPT_BYTES:
+        self._kept[key] = page  # the most recently used page is the last one
+        while len(self._kept) > self._most or self._size > CACHED_BYTES:
             self._size -= len(self._kept.pop(next(iter(self._kept))))
         return page
 
 
 class Pages:
-    """The pages of all lists; `added` says how many rows a list has more than it began with."""
+    """Pages of all lists; `added` returns how many rows were added to a list since the beginning."""
 
     def __init__(self, settings: Settings, stats: Stats, added: Callable[[Listing], int]) -> None:
         self._settings = settings
@@ -88,7 +88,7 @@ class Pages:
         self._draw_token = Draw(settings.seed, "token")
 
     def number(self, parameters: Mapping[str, str]) -> int:
-        """Return the number of the page that a query asks for, from 1; 0 where its token is unknown."""
+        """Return the number of the page that a query names, from 1; 0 for an unknown token."""
         name = parameters.get("pageToken")
         if name is None:
             return 1
@@ -96,50 +96,52 @@ class Pages:
         return 0 if token is None else token.page
 
     def page(self, listing: Listing, parameters: dict[str, str], now: float) -> Row:
-        """Return a page of the list, and the token of the next one where there is one.
+        """Return a page of a list, with the token of the next page.
 
         Raises:
-            HTTPError: the query asks for what there is not.
+            HTTPError: the token is not valid, or a value of the query is not one that the route takes.
 
         """
         name = parameters.pop("pageToken", None)
         query = frozenset(parameters.items())
         view = listing.view(parameters)
-        asked = _Token(listing, query, None, now) if name is None else self._redeem(name, listing, query, now)
+        requested = (
+            _Token(listing, query, None, now) if name is None else self._redeem(name, listing, query, now)
+        )
         count = page_size(listing, parameters)
         if listing.injector is not None:
             if name is None:
-                asked.walk = listing.injector.begin()
-            return self._anomalous(listing.injector, view, asked, count, now)
-        start, stop, following = _stretch(view, asked.place, count, self._size(listing, view))
+                requested.walk = listing.injector.begin()
+            return self._anomalous(listing.injector, view, requested, count, now)
+        start, stop, following = _stretch(view, requested.position, count, self._size(listing, view))
         page = self._body(listing, view, start, stop)
         if following is not None:
-            page["nextPageToken"] = self._mint(_Token(listing, query, following, now, asked.page + 1))
+            page["nextPageToken"] = self._mint(_Token(listing, query, following, now, requested.page + 1))
         return page
 
     def rows(self, listing: Listing, parameters: Mapping[str, str]) -> list[Row]:
-        """Return all rows that a query asks for, in the order of the pages, as the latest pass sees them."""
+        """Return all rows that a query selects, in the order of the pages of the latest pass."""
         view = listing.view(parameters)
         if listing.injector is not None:
             view = listing.injector.latest(view)
         rows = view.source.rows(view.low, max(self._size(listing, view), view.low))
         return rows[::-1] if view.ascending else rows
 
-    def _anomalous(self, injector: Injector, view: View, asked: _Token, count: int, now: float) -> Row:
-        """Return a page of a list with anomalies, and the token of the page that comes next there."""
-        anomalies, listing = injector.anomalies, asked.listing
-        shown = injector.view(view, asked.walk, injector.answers)
+    def _anomalous(self, injector: Injector, view: View, requested: _Token, count: int, now: float) -> Row:
+        """Return a page of a list with anomalies, with the token of the next page."""
+        anomalies, listing = injector.anomalies, requested.listing
+        shown = injector.view(view, requested.walk, injector.answers)
         injector.answers += 1
         size = self._size(listing, shown)
-        counted = anomalies.paging == "offset"
-        place = _behind(shown, asked.place, size) if counted else asked.place
-        start, stop, following = _stretch(shown, place, count, size)
-        if counted and following is not None:
-            following = (asked.place or 0) + stop - start
+        is_count = anomalies.paging == "offset"
+        position = _behind(shown, requested.position, size) if is_count else requested.position
+        start, stop, following = _stretch(shown, position, count, size)
+        if is_count and following is not None:
+            following = (requested.position or 0) + stop - start
         page = self._body(listing, shown, start, stop)
         if anomalies.unknown_fields:
             page["newField"] = "simulated"
-        token = _next(asked, following, anomalies.repeat_pages, now)
+        token = _next(requested, following, anomalies.repeat_pages, now)
         if token is not None:
             page["nextPageToken"] = self._mint(token)
         return page
@@ -161,7 +163,7 @@ class Pages:
         return name
 
     def _redeem(self, name: str, listing: Listing, query: frozenset[tuple[str, str]], now: float) -> _Token:
-        """Return the page that a token opens; it may be redeemed again while it lives."""
+        """Return the page of a token, which may be used again until it expires."""
         if not _UUID.fullmatch(name):
             raise HTTPError(400, "pageToken must be a UUID")
         token = self._tokens.get(name)
@@ -173,30 +175,30 @@ class Pages:
         return token
 
 
-def _stretch(view: View, place: int | None, count: int, size: int) -> tuple[int, int, int | None]:
-    """Return the first position of a page, the one behind its last, and the place of the next page."""
+def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[int, int, int | None]:
+    """Return the first position of a page, the one behind its last, and the position of the next page."""
     if view.ascending:
-        start = view.low if place is None else place
+        start = view.low if position is None else position
         stop = min(start + count, size)
         return start, stop, stop if stop < size else None
-    stop = size if place is None else place
+    stop = size if position is None else position
     start = max(stop - count, view.low)
     return start, stop, start if start > view.low else None
 
 
-def _behind(view: View, given: int | None, size: int) -> int | None:
-    """Return the position behind as many rows as were given, counted from the head of the list."""
-    if given is None:
+def _behind(view: View, count: int | None, size: int) -> int | None:
+    """Return the position behind a number of rows, counted from the head of the list."""
+    if count is None:
         return None
-    return min(view.low + given, size) if view.ascending else max(size - given, view.low)
+    return min(view.low + count, size) if view.ascending else max(size - count, view.low)
 
 
-def _next(asked: _Token, following: int | None, repeated: int | str | None, now: float) -> _Token | None:
-    """Return the page that comes next, None where there is none; `repeated` says which pages come again."""
-    if following is not None and asked.page != repeated:
-        return evolve(asked, place=following, minted=now, page=asked.page + 1)
+def _next(requested: _Token, following: int | None, repeated: int | str | None, now: float) -> _Token | None:
+    """Return the next page, None for no next page; `repeated` is the setting `repeat_pages`."""
+    if following is not None and requested.page != repeated:
+        return evolve(requested, position=following, minted=now, page=requested.page + 1)
     if repeated is None:
         return None
     if repeated == "last":
-        return evolve(asked, minted=now)
-    return evolve(asked, place=None, minted=now, page=1)
+        return evolve(requested, minted=now)
+    return evolve(requested, position=None, minted=now, page=1)

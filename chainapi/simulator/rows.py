@@ -34,7 +34,7 @@ class RowSource(Protocol):
 
 @frozen
 class View:
-    """Part of a list that a query asks for.
+    """Part of a list that a query selects.
 
     Attributes:
         source: source of the rows.

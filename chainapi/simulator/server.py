@@ -1,4 +1,4 @@
-"""The simulated services on a port of this machine's loopback interface."""
+"""Server of the simulated services on a port of the loopback interface."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ __all__ = ["HOST", "Server"]
 
 HOST = "127.0.0.1"
 
-# Between the writing of a 429 and its reading by the client lies a moment that the server cannot see: what
-# the client sends in it was on its way already. Seconds.
+# Seconds between the writing of a 429 and its reading by the client, which the server cannot see: a request
+# that arrives in this time may have been under way already.
 GRACE = 0.1
 
-# How long, in seconds, the requests under way may take when the server closes.
+# Seconds that requests under way may take when the server closes.
 SHUTDOWN = 0.1
 
 
 class Server:
-    """A listening server; `port` is the one it got.
+    """A listening server.
 
-    `clock` gives the simulated time and `latency` the delay of the next answer, both in seconds.
+    `clock` returns the simulated time and `latency` the round trip of the next request, both in seconds.
+    After `start`, `port` is the port that the server listens on.
     """
 
     def __init__(self, world: World, clock: Callable[[], float], latency: Callable[[], float]) -> None:
@@ -38,7 +39,7 @@ class Server:
         self.port = 0
 
     async def start(self, port: int) -> Self:
-        """Listen on `port`, 0 for any that is free. Raises OSError where that port cannot be had."""
+        """Listen on a port, 0 for any free one. Raises OSError if the port is taken."""
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, port).start()
         self.port = self._runner.addresses[0][1]
@@ -69,7 +70,7 @@ def _outgoing(response: Response) -> web.Response:
 
 
 async def _break(incoming: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    """Close the connection, after half of the body where it is to be cut short, or keep it open there."""
+    """Close the connection, at once or after half of the body, or keep it open after half of the body."""
     body = answer.response.body
     outgoing = web.StreamResponse(status=answer.response.status, headers=answer.response.headers)
     outgoing.content_length = len(body)

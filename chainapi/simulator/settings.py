@@ -1,4 +1,4 @@
-"""What a simulator is set to."""
+"""Settings of a simulator."""
 
 from __future__ import annotations
 
@@ -43,33 +43,32 @@ def _distinct(_: object, attribute: Attribute[tuple[int, ...]], value: tuple[int
 
 @define(eq=False)
 class Settings:
-    """What the services hold and how they behave; limits and faults may be changed while they run.
+    """Contents and behaviour of the services; limits and faults may be changed while they run.
 
     Attributes:
-        seed: everything that looks random follows from it.
+        seed: all random choices follow from it.
         chains: the chain ids that exist.
         points: daily points of each series at the beginning.
-        rows: rows of every other list at the beginning.
+        rows: rows of each other list at the beginning.
         metrics_page_size: points on a page of the Metrics API.
-        api_key: the key that the Data API accepts.
-        other_keys: more keys that it accepts, each with a quota of its own.
-        api_key_header: the header that carries the key.
-        limit: requests that a key may send in a window; None for no limit, and no limit headers either.
-        weighted: whether `limit` counts compute units instead: as many for a request as its route is said to
-            cost, and one where nobody says.
-        window: length of that window in seconds, counted from the first request in it.
-        metrics_limit: requests that the Metrics API takes in a window; it says nothing about it.
+        api_key: key that the Data API accepts.
+        other_keys: further keys that it accepts, each with a quota of its own.
+        api_key_header: header of the key.
+        limit: requests that a key may send in a window; None for no limit and no limit headers.
+        weighted: whether `limit` counts compute units: the cost of a request's route, one for a route without
+            a known cost.
+        window: length of the window in seconds, from the first request in it.
+        metrics_limit: requests that the Metrics API takes in a window, without limit headers; None for no
+            limit.
         metrics_window: length of that window in seconds.
-        token_lifetime: seconds for which a page token is good.
-        expired_status: answered to a token that is older.
+        token_lifetime: seconds until a page token expires.
+        expired_status: status of the answer to an expired token.
         grow_every: seconds after which each list has one more row at its head; None for never.
         forbidden: paths of the Data API that no key has the privilege for.
-        faults: what goes wrong, and when.
-        anomalies: how lists differ from those of a well-behaved service; of several, the first one whose
-            route is that of a list.
+        faults: faults of requests.
+        anomalies: anomalies of lists; of several, the first one whose route matches a list counts.
         epoch: Unix time, in seconds, of the newest rows at the beginning.
-        cached_pages: how many pages are kept encoded, for whoever asks for the same ones again;
-            fewer where they are large.
+        cached_pages: number of encoded pages that are kept for repeated requests; fewer if they are large.
 
     """
 

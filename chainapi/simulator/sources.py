@@ -1,9 +1,14 @@
-"""Sources of the rows of the specification's lists, each row computed from the seed and its number."""
+"""Sources of rows that refer to each other: chains, blocks, transactions, outputs, and series.
+
+Each row is computed from the seed and its number alone.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from functools import cached_property
 from hashlib import blake2b
+from math import floor, pi, sin
 
 from attrs import frozen
 
@@ -20,11 +25,12 @@ __all__ = [
     "Sums",
     "Transactions",
     "Utxos",
+    "to_hundredths",
 ]
 
 DAY = 86_400
 BLOCK_SECONDS = 2
-SEARCHED = 1_000  # how many blocks are looked at for a hash
+SEARCHED = 1_000  # blocks in which a hash is searched
 BLOCK_GAS_LIMIT = "15000000"
 BASE_FEE = 25_000_000_000
 
@@ -34,10 +40,10 @@ _ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
 
 @frozen
 class Points:
-    """One value a day: a level of its own for each chain, a weekly rhythm, a slow swell, noise.
+    """Series of points: each chain has its level, with a weekly rhythm, a slow swell, and noise.
 
-    Another `step` puts so many seconds between two points; `scale` multiplies the values, which are whole
-    numbers then.
+    `step` is the number of seconds between two points; `scale` multiplies the values, which are whole numbers
+    then.
     """
 
     size: int
@@ -56,25 +62,37 @@ class Points:
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the points `stop - 1` down to `start`, newest first."""
-        level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
-        return [self._point(number, level) for number in range(stop - 1, start - 1, -1)]
+        draw, scale, time = self.draw, self.scale, self.timestamp(stop - 1)
+        level = 0.8 + int.from_bytes(draw(-1)[:2], "little") / 8_000
+        rows: list[Row] = []
+        for number in range(stop - 1, start - 1, -1):
+            day = time / DAY
+            noise = int.from_bytes(draw(number)[:4], "little") / 2**32 - 0.5
+            rhythm = 1 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181)
+            value = max(to_hundredths(level * (rhythm + 0.4 * noise)), 0.01)
+            rows.append({"timestamp": time, "value": value if scale is None else round(value * scale)})
+            time -= self.step
+        return rows
 
-    def _point(self, number: int, level: float) -> Row:
-        timestamp = self.timestamp(number)
-        day = timestamp / DAY
-        noise = int.from_bytes(self.draw(number)[:4], "little") / 2**32 - 0.5
-        rhythm = 1 + 0.18 * math.sin(2 * math.pi * day / 7) + 0.3 * math.sin(2 * math.pi * day / 181)
-        value = max(round(level * (rhythm + 0.4 * noise), 2), 0.01)
-        if self.scale is not None:
-            value = round(value * self.scale)
-        return {"timestamp": timestamp, "value": value}
+
+def to_hundredths(value: float) -> float:
+    """Return a number rounded to two decimals: `round(value, 2)` in a quarter of its time."""
+    hundredths = value * 100
+    whole = floor(hundredths)
+    # A quotient of whole numbers is the float closest to it, as a rounded number is. Only beside a half could
+    # the error of the product round it wrongly.
+    return round(value, 2) if abs(hundredths - whole - 0.5) < 1e-6 else floor(hundredths + 0.5) / 100
 
 
 @frozen
 class Sums(Points):
-    """What a series adds up to: a value that never falls."""
+    """Series of a sum, whose values never fall."""
 
-    def _point(self, number: int, level: float) -> Row:
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the points `stop - 1` down to `start`, newest first."""
+        return [self._point(number) for number in range(stop - 1, start - 1, -1)]
+
+    def _point(self, number: int) -> Row:
         scale = self.scale or 1
         grown = int.from_bytes(self.draw(number)[:4], "little") * scale >> 32
         return {"timestamp": self.timestamp(number), "value": number * scale + grown}
@@ -82,14 +100,14 @@ class Sums(Points):
 
 @frozen(eq=False)
 class Chains:
-    """The list of chains, the first one given first."""
+    """List of chains, in the order of the setting."""
 
     chains: tuple[int, ...]
     draw: Draw
 
     @property
     def size(self) -> int:
-        """How many chains there are."""
+        """Number of chains."""
         return len(self.chains)
 
     def rows(self, start: int, stop: int) -> list[Row]:
@@ -126,7 +144,7 @@ class Chains:
 
 @frozen(eq=False)
 class MetricsChains(Chains):
-    """The same chains as the Metrics API tells them."""
+    """The same chains, as the Metrics API describes them."""
 
     def chain(self, chain: int) -> Row:
         """Return the record of one chain."""
@@ -142,16 +160,16 @@ class MetricsChains(Chains):
 
 @frozen(eq=False)
 class Blocks:
-    """The blocks of one chain, each naming the hash of the one before it."""
+    """Blocks of one chain, each with the hash of its parent."""
 
     chain: int
     size: int
     epoch: int
-    draw: Draw
+    draw: Callable[[int], bytes]
 
-    @property
+    @cached_property
     def first_number(self) -> int:
-        """The number of the oldest block."""
+        """Height of the oldest block."""
         return 10_000_000 + 1_000 * self.chain % 40_000_000
 
     def timestamp(self, number: int) -> int:
@@ -159,16 +177,16 @@ class Blocks:
         return self.epoch - (self.size - 1 - number) * BLOCK_SECONDS
 
     def total(self, number: int, drawn: bytes | None = None) -> int:
-        """Return how many transactions the chain has up to and including block `number`.
+        """Return the number of transactions of the chain up to and including block `number`.
 
-        Two a block, plus 0 to 2 that are not summed up over the blocks: the total needs no walk.
+        It is two for each block, plus 0 to 2 for this block alone, so that no sum over the blocks is needed.
         """
         return 2 * number + (drawn or self.draw(number))[63] % 3
 
     def find(self, name: str, size: int) -> int:
-        """Return the number of a block, by its height or its hash; `size` blocks can be told by their hash.
+        """Return the number of a block by its height or its hash, in a list of `size` blocks.
 
-        A hash that none of the newest of them has is taken to be of an older block.
+        A hash that is not among the newest blocks stands for an older block.
         """
         if name.isdecimal():
             return int(name[:18]) - self.first_number
@@ -209,7 +227,7 @@ class Blocks:
 
 @frozen(eq=False)
 class Transactions:
-    """The transactions of one chain, in its blocks: both lists begin with the same newest block."""
+    """Transactions of one chain, in its blocks: both lists begin with the same newest block."""
 
     blocks: Blocks
     size: int
@@ -228,11 +246,11 @@ class Transactions:
     def _shift(self) -> int:
         return self.blocks.total(self.blocks.size - 1) - self.size
 
-    def _transaction(self, number: int, place: int) -> Row:
-        # The block is the first one whose total exceeds the place on the chain: one of two, as the total of
-        # block n lies between 2n and 2n + 2.
-        block = place // 2
-        if self.blocks.total(block) <= place:
+    def _transaction(self, number: int, position: int) -> Row:
+        # The block is the first one whose total exceeds the position on the chain. It is one of two, because
+        # the total of block n lies between 2n and 2n + 2.
+        block = position // 2
+        if self.blocks.total(block) <= position:
             block += 1
         drawn = self.draw(number)
         gas = 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000
@@ -242,7 +260,7 @@ class Transactions:
             "blockNumber": str(self.blocks.first_number + block),
             "blockTimestamp": self.blocks.timestamp(block),
             "blockHash": "0x" + self.blocks.draw(block)[:32].hex(),
-            "blockIndex": place - self.blocks.total(block - 1),
+            "blockIndex": position - self.blocks.total(block - 1),
             "txHash": "0x" + drawn[:32].hex(),
             "txStatus": "0" if drawn[36] < 5 else "1",
             "txType": 2,
@@ -259,7 +277,7 @@ class Transactions:
 
 @frozen(eq=False)
 class Part:
-    """The rows of a source from `first` on, as a list of their own."""
+    """Rows of a source from row `first` on, as a list of their own."""
 
     source: RowSource
     first: int
@@ -272,7 +290,7 @@ class Part:
 
 @frozen(eq=False)
 class Utxos:
-    """The unspent outputs of one of the three chains of a network."""
+    """Unspent outputs of one of the three chains of a network."""
 
     network: str
     blockchain: str

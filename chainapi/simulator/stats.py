@@ -1,4 +1,4 @@
-"""What a simulator counts."""
+"""Counts of requests and answers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Stats", "Tally"]
 
 @define(eq=False)
 class Tally:
-    """What was counted.
+    """Counts of requests and answers.
 
     Attributes:
         requests: requests that arrived.
-        answered: answers by status; one that was broken off is not among them.
+        answered: answers by status, without those that broke off.
         sent_while_stopped: requests sent after a 429 had been delivered and before its retry-after was over.
 
     """
@@ -26,18 +26,18 @@ class Tally:
 
     @property
     def refused(self) -> int:
-        """How many answers were a 429."""
+        """Number of answers with status 429."""
         return self.answered[429]
 
 
 @define(eq=False)
 class Stats(Tally):
-    """What was counted in all, by service ("metrics", "data"), and by key.
+    """Counts of all requests, and of those by service ("metrics", "data") and by key.
 
     Attributes:
-        tokens_minted: page tokens given out.
-        tokens_expired: requests that came with a token that was too old.
-        broken: answers that were broken off or never sent.
+        tokens_minted: page tokens that were issued.
+        tokens_expired: requests with an expired token.
+        broken: answers that broke off or were never sent.
 
     """
 

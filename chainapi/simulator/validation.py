@@ -16,7 +16,7 @@ __all__ = ["HTTPError", "chain_id", "check_path", "checked_query", "whole_number
 
 
 class HTTPError(Exception):
-    """An error answer: its status, and the messages in its body."""
+    """Error answer: its status, and the messages in its body."""
 
     def __init__(self, status: int, *messages: str) -> None:
         self.status = status

@@ -1,13 +1,11 @@
-"""The simulated services as a pure machine: what is sent, and when, decides every answer.
+"""State of the simulated services: every answer follows from the requests and their times.
 
-No clock, no loop, no socket: time is an argument, in seconds on any clock that only moves forward.
-Three calls make up one exchange:
+The world has no clock, no event loop and no socket: time is an argument, in seconds on any clock that only
+moves forward. One exchange is three calls:
 
-1. `World.sent`, when the client lets the request go;
-2. `World.answer`, when the services have it;
-3. `World.delivered`, when the client has the answer (not called for an answer that never arrives).
-
-`World.rows_of` is the truth that walks are to be compared with.
+1. `World.sent`, when the client sends the request;
+2. `World.answer`, when the request arrives at the services;
+3. `World.delivered`, when the answer arrives at the client (not called for an answer that never arrives).
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ __all__ = ["Answer", "World"]
 Service = Literal["metrics", "data"]
 
 SERVICES: Mapping[str, Service] = {"metrics": "metrics", "data": "data"}
-# The services' words, which Python 3.13 changed.
+# Phrases in error bodies of the services; Python 3.13 changed some of its own.
 PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
     413: "Payload Too Large",
     414: "URI Too Long",
@@ -47,7 +45,7 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
 
 @frozen
 class Answer:
-    """A response, and what becomes of it on its way: None when it arrives whole, and how late, in seconds."""
+    """A response, the way in which its connection breaks or None, and its delay in seconds."""
 
     response: Response
     broken: Broken | None = None
@@ -56,7 +54,7 @@ class Answer:
 
 @frozen
 class _Caller:
-    """Who asks what: `key` is a valid key or None, and `tallies` are where the request counts."""
+    """Caller and resource of a request; `key` is a valid key or None, `tallies` count the request."""
 
     service: Service | None
     path: str
@@ -71,13 +69,13 @@ class _Caller:
 
 @define
 class _Window:
-    """A fixed window that opens with the first request in it."""
+    """Fixed window of a quota, which begins with the first request in it."""
 
     start: float = -math.inf
     used: int = 0
 
     def take(self, cost: int, limit: int, window: float, now: float) -> int | None:
-        """Return None and count the cost, or the whole seconds until the window ends, rounded up."""
+        """Count the cost and return None, or return the whole seconds until the window ends, rounded up."""
         left = self.start + window - now
         if left <= TOLERANCE:
             self.start, self.used, left = now, 0, window
@@ -89,7 +87,7 @@ class _Window:
 
 @define
 class _Stop:
-    """The time in which nothing may be sent: after a 429 arrived, until its retry-after is over."""
+    """Time in which no request may be sent: from the arrival of a 429 until its retry-after has passed."""
 
     start: float = math.inf
     end: float = -math.inf
@@ -103,7 +101,7 @@ class _Stop:
 
 
 class World:
-    """Both services. Two worlds with the same settings answer the same requests at the same times alike."""
+    """State of both services: worlds with equal settings give equal answers to equal requests and times."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -117,7 +115,7 @@ class World:
         self._begun: float | None = None
 
     def sent(self, request: Request, now: float) -> None:
-        """Note that a request leaves the client: one that leaves during a stop is counted."""
+        """Count a request that the client sends although it has to wait for a retry-after."""
         if not self._stops:
             return
         caller = self._identify(request)
@@ -127,7 +125,7 @@ class World:
                 tally.sent_while_stopped += 1
 
     def answer(self, request: Request, now: float) -> Answer:
-        """Answer a request that arrives now."""
+        """Return the answer to a request that arrives now."""
         if self._begun is None:
             self._begun = now
         self._now = now
@@ -150,7 +148,7 @@ class World:
         return answer
 
     def delivered(self, request: Request, response: Response, now: float, grace: float = 0.0) -> None:
-        """Note that the client has an answer; what it sends within `grace` seconds counts as sent before."""
+        """Note that an answer arrived at the client; `grace` seconds later the client has read it."""
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
             stop = self._stops.setdefault(self._identify(request).quota, _Stop())
@@ -159,18 +157,21 @@ class World:
     def insert(self, path: str, count: int) -> None:
         """Add `count` new rows at the head of the list at `path`, such as ``/v1/chains/43114/blocks``.
 
-        Raises ValueError where there is no list that can grow.
+        Raises ValueError for a path without a list that can grow.
         """
-        found = self._list_at(path)
-        if not found.grows or count < 0:
-            raise ValueError(f"cannot insert {count} rows at {path!r}")
-        found.inserted += count
+        listing = self._list_at(path)
+        if not listing.grows or count < 0:
+            raise ValueError(
+                f"cannot insert {count} rows at {path!r}: give a list that grows, 0 rows or more"
+            )
+        listing.inserted += count
 
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
-        """Return all rows of the list at `path` that a query asks for, in the order of its pages.
+        """Return all rows of the list at `path` that a query selects, in the order of its pages.
 
-        They are as the latest pass over the list sees them, and the latest answer, at the time `now`, or the
-        last one known. Raises ValueError where there is no such list, or the query is refused.
+        Rows that grow with time are those at `now`, by default the time of the latest request; anomalies are
+        those of the latest pass over the list and of the latest answer. Raises ValueError for a path without
+        a list, and for a query that the route does not take.
         """
         found = self._list_at(path)
         self._now = self._now if now is None else now
@@ -194,7 +195,7 @@ class World:
         raise ValueError(f"no list at {path!r}")
 
     def _fault(self, caller: _Caller) -> Fault | None:
-        """Return the fault that a request meets."""
+        """Return the fault that a request meets, None for no fault."""
         segments = None if caller.service is None else _segments_of(caller.service, caller.path)
         page = self._pages.number(dict(parse_qsl(caller.query)))
         return self._schedule.fault(self.settings.faults, self.stats.requests, segments, page)
@@ -227,7 +228,7 @@ class World:
         return _respond(200, body, headers)
 
     def _meter(self, caller: _Caller, now: float) -> tuple[dict[str, str], int | None]:
-        """Count the request against its quota: return the headers that say so, and the wait if refused."""
+        """Count a request against its quota; return limit headers, and the seconds to wait for a refusal."""
         public = caller.service == "metrics"
         limit = self.settings.metrics_limit if public else self.settings.limit
         window = self.settings.metrics_window if public else self.settings.window
@@ -260,7 +261,7 @@ class World:
         return self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
 
     def _added(self, listing: Listing) -> int:
-        """Return how many rows came to a list since the beginning."""
+        """Return how many rows were added to a list since the beginning."""
         every = self.settings.grow_every
         if not listing.grows or every is None or self._begun is None:
             return listing.inserted
@@ -269,7 +270,7 @@ class World:
 
 def _segments_of(service: Service, path: str) -> Segments:
     segments = path.split("/")[1:]
-    if "%" in path:  # so that one list is one list however its address is escaped
+    if "%" in path:  # one list has one key, however its path is escaped
         segments = [unquote(segment) for segment in segments]
     return (service, *segments)
 

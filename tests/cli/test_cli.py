@@ -123,7 +123,7 @@ def test_tps_keeps_the_points_that_came_before_an_error() -> None:
     outcome = chainapi("tps", "43114", "--all", "--max-wait", "0", transport=transport, tty=True)
     assert outcome.code == FAILED
     assert len(plain(outcome.out)) >= 100
-    assert "max_wait=0" in outcome.err
+    assert "--max-wait 0" in outcome.err
 
 
 def test_tps_ends_at_its_deadline() -> None:
@@ -132,7 +132,7 @@ def test_tps_ends_at_its_deadline() -> None:
     outcome = chainapi("tps", "43114", "--all", "--deadline", "7.5", transport=transport, tty=True)
     assert outcome.code == FAILED
     assert len(plain(outcome.out)) >= 100
-    assert "no answer within deadline=7.5 s" in outcome.err
+    assert "no answer within --deadline 7.5 s" in outcome.err
     assert "7.5 s in 1 attempt," in outcome.err
 
 
@@ -240,8 +240,8 @@ def test_list_that_fails_says_how_to_go_on() -> None:
     first = chainapi(*command, "--max-wait", "0", transport=(simulator := Simulator(limit=3)).transport())
     assert (first.code, len(first.rows)) == (FAILED, 30)
     *_, error, advice = first.err.splitlines()
-    assert "max_wait=0" in error
-    told, _, again = advice.partition(" so far; to go on: ")
+    assert "--max-wait 0" in error
+    told, _, again = advice.partition(" so far; to continue: ")
     assert told == "chainapi: 30 rows"
     program, *words = shlex.split(again)
     assert program == "chainapi"
@@ -306,7 +306,8 @@ def test_waits_are_told_on_standard_error() -> None:
     assert (outcome.code, len(outcome.rows)) == (0, 50)
     assert outcome.err.splitlines()
     assert all(
-        line.startswith("chainapi: data: rate limit reached, on in ") for line in outcome.err.splitlines()
+        line.startswith("chainapi: data: rate limit reached, next request in ")
+        for line in outcome.err.splitlines()
     )
 
 
@@ -314,7 +315,9 @@ def test_waits_are_drawn_and_taken_back_on_a_terminal() -> None:
     """A person sees pages, rows, requests and the seconds that are left; in the end only the table stays."""
     transport = Simulator(limit=3, window=20.0).transport()
     outcome = chainapi("list", BLOCKS, "--limit", "50", transport=transport, tty=True)
-    assert re.search(r"3 pages · 30 rows · 4 requests · data: rate limit, on in \d+\.\d s", outcome.out)
+    assert re.search(
+        r"3 pages · 30 rows · 4 requests · data: rate limit, next request in \d+\.\d s", outcome.out
+    )
     assert len(plain(outcome.out)) == 52
     assert outcome.err == ""
 
@@ -330,7 +333,7 @@ def test_waits_are_drawn_beside_data_that_goes_to_a_file(tmp_path: Path) -> None
         out.seek(0)
         rows = [json.loads(line) for line in out]
     assert (code, len(rows)) == (0, 50)
-    assert "data: rate limit, on in " in err.getvalue()
+    assert "data: rate limit, next request in " in err.getvalue()
     assert plain(err.getvalue()) == []
 
 
@@ -348,7 +351,7 @@ def test_progress_counts_what_a_session_tells() -> None:
     ):
         progress(event)
     quota = {"metrics": QuotaSnapshot(now), "data": QuotaSnapshot(now, stopped_until=now + 5.0, waiting=1)}
-    assert progress.line(quota) == "1 page · 25 rows · 2 requests · data: rate limit, on in 5.0 s"
+    assert progress.line(quota) == "1 page · 25 rows · 2 requests · data: rate limit, next request in 5.0 s"
     now = 105.0
     progress(WaitEnded("data", "429", 5.0))
     progress(RequestSent("data", "GET /b", 2))
@@ -362,7 +365,7 @@ def test_progress_counts_what_a_session_tells() -> None:
 @pytest.mark.parametrize(
     ("window", "seconds", "said"),
     [
-        (60.0, 20.0, "rate limit, on in 20.0 s"),
+        (60.0, 20.0, "rate limit, next request in 20.0 s"),
         (86_400.0, 3_600.0, "daily quota, back at {:%H:%M}"),
         (3_600.0, 90_000.0, "hourly quota, back at {:%Y-%m-%d %H:%M}"),
         (None, 90_000.0, "quota, back at {:%Y-%m-%d %H:%M}"),
@@ -491,7 +494,7 @@ def test_completions_are_printable() -> None:
         (["tps", "a/b"], "chain_id"),
         (["tps", "1", "--timeout", "0"], "--timeout"),
         (["tps", "1", "--max-wait", "-1"], "--max-wait"),
-        (["tps", "1", "--metrics-base-url", ""], "metrics_base_url"),
+        (["tps", "1", "--metrics-base-url", ""], "--metrics-base-url is empty"),
         (["list", "/v1/chains", "--api", "other"], "--api"),
         (["list", "v1/chains"], "path"),
         (["list", "/v1/chains", "--page-size", "0"], "--page-size"),
@@ -541,7 +544,7 @@ def test_error_of_a_service_stays_one_line() -> None:
 def test_complaint_is_one_printable_line() -> None:
     """Whatever a message holds, it is one line."""
     err = io.StringIO()
-    Terminal(io.StringIO(), err).complain("first\n second\x1b[2J")
+    Terminal(io.StringIO(), err).report("first\n second\x1b[2J")
     assert err.getvalue() == "chainapi: first second\\x1b[2J\n"
 
 
@@ -691,10 +694,10 @@ def test_interrupt_during_a_wait_ends_with_advice() -> None:
         told = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         outcome = finish(process)
-    assert re.fullmatch(r"chainapi: data: rate limit reached, on in \d+ s\n", told)
+    assert re.fullmatch(r"chainapi: data: rate limit reached, next request in \d+ s\n", told)
     assert (outcome.code, len(outcome.rows)) == (INTERRUPTED, 20)
     (advice,) = outcome.err.splitlines()
-    assert advice.startswith("chainapi: 20 rows so far; to go on: chainapi list " + BLOCKS)
+    assert advice.startswith("chainapi: 20 rows so far; to continue: chainapi list " + BLOCKS)
 
 
 @pytest.mark.real_time
@@ -740,7 +743,7 @@ def test_demo_draws_on_a_terminal() -> None:
     out = Stream(terminal=True)
     # The waits are jumped over: the sockets are in this process and never keep the loop waiting.
     assert run(["demo"], terminal=Terminal(out, Stream(terminal=True)), loop_factory=VirtualLoop) == 0
-    assert re.search(r"nothing is sent for \d\.\d s", out.getvalue())
+    assert re.search(r"no requests for \d\.\d s", out.getvalue())
     lines = plain(out.getvalue())
     assert [line.split() for line in lines if line.endswith("✓")] == [
         ["GET", path.format(chain), "10", "1,000", "✓"]
@@ -871,7 +874,7 @@ def test_list_prints_invalid_rows_as_they_came() -> None:
     told = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
     assert told.code == 0
     assert told.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']
-    assert told.err.startswith("chainapi: 2 invalid rows printed as they came; the first: $.rows[1]")
+    assert told.err.startswith("chainapi: 2 invalid rows printed as received; the first: $.rows[1]")
     assert told.err.count("\n") == 1
 
 
@@ -881,12 +884,12 @@ def test_list_says_how_an_invalid_row_can_be_printed() -> None:
     blocks["blocks"][1]["gasUsed"] = ""
     first = chainapi("list", "data.evm.blocks", "43114", transport=Fixed(200, blocks))
     assert first.code == 1
-    assert "; --on-invalid raw prints such a row as it came\n" in first.err
+    assert "; --on-invalid raw prints such a row as received\n" in first.err
     assert "resume=" not in first.err
     assert " --on-invalid raw " in first.err.splitlines()[1]
     whole = chainapi("list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks))
     assert [row.get("gasUsed") for row in whole.rows] == [None, "", None]
-    assert "1 invalid row printed as it came" in whole.err
+    assert "1 invalid row printed as received" in whole.err
     assert chainapi("list", "data.health_check", "--on-invalid", "raw").code == 2
     table = chainapi(
         "list", "data.evm.blocks", "43114", "--on-invalid", "raw", transport=Fixed(200, blocks), tty=True

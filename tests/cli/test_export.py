@@ -177,7 +177,7 @@ def test_a_second_run_fetches_what_is_new() -> None:
     command = (ROUTE, "43114", "53935", "--out", "blocks.parquet")
     assert exported(*command, simulator=simulator).code == 0
     again = exported(*command, simulator=simulator)
-    assert again == Outcome(0, "", "chainapi: nothing new: blocks.parquet has the rows of 2 sources\n")
+    assert again == Outcome(0, "", "chainapi: no new rows: blocks.parquet has the rows of 2 sources\n")
     simulator.insert(BLOCKS, 4)
     third = exported(*command, simulator=simulator)
     assert third == Outcome(0, "", "chainapi: 4 new rows of 2 sources fetched, blocks.parquet written\n")
@@ -204,7 +204,7 @@ def test_each_failing_source_is_told() -> None:
     assert outcome.err.splitlines() == [
         "chainapi: 77: 404 Not Found for GET /v1/chains/77/blocks: chain 77 does not exist",
         "chainapi: 78: 404 Not Found for GET /v1/chains/78/blocks: chain 78 does not exist",
-        f"chainapi: 30 new rows kept, 2 of 3 sources failed; to go on: {command}",
+        f"chainapi: 30 new rows kept, 2 of 3 sources failed; to continue: {command}",
     ]
     assert sources_in("blocks.jsonl") == {"43114": 30}
 
@@ -217,7 +217,7 @@ def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
     outcome = exported(*command, simulator=simulator)
     error, advice = outcome.err.splitlines()
     assert (outcome.code, error[:15]) == (FAILED, "chainapi: 401 U")
-    kept, words = advice.split("; to go on: chainapi ")
+    kept, words = advice.split("; to continue: chainapi ")
     assert kept == "chainapi: 30 new rows kept"
     simulator.faults = ()
     again = chainapi(*shlex.split(words), transport=simulator.transport())
@@ -238,7 +238,7 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
     assert outcome.code == FAILED
     advice = outcome.err.splitlines()[-1]
     assert advice == (
-        "chainapi: 4 new rows kept, 1 of 1 sources failed; to go on with the same standard input: "
+        "chainapi: 4 new rows kept, 1 of 1 sources failed; to continue with the same standard input: "
         f"chainapi export {given}"
     )
 
@@ -286,16 +286,16 @@ def test_a_target_of_another_command() -> None:
         ([ROUTE, "43114", "--out", "b.csv", "--param", "chain_id=43114"], "one value too many"),
         ([ROUTE, "43114", "--out", "b.csv", "--param", "colour=red"], "colour"),
         ([ROUTE, "43114", "--out", "b.csv", "--over", "colour"], "--over colour"),
-        ([ROUTE, "43114", "--out", "b.csv", "--api", "data"], "--api has no place here"),
-        ([ROUTE, "43114", "--out", "b.csv", "--items", "blocks"], "--items has no place here"),
+        ([ROUTE, "43114", "--out", "b.csv", "--api", "data"], "--api does not apply"),
+        ([ROUTE, "43114", "--out", "b.csv", "--items", "blocks"], "--items does not apply"),
         ([ROUTE, "--from", "nofile", "--out", "b.csv"], "--from nofile cannot be read"),
-        ([ROUTE, "--from", "binary", "--out", "b.csv"], "--from binary is no text"),
-        (["data.evm.block", "--out", "b.csv"], "no list"),
+        ([ROUTE, "--from", "binary", "--out", "b.csv"], "--from binary is not UTF-8 text"),
+        (["data.evm.block", "--out", "b.csv"], "not a list"),
         (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),
         (["data.primary_network.utxos", "mainnet", "--out", "b.csv"], "give all but one with --param"),
-        ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is no path"),
-        ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over has no place here"),
-        ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit is not for the query"),
+        ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
+        ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
+        ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit=5 is not a query parameter"),
         ([BLOCKS, "--out", "b.csv"], "the columns of these rows are not known"),
     ],
 )
@@ -333,10 +333,10 @@ def test_plain_lines_every_ten_seconds() -> None:
     assert len(lines) > 2
     shape = re.compile(
         r"chainapi: \d of 2 sources · \d+ rows · \d+ rows/s · \d+ requests(?: · about \d+ s left)? · "
-        r"data: \d of 4 left(?:, on again in \d+ s, at 12:00:\d\d)?"
+        r"data: \d of 4 left(?:, next request in \d+ s, at 12:00:\d\d)?"
     )
     assert [line for line in lines if not shape.fullmatch(line)] == []
-    wait = re.compile(r".* on again in (\d+) s, at 12:00:(\d\d)")
+    wait = re.compile(r".* next request in (\d+) s, at 12:00:(\d\d)")
     waits = [match for line in lines if (match := wait.fullmatch(line))]
     assert waits
     assert all(int(match[1]) == int(match[2]) for match in waits)
@@ -362,13 +362,13 @@ def test_progress_is_drawn_on_a_terminal() -> None:
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", outcome.out)
     for part in (
         "━━━",
-        "no page so far · 1 request",
+        "no pages yet · 1 request",
         "1 of 2 sources · ",
         " rows/s · ",
         " requests · about ",
     ):
         assert part in drawn
-    assert re.search(r"data: 0 of 4 left, on again in \d+ s, at \d\d:\d\d:\d\d", drawn)
+    assert re.search(r"data: 0 of 4 left, next request in \d+ s, at \d\d:\d\d:\d\d", drawn)
 
 
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,11 +396,11 @@ def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportVi
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (1.6, "on again in 2 s, at 23:59:01"),
-        (119.0, "on again in 119 s, at 2026-02-01 00:00"),
-        (3_600.0, "on again in 60 min, at 2026-02-01 00:59"),
-        (36_000.0, "on again in 10 h, at 2026-02-01 09:59"),
-        (400_000.0, "on again in 5 d, at 2026-02-05 15:05"),
+        (1.6, "next request in 2 s, at 23:59:01"),
+        (119.0, "next request in 119 s, at 2026-02-01 00:00"),
+        (3_600.0, "next request in 60 min, at 2026-02-01 00:59"),
+        (36_000.0, "next request in 10 h, at 2026-02-01 09:59"),
+        (400_000.0, "next request in 5 d, at 2026-02-05 15:05"),
     ],
 )
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
@@ -460,7 +460,7 @@ async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
             process.send_signal(sent)
             _, errors = await process.communicate()
         assert process.returncode == code
-        told = re.fullmatch(r"chainapi: (\d+) new rows kept; to go on: chainapi (.*)\n", errors.decode())
+        told = re.fullmatch(r"chainapi: (\d+) new rows kept; to continue: chainapi (.*)\n", errors.decode())
         assert told is not None
         assert shlex.split(told[2]) == given
         assert not (folder / "b.jsonl").exists()
@@ -484,7 +484,7 @@ def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
     command = ("export", "data.evm.blocks", "1", "--out", out)
     first = chainapi(*command, transport=Fixed(200, blocks))
     assert first.code == 1
-    assert "; --on-invalid raw puts such rows into a file of their own\n" in first.err
+    assert "; --on-invalid raw writes such rows to a file of their own\n" in first.err
     assert "on_invalid=" not in first.err
     second = chainapi(*command, "--on-invalid", "raw", transport=Fixed(200, blocks))
     assert second.code == 0

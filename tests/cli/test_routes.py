@@ -141,34 +141,34 @@ def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
 @pytest.mark.parametrize(
     ("name", "words", "params", "told"),
     [
-        ("data.evm.blocks", [], [], "missing chain_id: data.evm.blocks CHAIN_ID"),
+        ("data.evm.blocks", [], [], "missing chain_id; usage: data.evm.blocks CHAIN_ID"),
         (
             "data.primary_network.chain_ids",
             [],
             [],
-            "missing network, addresses: data.primary_network.chain_ids NETWORK --param addresses=VALUE",
+            "missing network, addresses; usage: data.primary_network.chain_ids NETWORK --param addresses=",
         ),
-        ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many: data.evm.blocks CHAIN_ID"),
-        ("data.chains", ["1"], [], "'1' is one value too many: data.chains"),
+        ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many; usage: data.evm.blocks CHAIN_ID"),
+        ("data.chains", ["1"], [], "'1' is one value too many; usage: data.chains"),
         ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id is given 2 times, and takes one value"),
         ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size is given 2 times"),
-        ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' cannot be used: it takes a whole number"),
+        ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' is invalid: it must be a whole number"),
         ("data.evm.blocks", ["1"], ["page_size=101"], "page_size=101 is not from 1 to 100"),
         ("data.evm.blocks", ["1"], ["page_sise=1"], "did you mean 'page_size'?"),
         ("data.evm.blocks", ["1"], ["page_size"], "--param 'page_size' must be NAME=VALUE"),
         (UTXOS, ["fugi", "p-chain"], [], "network='fugi' is not known; did you mean 'fuji'?"),
-        (UTXOS, ["fuji", "p-chain"], ["min_utxo_amount=x"], "cannot be used: it takes a number"),
+        (UTXOS, ["fuji", "p-chain"], ["min_utxo_amount=x"], "is invalid: it must be a number"),
         (
             "data.evm.erc20_balances",
             ["1", "0x"],
             ["filter_spam_tokens=yes"],
-            "filter_spam_tokens='yes' cannot be used: it takes true or false",
+            "filter_spam_tokens='yes' is invalid: it must be true or false",
         ),
         (
             "metrics.chains.metric",
             ["1", "activeAddresses"],
             ["start_timestamp=soon"],
-            "it takes a whole number or an ISO date such as 2026-01-31",
+            "it must be a whole number or an ISO date such as 2026-01-31",
         ),
         ("metrics.chains.metric", ["1", "activeAddresses"], ["start_timestamp=-1"], "is not from 0 on"),
     ],
@@ -320,7 +320,7 @@ def test_list_by_name_goes_on_where_it_failed() -> None:
         outcome = chainapi(*words, transport=simulator.transport(), at=at)
         assert (outcome.code, len(outcome.rows)) == (FAILED, given_)
         rows += outcome.rows
-        program, *words = shlex.split(outcome.err.splitlines()[-1].partition("to go on: ")[2])
+        program, *words = shlex.split(outcome.err.splitlines()[-1].partition("to continue: ")[2])
         assert (program, words[:3]) == ("chainapi", command[:3])
         assert words[words.index("--limit") + 1] == left
         at += 100.0
@@ -345,17 +345,17 @@ def test_deprecated_route_is_told_in_one_line(single: bool) -> None:
     [
         (["data.evm.bloks"], "did you mean 'data.evm.blocks'?"),
         (["data.evm.blocks"], "missing chain_id"),
-        (["data.evm.blocks", "1", "--api", "metrics"], "--api has no place here"),
-        (["data.evm.blocks", "1", "--items", "blocks"], "--items has no place here"),
+        (["data.evm.blocks", "1", "--api", "metrics"], "--api does not apply"),
+        (["data.evm.blocks", "1", "--items", "blocks"], "--items does not apply"),
         (["data.evm.blocks", "1", "--page-size", "101"], "page_size=101 is not from 1 to 100"),
         (
             ["data.evm.blocks", "1", "--page-size", "7", "--param", "page_size=7"],
             "page_size is given 2 times",
         ),
         (["data.chain", "1", "--page-size", "7"], "page_size"),
-        (["data.chain", "1", "--all"], "--all has no place here: data.chain gives a single resource"),
-        (["data.chain", "1", "--resume", "{}"], "--resume has no place here"),
-        ([BLOCKS, "43114"], "VALUE has no place here"),
+        (["data.chain", "1", "--all"], "--all does not apply: data.chain returns a single resource"),
+        (["data.chain", "1", "--resume", "{}"], "--resume does not apply"),
+        ([BLOCKS, "43114"], "VALUE does not apply"),
         (["data.evm.blocks", "1", "--resume", "{}"], "--resume: this is no checkpoint"),
     ],
 )
@@ -400,16 +400,16 @@ def test_routes_are_found_by_name_or_path(text: str) -> None:
 
 
 def test_no_route_found_is_a_failure() -> None:
-    """A text that is nowhere is told, with exit code 1."""
+    """A text in no name or path is an error with exit code 1."""
     outcome = chainapi("routes", "zzz")
     assert (outcome.code, outcome.out) == (FAILED, "")
-    assert outcome.err == "chainapi: no route has 'zzz' in its name or path\n"
+    assert outcome.err == "chainapi: no route has 'zzz' in its name or path: `chainapi routes` shows all\n"
 
 
 def test_routes_are_a_table_on_a_terminal() -> None:
     """A person sees name, parameters, what comes back, units, and what is deprecated."""
     text = seen(chainapi("routes", "evm.blocks", tty=True).out)
-    assert text[0].split() == ["route", "parameters", "gives", "units"]
+    assert text[0].split() == ["route", "parameters", "returns", "units"]
     assert text[-1].split() == ["data.evm.blocks", "chain_id", "[page_size]", "Pages[EvmBlock]", "10"]
     assert "(deprecated)" in chainapi("routes", "teleporter", tty=True).out
     assert "(deprecated)" not in chainapi("routes", "data.icm.", tty=True).out
@@ -418,7 +418,7 @@ def test_routes_are_a_table_on_a_terminal() -> None:
 def test_one_route_is_shown_in_detail() -> None:
     """Its whole name shows a route: path, parameters with bounds and choices, fields of the rows."""
     text = seen(chainapi("routes", "data.evm.blocks", tty=True).out)
-    assert text[1] == "GET /v1/chains/{chainId}/blocks, gives Pages[EvmBlock]"
+    assert text[1] == "GET /v1/chains/{chainId}/blocks, returns Pages[EvmBlock]"
     assert text[2] == "weight: small, 10 units a request"
     lines = [line.split() for line in text]
     assert ["chain_id", "int", "or", "str", "required"] in lines
@@ -512,7 +512,7 @@ def test_estimate_without_a_weight_counts_requests() -> None:
     (row,) = chainapi("estimate", "metrics.avg_tps", "--rows", "1000", "--page-size", "100").rows
     assert (row["requests"], row["units"]) == (10, 10)
     text = chainapi("estimate", "metrics.avg_tps", "--rows", "10", "--page-size", "100", tty=True).out
-    assert "its weight is not known: one a request" in text
+    assert "its weight is not known: assumed to be 1" in text
 
 
 def test_estimate_is_a_table_on_a_terminal() -> None:
@@ -564,7 +564,7 @@ def test_what_is_no_limit_is_refused(text: str) -> None:
         (["data.evm.blok", "--rows", "1"], "did you mean 'data.evm.block'?"),
         ([BLOCKS, "--rows", "1"], "a path begins"),
         (["data.chains", "--rows", "1"], "give --page-size"),
-        (["data.chain", "--rows", "1", "--page-size", "7"], "--page-size has no place here"),
+        (["data.chain", "--rows", "1", "--page-size", "7"], "--page-size does not apply"),
         (["data.evm.blocks", "--rows", "1", "--page-size", "101"], "page_size=101"),
         (["data.evm.blocks", "1", "2", "--rows", "1"], "one value too many"),
         (["data.evm.blocks", "--rows", "1", "--limit", "5/60"], "a request costs 10 units"),

@@ -126,7 +126,7 @@ def test_the_docs_show_every_option() -> None:
             ["--fault", "data.evm.blocks"],
             "--fault: cannot read the fault 'data.evm.blocks': write ROUTE=KEY:VALUE",
         ),
-        (["--fault", "*=sta"], "--fault: unknown part 'sta' of a fault: use at:VALUE, every:VALUE"),
+        (["--fault", "*=sta"], "--fault: a fault has no part 'sta': use at:VALUE, every:VALUE"),
         (["--fault", "*=stall", "--fault", "*=at:0,stall"], "--fault: 'at' must be >= 1: 0"),
         (["--chains", "7", "7"], "chains must be at least one chain id, each given once"),
         (["--chains", "C"], "--chains"),

@@ -209,7 +209,7 @@ def test_reopened_route_begins_with_one_request() -> None:
     assert routes.places("/a", 11.0) == 2
     for _ in range(63):
         routes.passed("/a", 12.0)
-    assert not routes
+    assert not routes.known
 
 
 def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
@@ -303,6 +303,15 @@ def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
             quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
         quota.answered(quota.send(30.0, "/a", 1.0), 30.1, 200, told(99.0), 0.5)
         assert _leave(quota, 30.1) > 90
+
+
+def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
+    """Policies of zero units on every answer name no limit: one that is hidden is found beside them."""
+    nothing = LimitNews(0.0, None, None, None, (Policy(0.0, 60.0),))
+    quota = Quota()
+    for now in range(8):
+        quota.answered(quota.send(float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
+    assert _leave(quota, 8.0) == 9
 
 
 def _leave(quota: Quota, now: float) -> int:

@@ -83,7 +83,7 @@ async def call(server: RawServer, *, max_attempts: int, transport: AiohttpTransp
     async with Session(
         data_base_url=server.origin, api_key=KEY, max_attempts=max_attempts, timeout=10, transport=transport
     ) as session:
-        session.connection.dispatcher.jitter = lambda: 0.0
+        session.connection.dispatcher.settings.jitter = lambda: 0.0
         return await session.data.get("/v1/x")
 
 
@@ -225,7 +225,7 @@ async def test_broken_pages_are_neither_lost_nor_doubled() -> None:
     async with Simulator(seed=3, points=900, faults=faults) as sim:
         transport = AiohttpTransport()
         async with Session(metrics_base_url=sim.metrics_base_url, transport=transport) as session:
-            session.connection.dispatcher.jitter = lambda: 0.0
+            session.connection.dispatcher.settings.jitter = lambda: 0.0
             rows = await session.metrics.avg_tps(43114).collect()
         await transport.aclose()
         assert len({row.timestamp for row in rows}) == len(rows) == 900
@@ -548,7 +548,7 @@ def test_a_cap_that_is_none_is_refused(cap: Any) -> None:
     """max_body is a whole number of bytes, of the session's own transport."""
     with pytest.raises(ConfigurationError, match="max_body="):
         Session(max_body=cap)
-    with pytest.raises(ConfigurationError, match="max_body= has no place beside transport="):
+    with pytest.raises(ConfigurationError, match="max_body= has no effect beside transport="):
         Session(max_body=2**20, transport=AiohttpTransport())
 
 
@@ -888,14 +888,14 @@ def test_context_that_checks_nothing_is_refused() -> None:
     wrong: Any = "own.pem"
     with pytest.raises(ConfigurationError, match=r"ssl_context must be an ssl\.SSLContext, not str"):
         Session(ssl_context=wrong)
-    with pytest.raises(ConfigurationError, match="ssl_context= has no place beside transport="):
+    with pytest.raises(ConfigurationError, match="ssl_context= has no effect beside transport="):
         Session(ssl_context=ssl.create_default_context(), transport=AiohttpTransport())
 
 
 async def test_client_session_has_a_context_of_its_own() -> None:
     """A ClientSession and a context for it are not taken together."""
     async with aiohttp.ClientSession() as client:
-        with pytest.raises(ConfigurationError, match="ssl_context= has no place beside a ClientSession"):
+        with pytest.raises(ConfigurationError, match="ssl_context= has no effect beside a ClientSession"):
             AiohttpTransport(client, ssl_context=ssl.create_default_context())
 
 

@@ -1,4 +1,4 @@
-"""An export that is killed again and again: its process dies by SIGKILL, and another one goes on.
+"""Export whose process is killed many times; another process continues it.
 
 It dies while pages are on their way, when the services have had a number of requests that was drawn; by its
 own hand, between two of its steps; or while its final file is written.
@@ -32,7 +32,7 @@ CONCURRENCY = 4
 
 @frozen
 class Job:
-    """What the process has to do, and after how many steps it ends itself (0 for never)."""
+    """Task of a process; it kills itself after `die_at` steps (0 for never)."""
 
     base_url: str
     key: str
@@ -42,7 +42,7 @@ class Job:
 
 @frozen
 class Killed:
-    """How often it died in each way, and how many requests were sent in all."""
+    """Number of kills of each kind, and of all requests."""
 
     requests_met: int = 0
     by_itself: int = 0
@@ -51,13 +51,13 @@ class Killed:
 
     @property
     def kills(self) -> int:
-        """How often it died."""
+        """Number of kills."""
         return self.requests_met + self.by_itself + self.writing
 
 
 @frozen
 class Way:
-    """A way to die: at a number of requests, after a number of steps, or while the file is written."""
+    """Kind of a kill: by requests, by steps, or while the file is written."""
 
     requests: int | None = None
     steps: int = 0
@@ -65,7 +65,7 @@ class Way:
 
     @classmethod
     def draw(cls, draw: Random, *, writing: bool) -> Way:
-        """Draw one."""
+        """Draw a kind of kill."""
         if writing:
             return cls(writing_for=draw.choice((0.0, draw.uniform(0, 0.02))))
         return draw.choice((cls(requests=draw.randint(1, 8)), cls(steps=draw.randint(1, 8))))
@@ -93,7 +93,7 @@ def _run(job: Job) -> None:
 
 
 def export_and_kill(out: Path, straight: Path, kills: int, seed: int) -> Killed:
-    """Export to `out` with that many deaths, drawn from `seed`, then once to `straight` without any."""
+    """Export to `out` with kills, drawn from `seed`, then to `straight` without any."""
     return asyncio.run(_supervise(out, straight, kills, Random(seed)))
 
 
@@ -112,7 +112,7 @@ async def _supervise(out: Path, straight: Path, kills: int, draw: Random) -> Kil
 
 
 async def _live(simulator: Simulator, out: Path, way: Way, died: Killed) -> Killed:
-    """Let one process run, and die in a way if it comes to that."""
+    """Run one process; kill it in a way if it does not finish first."""
     wanted = simulator.stats.requests + (way.requests or 0)
     aside = out.with_name(out.name + ".partial")
     process = _start(simulator, out, way.steps)

@@ -1,4 +1,4 @@
-"""Power cuts: what a folder holds when only what was synced survives.
+"""Power cuts: content of a folder if only synced data survives.
 
 `PowerCuts` watches the syncs and renames of this process. Before and after each one it keeps an image: each
 name that its folder was synced with, and the content that its file was synced with, or nothing where it never
@@ -18,7 +18,7 @@ DATABASES = (".export", ".export-wal", "_export", "_export-wal")
 
 
 class PowerCuts:
-    """Keeps an image of `folder` for each moment in which the power could fail."""
+    """Record of the images of `folder` that a power cut could leave."""
 
     def __init__(self, folder: Path) -> None:
         self.images: list[dict[str, bytes]] = []
@@ -40,7 +40,7 @@ class PowerCuts:
             setattr(os, name, real)
 
     def restore(self, image: dict[str, bytes], folder: Path) -> None:
-        """Make a folder that holds an image."""
+        """Create a folder with the files of an image."""
         folder.mkdir()
         for name, content in image.items():
             (folder / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""A damaged state of an export, bit by bit: it is refused, or the export is exact all the same."""
+"""Damage to a journal, bit by bit: the export refuses it or is exact."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADVICE = r"[Cc]hoose another target|choose a target|make room|put it back|Put ba
 
 @define
 class Image:
-    """The files of an export that was broken off, what goes on with it, and the rows that it has to give."""
+    """Files of an interrupted export, its arguments, and the expected rows."""
 
     simulator: Simulator
     over: list[Any]
@@ -40,19 +40,19 @@ class Image:
     rows: Counter[str]
 
     @property
-    def state(self) -> str:
-        """The path of the state below a folder."""
+    def journal(self) -> str:
+        """Path of the journal below a folder."""
         return f"{self.name}/_export" if self.name == "b" else f"{self.name}.export"
 
     def put(self, folder: Path) -> None:
-        """Write the files into a folder, in the place of all that is there."""
+        """Replace the content of a folder by the files."""
         shutil.rmtree(folder, ignore_errors=True)
         for name, content in self.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
-    async def go_on(self, folder: Path, **options: Any) -> Counter[str]:
-        """Run the export to its end, and return the rows of its files."""
+    async def resume(self, folder: Path, **options: Any) -> Counter[str]:
+        """Continue the export to its end; return the rows of its files."""
         simulator = self.simulator
         async with Session(
             transport=simulator.transport(), data_base_url=simulator.data_base_url, api_key=simulator.api_key
@@ -62,9 +62,9 @@ class Image:
         return rows_in(folder)
 
     async def outcome(self, folder: Path) -> bool:
-        """Go on, and return whether that was refused; fail where it was neither refused nor exact."""
+        """Continue the export; return whether it was refused, else check the rows."""
         try:
-            rows = await self.go_on(folder)
+            rows = await self.resume(folder)
         except ExportError as error:
             with pytest.raises(ExportError, match=ADVICE):
                 raise error from None
@@ -84,11 +84,11 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 async def image(folder: Path, kind: str) -> Image:
-    """Return an export that was broken off in a certain way."""
+    """Return an export that was interrupted in one of the ways of `KINDS`."""
     simulator = Simulator(seed=3, chains=CHAINS, rows=ROWS, latency=1.0)
     over: list[Any] = list(CHAINS)
     walk, name = "blocks", "b" if kind == "folder" else "b.jsonl"
-    if kind == "begun again":
+    if kind == "restarted":
         over, walk = [f"/v1/chains/{chain}/blocks" for chain in CHAINS], "list"
     made = Image(simulator, over, walk, name, {}, Counter())
     committed = 0
@@ -96,39 +96,39 @@ async def image(folder: Path, kind: str) -> Image:
     def copy(progress: ExportProgress) -> None:
         nonlocal committed
         committed += progress.stage == "fetching"
-        if committed == 4 and kind in ("killed", "begun again"):
+        if committed == 4 and kind in ("killed", "restarted"):
             made.files = files_in(folder)
 
     if kind == "folder":
-        await made.go_on(folder)
+        await made.resume(folder)
         simulator.insert("/v1/chains/1/blocks", 15)
     else:
-        run = asyncio.create_task(made.go_on(folder))
+        run = asyncio.create_task(made.resume(folder))
         await asyncio.sleep(5.5)
         run.cancel()
         await asyncio.wait([run])
     made.files = files_in(folder)
-    if kind == "begun again":
+    if kind == "restarted":
         simulator.advance(86_400)
-    made.rows = await made.go_on(folder, on_progress=copy)
+    made.rows = await made.resume(folder, on_progress=copy)
     if kind == "folder":
         made.files = files_in(folder)
     assert set(made.rows.values()) == {1}
     return made
 
 
-KINDS = ["closed", "killed", "begun again", "folder"]
+KINDS = ["closed", "killed", "restarted", "folder"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_was_broken_off_goes_on(kind: str, tmp_path: Path) -> None:
-    """The images of this file, undamaged, lead to the exact rows, and have what is to be damaged."""
+async def test_an_interrupted_export_continues(kind: str, tmp_path: Path) -> None:
+    """Without damage each image leads to the exact rows."""
     made = await image(tmp_path / "made", kind)
     made.put(tmp_path / "copy")
-    assert ("b.jsonl.export-wal" in made.files) == (kind in ("killed", "begun again"))
-    with closing(sqlite3.connect(tmp_path / "copy" / made.state)) as database:
+    assert ("b.jsonl.export-wal" in made.files) == (kind in ("killed", "restarted"))
+    with closing(sqlite3.connect(tmp_path / "copy" / made.journal)) as database:
         ((waiting, passes),) = database.execute("SELECT count(*), max(pass) FROM rows")
-    assert (waiting > 50, bool(passes)) == (kind != "folder", kind == "begun again")
+    assert (waiting > 50, bool(passes)) == (kind != "folder", kind == "restarted")
     made.put(tmp_path / "copy")
     assert not await made.outcome(tmp_path / "copy")
 
@@ -136,24 +136,24 @@ async def test_what_was_broken_off_goes_on(kind: str, tmp_path: Path) -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_flipped_bit_of_a_file_is_found_or_does_no_harm(kind: str, tmp_path: Path) -> None:
-    """Whichever bit of the database or its log is flipped, no row is lost, changed or repeated."""
+    """A flipped bit of the database or its log loses, changes and repeats no row."""
     made, random, refused = await image(tmp_path / "made", kind), Random(kind), 0
     folder = tmp_path / "copy"
-    states = [name for name in made.files if "export" in name]
+    journals = [name for name in made.files if "export" in name]
     for _ in range(FLIPS):
         made.put(folder)
-        name = random.choice(states)
+        name = random.choice(journals)
         content = bytearray(made.files[name])
         reach = random.choice((100, 1_000, len(content)))  # headers are small, and much depends on them
         content[random.randrange(min(reach, len(content)))] ^= 1 << random.randrange(8)
         (folder / name).write_bytes(content)
         refused += await made.outcome(folder)
     assert refused < FLIPS
-    assert refused or kind == "begun again"  # where every page is in the log, which ends at the flipped bit
+    assert refused or kind == "restarted"  # there all pages are in the log, which ends at the flipped bit
 
 
 def flipped(value: Any, random: Random) -> Any:
-    """Return a value of the same type that differs in one bit; something for nothing."""
+    """Return a value of the same type that differs in one bit; any value for None."""
     if value is None:
         return random.choice((0, "", b"", "1"))
     if isinstance(value, int):
@@ -169,11 +169,11 @@ def flipped(value: Any, random: Random) -> Any:
 @pytest.mark.untraced
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_flipped_bit_of_a_value_is_found(kind: str, tmp_path: Path) -> None:
-    """Whichever value of a record is changed, by a bit, to nothing or to another type, that is refused."""
+    """A value that was changed by a bit, to None or to another type is refused."""
     made, random = await image(tmp_path / "made", kind), Random(kind)
-    folder, state = tmp_path / "copy", tmp_path / "copy" / made.state
+    folder, journal = tmp_path / "copy", tmp_path / "copy" / made.journal
     made.put(folder)
-    with closing(sqlite3.connect(state)) as database:
+    with closing(sqlite3.connect(journal)) as database:
         tables = {
             table: [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
             for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -182,20 +182,20 @@ async def test_a_flipped_bit_of_a_value_is_found(kind: str, tmp_path: Path) -> N
         for column in columns:
             for change in (flipped, lambda value, _: 7 if isinstance(value, str) else "7", lambda *_: None):
                 made.put(folder)
-                if damage(state, table, columns, column, change, random):
+                if damage(journal, table, columns, column, change, random):
                     assert await made.outcome(folder), (table, column, change)
 
 
 def damage(
-    state: Path,
+    journal: Path,
     table: str,
     columns: list[str],
     column: str,
     change: Callable[[Any, Random], Any],
     random: Random,
 ) -> bool:
-    """Change a column of some record; False where the table allows no such value, or has no record."""
-    with closing(sqlite3.connect(state, isolation_level=None)) as database:
+    """Change a column of a random record; return False if the table rejects it."""
+    with closing(sqlite3.connect(journal, isolation_level=None)) as database:
         records = database.execute(f'SELECT * FROM "{table}"').fetchall()
         if not records:
             return False
@@ -212,10 +212,10 @@ def damage(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_record_that_is_missing_is_missed(kind: str, tmp_path: Path) -> None:
-    """Whichever record is taken out of a table, the state is refused, and so is one with a record more."""
+async def test_a_missing_record_is_found(kind: str, tmp_path: Path) -> None:
+    """A journal that lacks a record of any table is refused."""
     made, random = await image(tmp_path / "made", kind), Random(kind)
-    folder, state = tmp_path / "copy", tmp_path / "copy" / made.state
+    folder, journal = tmp_path / "copy", tmp_path / "copy" / made.journal
     for table, key in (
         ("totals", "name"),
         ("about", "name"),
@@ -224,7 +224,7 @@ async def test_a_record_that_is_missing_is_missed(kind: str, tmp_path: Path) -> 
         ("parts", "number"),
     ):
         made.put(folder)
-        with closing(sqlite3.connect(state, isolation_level=None)) as database:
+        with closing(sqlite3.connect(journal, isolation_level=None)) as database:
             keys = [one for (one,) in database.execute(f"SELECT {key} FROM {table}")]
             if not keys:
                 continue
@@ -232,8 +232,8 @@ async def test_a_record_that_is_missing_is_missed(kind: str, tmp_path: Path) -> 
         assert await made.outcome(folder), table
 
 
-async def test_a_schema_that_differs_is_refused(tmp_path: Path) -> None:
-    """Tables that are not those of an export, be it by a trigger more, are refused."""
+async def test_another_schema_is_refused(tmp_path: Path) -> None:
+    """A database with another schema is refused, even if it only has one more trigger."""
     made = await image(tmp_path / "made", "closed")
     for statement in (
         "CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM sources; END",
@@ -242,13 +242,13 @@ async def test_a_schema_that_differs_is_refused(tmp_path: Path) -> None:
         "ALTER TABLE sources RENAME COLUMN taken TO took",
     ):
         made.put(tmp_path / "copy")
-        with closing(sqlite3.connect(tmp_path / "copy" / made.state, isolation_level=None)) as database:
+        with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
             database.execute(statement)
         assert await made.outcome(tmp_path / "copy"), statement
 
 
-async def test_a_state_with_forged_checksums_is_refused_where_it_makes_no_sense(tmp_path: Path) -> None:
-    """What has the right checksum and is no checkpoint, no JSON or no number is an ExportError as well."""
+async def test_invalid_values_with_valid_checksums_are_refused(tmp_path: Path) -> None:
+    """An invalid value with a valid checksum raises ExportError."""
     made = await image(tmp_path / "made", "closed")
     columns = "number, label, query, checkpoint, taken, newest, floor, edge, done"
     for column, value in (
@@ -259,14 +259,14 @@ async def test_a_state_with_forged_checksums_is_refused_where_it_makes_no_sense(
         ("edge", "7"),
     ):
         made.put(tmp_path / "copy")
-        with closing(sqlite3.connect(tmp_path / "copy" / made.state, isolation_level=None)) as database:
+        with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
             database.execute(f"UPDATE sources SET {column} = ?", (value,))
             for *fields, kept in database.execute(f"SELECT {columns}, kept FROM sources").fetchall():
                 changed = (checksum(*fields) + kept, fields[0])
                 database.execute("UPDATE sources SET checksum = ? WHERE number = ?", changed)
         assert await made.outcome(tmp_path / "copy"), (column, value)
     made.put(tmp_path / "copy")
-    with closing(sqlite3.connect(tmp_path / "copy" / made.state, isolation_level=None)) as database:
+    with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
         database.execute("UPDATE about SET value = '{' WHERE name = 'route'")
         database.execute("UPDATE about SET checksum = ? WHERE name = 'route'", (checksum("route", "{"),))
     assert await made.outcome(tmp_path / "copy")

@@ -1,4 +1,4 @@
-"""Exports: every row exactly once in the file, whatever ends a run, and clear errors for what cannot be."""
+"""Exports: each row exactly once after every kind of stop, and clear errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows_in(path: Path) -> list[dict[str, Any]]:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """Return what is in the final files of a folder."""
+    """Return the content of the final files of a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
 
 
@@ -58,7 +58,7 @@ def numbers_in(path: Path) -> Counter[tuple[str, int]]:
 
 
 def blocks_of(simulator: Simulator, count: int, chains: tuple[int, ...] = CHAINS) -> set[tuple[str, int]]:
-    """Return the newest `count` blocks of chains, as they are known before any was added."""
+    """Return the newest `count` blocks of chains, before a test inserts more."""
     first = {chain: 10_000_000 + 1_000 * chain % 40_000_000 for chain in chains}
     newest = simulator.rows
     return {(str(chain), first[chain] + newest - 1 - index) for chain in chains for index in range(count)}
@@ -68,7 +68,7 @@ def blocks_of(simulator: Simulator, count: int, chains: tuple[int, ...] = CHAINS
 
 
 async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> None:
-    """An export of twelve chains has each of their blocks once, source by source, newest first."""
+    """An export of twelve chains has each block once, by source, newest first."""
     simulator = Simulator(chains=CHAINS, rows=250)
     async with session_of(simulator) as session:
         result = await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl")
@@ -80,7 +80,7 @@ async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> N
 
 
 async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: Path) -> None:
-    """A source is an argument, a tuple or a mapping of them; an asynchronous iterable may give them."""
+    """A source is an argument, a tuple or a mapping, also of an async iterable."""
     simulator = Simulator(rows=30)
 
     async def sources() -> AsyncIterator[Any]:
@@ -98,7 +98,7 @@ async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: 
 
 
 async def test_a_list_without_arguments_is_one_source(tmp_path: Path) -> None:
-    """A route that takes nothing is a source of its own, named for all that it lists."""
+    """A list without arguments is one source with the name "all"."""
     simulator = Simulator(chains=CHAINS)
     async with session_of(simulator) as session:
         await export(session.data.chains, [()], tmp_path / "chains.jsonl")
@@ -107,7 +107,7 @@ async def test_a_list_without_arguments_is_one_source(tmp_path: Path) -> None:
 
 
 async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> None:
-    """A list that is only known by its path is exported as the JSON objects that the service sends."""
+    """Rows of a path are exported as the JSON objects that the service sent."""
     simulator = Simulator(rows=30)
     path = "/v1/chains/43114/blocks"
     async with session_of(simulator) as session:
@@ -118,7 +118,7 @@ async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> No
 
 
 async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
-    """With a limit each source has its newest rows, and no page more is asked for than it takes."""
+    """With a limit each source has its newest rows, and no further page is requested."""
     simulator = Simulator(chains=CHAINS, rows=250)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl", limit=150)
@@ -127,7 +127,7 @@ async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
 
 
 async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
-    """Three exports at once share a session and its quota, and each file has all its rows."""
+    """Three exports at once share a quota, and each file has all its rows."""
     simulator = Simulator(chains=CHAINS, rows=250, limit=20, window=1.0)
     names = ["a.jsonl", "b.jsonl", "c.jsonl"]
     async with session_of(simulator) as session, asyncio.TaskGroup() as group:
@@ -137,12 +137,12 @@ async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
         assert numbers_in(tmp_path / name) == Counter(blocks_of(simulator, 250))
 
 
-# Ends and new beginnings
+# Stop and continue
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_cancelled_export_goes_on(seed: int, tmp_path: Path) -> None:
-    """Cancelled again and again at any moment, an export ends with each row once, and asks little twice."""
+async def test_a_cancelled_export_continues(seed: int, tmp_path: Path) -> None:
+    """An export that is cancelled often has each row once, and repeats few requests."""
     simulator = Simulator(chains=CHAINS, rows=400, latency=lambda draw: draw.uniform(0.05, 0.5))
     draw, runs = Random(seed), 0
     async with session_of(simulator) as session:
@@ -166,7 +166,7 @@ async def test_a_cancelled_export_goes_on(seed: int, tmp_path: Path) -> None:
 
 
 async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
-    """What was fetched when an export is cancelled is not asked for again."""
+    """Pages that were fetched before a cancellation are not requested again."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
     events: list[Event] = []
     async with session_of(simulator, on_event=events.append) as session:
@@ -175,16 +175,16 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        asked = simulator.stats.requests
+        requests = simulator.stats.requests
         had = sum(isinstance(event, PageReceived) for event in events)
-        assert 12 < had <= asked
+        assert 12 < had <= requests
         await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=10)
-    assert simulator.stats.requests == asked + 12 * 10 - had
+    assert simulator.stats.requests == requests + 12 * 10 - had
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
 
 
 async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that came faster than they could be committed are kept when the export is cancelled."""
+    """Pages that wait for the disk are committed when the export is cancelled."""
     monkeypatch.setattr("chainapi.export.writer.MAX_PENDING", 1)
     chains = tuple(range(1, 201))
     simulator = Simulator(chains=chains, rows=60, latency=1.0)
@@ -206,7 +206,7 @@ async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("out", ["blocks.jsonl", "blocks/"])
 async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
-    """Started again when it was done, an export of a descending-key list adds the new rows only."""
+    """A finished export of a list in descending order adds only new rows."""
     simulator = Simulator(chains=CHAINS, rows=250)
     target = f"{tmp_path}/{out}"
 
@@ -215,15 +215,15 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
 
     async with session_of(simulator) as session:
         first = await run(session)
-        asked = simulator.stats.requests
+        requests = simulator.stats.requests
         again = await run(session)
         assert (again.rows, again.written) == (0, None)
-        assert simulator.stats.requests == asked + 12
+        assert simulator.stats.requests == requests + 12
         simulator.insert("/v1/chains/1/blocks", 70)
         simulator.insert("/v1/chains/5/blocks", 3)
         third = await run(session)
     assert (first.rows, third.rows) == (3000, 73)
-    assert simulator.stats.requests == asked + 12 + 12 + 1
+    assert simulator.stats.requests == requests + 12 + 12 + 1
     files = (
         sorted((tmp_path / "blocks").glob("*.jsonl")) if out.endswith("/") else [tmp_path / "blocks.jsonl"]
     )
@@ -234,8 +234,8 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
     assert set(found) >= blocks_of(simulator, 250)
 
 
-async def test_an_ended_catching_up_goes_on(tmp_path: Path) -> None:
-    """New rows that were on their way when a second run was cancelled are added once, by the third."""
+async def test_a_cancelled_update_continues(tmp_path: Path) -> None:
+    """If an update is cancelled, the next run adds the new rows once."""
     simulator = Simulator(chains=(1,), rows=100, latency=1.0)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
@@ -246,16 +246,16 @@ async def test_an_ended_catching_up_goes_on(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await run
         assert len(rows_in(tmp_path / "b.jsonl")) == 100
-        asked = simulator.stats.requests
+        requests = simulator.stats.requests
         result = await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
     assert result.rows == 60
-    assert simulator.stats.requests <= asked + 7
+    assert simulator.stats.requests <= requests + 7
     assert set(numbers_in(tmp_path / "b.jsonl").values()) == {1}
     assert len(rows_in(tmp_path / "b.jsonl")) == 200
 
 
 async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
-    """A limit is that of the first walk: what is new since is fetched down to what is known."""
+    """The limit applies to the first run: an update fetches all new rows."""
     simulator = Simulator(chains=(1,), rows=100)
     async with session_of(simulator) as session:
         for new in (0, 30):
@@ -267,7 +267,7 @@ async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
 
 
 async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -> None:
-    """Where nothing tells new rows from old ones, a finished export started again sends no request."""
+    """A finished export of a list without an order sends no request."""
     simulator = Simulator(rows=30)
     async with session_of(simulator) as session:
         walk = session.data.primary_network.utxos
@@ -278,8 +278,8 @@ async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -
     assert len(rows_in(tmp_path / "u.jsonl")) == 30
 
 
-async def test_more_sources_may_be_asked_for_later(tmp_path: Path) -> None:
-    """A finished export takes further sources in, and leaves those alone that are not asked for again."""
+async def test_sources_may_be_added_later(tmp_path: Path) -> None:
+    """A finished export adds new sources, and keeps the rows of dropped ones."""
     simulator = Simulator(chains=CHAINS, rows=50)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, CHAINS[:2], tmp_path / "b.jsonl")
@@ -289,14 +289,14 @@ async def test_more_sources_may_be_asked_for_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) -> None:
-    """Where a page token dies between two runs or within one, each row is still there once."""
+    """If a page token expires, between runs or within one, each row is there once."""
     simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
-    asks: Callable[..., Any]
+    walk: Callable[..., Any]
     async with session_of(simulator) as session:
-        asks, over = session.data.evm.blocks, 1
+        walk, over = session.data.evm.blocks, 1
         if not ordered:
-            asks, over = session.data.list, "/v1/chains/1/blocks"  # type: ignore[assignment]
-        run = asyncio.create_task(export(asks, [over], tmp_path / "b.jsonl", page_size=10))
+            walk, over = session.data.list, "/v1/chains/1/blocks"  # type: ignore[assignment]
+        run = asyncio.create_task(export(walk, [over], tmp_path / "b.jsonl", page_size=10))
         await asyncio.sleep(4.5)
         simulator.advance(200)  # while it runs
         await asyncio.sleep(3)
@@ -305,7 +305,7 @@ async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) 
             await run
         await asyncio.sleep(200)  # while it does not
         simulator.insert("/v1/chains/1/blocks", 5)
-        await export(asks, [over], tmp_path / "b.jsonl", page_size=10)
+        await export(walk, [over], tmp_path / "b.jsonl", page_size=10)
     name = "block_number" if ordered else "blockNumber"
     found = Counter(int(row[name]) for row in rows_in(tmp_path / "b.jsonl"))
     assert set(found.values()) == {1}
@@ -313,7 +313,7 @@ async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) 
 
 
 async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
-    """Rows that come a second time, because a list without an order was begun again, do not count."""
+    """Rows that a restart repeats do not count towards the limit."""
     simulator = Simulator(chains=(1,), rows=100, latency=1.0)
     async with session_of(simulator) as session:
         path = "/v1/chains/1/blocks"
@@ -333,7 +333,7 @@ async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
 
 
 async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
-    """The error names the sources that failed; the others are in the file, and a later run adds the rest."""
+    """The error names the failed sources; the others are in the file."""
     simulator = Simulator(chains=CHAINS[:3], rows=50)
     async with session_of(simulator) as session:
         with pytest.raises(IncompleteExportError, match=r"1 of 3 sources failed: 77 \(404") as caught:
@@ -344,8 +344,8 @@ async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, (1, 2, 3)))
 
 
-async def test_a_source_that_failed_in_its_midst_goes_on_there(tmp_path: Path) -> None:
-    """Rows of a source that fails are kept, out of the file, until a later run has the rest of them."""
+async def test_a_failed_source_continues_behind_its_last_page(tmp_path: Path) -> None:
+    """The journal keeps the rows of a failed source for a later run."""
     simulator = Simulator(chains=(1, 2), rows=100)
     async with session_of(simulator, max_attempts=1) as session:
         walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
@@ -358,14 +358,14 @@ async def test_a_source_that_failed_in_its_midst_goes_on_there(tmp_path: Path) -
             await export(walk, [2, 1], path, page_size=20, concurrency=1)
         assert numbers_in(path) == Counter(blocks_of(simulator, 100, (2,)))
         simulator.faults = ()
-        asked = simulator.stats.requests
+        requests = simulator.stats.requests
         await export(walk, [1], path, page_size=20)
-    assert simulator.stats.requests == asked + 2
+    assert simulator.stats.requests == requests + 2
     assert numbers_in(path) == Counter(blocks_of(simulator, 100, (1, 2)))
 
 
 async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:
-    """What concerns all sources is raised as it is, after few requests."""
+    """An error that concerns all sources is raised unchanged, after few requests."""
     simulator = Simulator(chains=tuple(range(1, 501)))
     session = Session(
         transport=simulator.transport(), data_base_url=simulator.data_base_url, api_key="another-key"
@@ -378,7 +378,7 @@ async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:
 
 
 async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
-    """Where no source has a row, the file is there and empty."""
+    """If no source has rows, the file is empty."""
     simulator = Simulator(chains=(1, 2), rows=0)
     async with session_of(simulator) as session:
         result = await export(session.data.evm.blocks, [1, 2], tmp_path / "b.jsonl")
@@ -386,11 +386,11 @@ async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
     assert rows_in(tmp_path / "b.jsonl") == []
 
 
-# Targets that cannot be
+# Invalid targets
 
 
 async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
-    """A file, or a folder with something in it, that no export wrote is refused before anything is sent."""
+    """A file or folder that no export wrote is refused before any request."""
     simulator = Simulator()
     (tmp_path / "mine.jsonl").write_text("mine")
     (tmp_path / "ours").mkdir()
@@ -405,7 +405,7 @@ async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
 
 
 async def test_two_exports_on_one_target(tmp_path: Path) -> None:
-    """While an export runs, another one on its target is refused; the first one is not disturbed."""
+    """A second export to the same target is refused; the first is not disturbed."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
     async with session_of(simulator) as session:
         first = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl"))
@@ -417,25 +417,27 @@ async def test_two_exports_on_one_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"page_size": 50}, "page_size was None, is 50"),
         ({"limit": 7}, "limit was None, is 7"),
     ],
 )
-async def test_a_target_that_holds_another_export(other: dict[str, Any], said: str, tmp_path: Path) -> None:
-    """Other arguments for the same target are refused, and the message says which differ."""
+async def test_a_target_that_holds_another_export(
+    other: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """Other arguments for a target are refused; the message lists the differences."""
     simulator = Simulator()
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
-        with pytest.raises(ExportError, match=said):
+        with pytest.raises(ExportError, match=message):
             await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl", **other)
         with pytest.raises(ExportError, match=r"route was /v1/chains/\{chainId\}/blocks, is "):
             await export(session.data.evm.transactions, [43114], tmp_path / "b.jsonl")
 
 
-async def test_a_file_that_was_changed_or_is_gone(tmp_path: Path) -> None:
-    """A finished file that is not as it was left is neither overwritten nor taken for whole."""
+async def test_a_file_that_was_changed_or_deleted(tmp_path: Path) -> None:
+    """A final file that was changed or deleted is refused, and not overwritten."""
     simulator = Simulator()
     path = tmp_path / "b.jsonl"
     async with session_of(simulator) as session:
@@ -452,19 +454,19 @@ async def test_a_file_that_was_changed_or_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.jsonl", "b"])
-async def test_a_state_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
-    """A state that was put back does not know the file that was written since: it is not written over."""
+async def test_a_journal_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
+    """With an old copy of the journal the export does not overwrite a later file."""
     simulator = Simulator()
-    target, state = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
+    target, journal = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
     async with session_of(simulator) as session:
         simulator.faults = (Fault(at=1, status=500),)
         with pytest.raises(IncompleteExportError):
             async with session_of(simulator, max_attempts=1) as hasty:
                 await export(hasty.data.evm.blocks, [43114], target)
-        older = state.read_bytes()
+        older = journal.read_bytes()
         await export(session.data.evm.blocks, [43114], target)
         files = contents(tmp_path)
-        state.write_bytes(older)
+        journal.write_bytes(older)
         with pytest.raises(ExportError, match="has no record of it"):
             await export(session.data.evm.blocks, [43114], target)
     assert files == contents(tmp_path)
@@ -472,25 +474,25 @@ async def test_a_state_that_is_older_than_its_file(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be looked at" * 40, None])
-async def test_a_state_that_is_none(content: bytes | None, tmp_path: Path) -> None:
-    """Where the state should be lies something else: it is left alone, and named."""
-    simulator, state = Simulator(), tmp_path / "b.jsonl.export"
+async def test_a_file_that_is_not_a_journal(content: bytes | None, tmp_path: Path) -> None:
+    """A file in place of the journal that is not a journal is named and not changed."""
+    simulator, journal = Simulator(), tmp_path / "b.jsonl.export"
     if content is None:
-        database = sqlite3.connect(state)
+        database = sqlite3.connect(journal)
         database.execute("CREATE TABLE theirs (x)")
         database.commit()
         database.close()
     else:
-        state.write_bytes(content)
-    before = state.read_bytes()
+        journal.write_bytes(content)
+    before = journal.read_bytes()
     async with session_of(simulator) as session:
         with pytest.raises(ExportError, match=r"b\.jsonl\.export is not a journal"):
             await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
-    assert state.read_bytes() == before
+    assert journal.read_bytes() == before
 
 
-async def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
-    """A target below a file, or where nobody may write, is refused with the reason."""
+async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
+    """A target below a file, or in a read-only place, is refused with the reason."""
     simulator = Simulator()
     (tmp_path / "file").write_text("")
     async with session_of(simulator) as session:
@@ -500,15 +502,15 @@ async def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     assert simulator.stats.requests == 0
 
 
-async def test_what_lies_where_a_file_is_made(tmp_path: Path) -> None:
-    """A folder in the place of the file that is being written is named; no row is fetched again for it."""
+async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
+    """A folder in place of the .partial file is named; no row is fetched again."""
     simulator = Simulator(rows=30)
     async with session_of(simulator) as session:
         for name, target in (("b.jsonl", "b.jsonl"), ("c", "c/part-00001.jsonl")):
             aside = tmp_path / f"{target}.partial"
             if name == "c":
                 simulator.faults = (Fault(at=simulator.stats.requests + 1, status=404),)
-                with pytest.raises(IncompleteExportError):  # the folder has a state, and may hold more
+                with pytest.raises(IncompleteExportError):  # the folder has a journal, and may hold more
                     await export(session.data.evm.blocks, [43114], tmp_path / "c")
             aside.mkdir(parents=True)
             (aside / "theirs").touch()
@@ -516,13 +518,13 @@ async def test_what_lies_where_a_file_is_made(tmp_path: Path) -> None:
                 ExportError, match=r"partial is in the way and cannot be removed .* move it away"
             ):
                 await export(session.data.evm.blocks, [43114], tmp_path / name)
-            asked = simulator.stats.requests
+            requests = simulator.stats.requests
             aside.rename(tmp_path / "away")
             await export(session.data.evm.blocks, [43114], tmp_path / name)
             (tmp_path / "away" / "theirs").unlink()
             (tmp_path / "away").rmdir()
             assert len(rows_in(tmp_path / target)) == 30
-            assert simulator.stats.requests <= asked + 1  # to see whether there is anything new
+            assert simulator.stats.requests <= requests + 1  # to see whether there is anything new
 
 
 @pytest.mark.parametrize("dangling", [True, False])
@@ -538,7 +540,7 @@ async def test_what_lies_where_a_file_is_made(tmp_path: Path) -> None:
 async def test_a_symbolic_link_is_neither_followed_nor_replaced(
     out: str, link: str, dangling: bool, tmp_path: Path
 ) -> None:
-    """A link in the place of a file of an export is refused by name, wherever it leads."""
+    """A symbolic link in place of a file of an export is refused by name."""
     simulator, theirs = Simulator(rows=30), tmp_path / "theirs"
     (tmp_path / link).parent.mkdir(exist_ok=True)
     if not dangling:
@@ -559,7 +561,7 @@ async def test_a_symbolic_link_is_neither_followed_nor_replaced(
 
 
 async def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
-    """Folders may be links, that of the target and those above it; one that leads nowhere is refused."""
+    """The folder of a target and those above may be links; a broken link is refused."""
     simulator = Simulator(rows=30)
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
@@ -577,8 +579,8 @@ async def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "x" * 254 + ".csv"])
-async def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
-    """A name that is too long, or has a NUL, is an ExportError before anything is fetched."""
+async def test_an_invalid_file_name(name: str, tmp_path: Path) -> None:
+    """A name that is too long, or contains NUL, raises ExportError before any request."""
     simulator = Simulator()
     async with session_of(simulator) as session:
         with pytest.raises(ExportError, match=r"cannot be written: .*; choose another target"):
@@ -586,8 +588,8 @@ async def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
     assert simulator.stats.requests == 0
 
 
-async def test_arguments_that_cannot_be_used(tmp_path: Path) -> None:
-    """What is no list, has no source, or is no number is refused before anything is sent."""
+async def test_invalid_arguments(tmp_path: Path) -> None:
+    """Invalid arguments are refused before any request."""
     simulator, path = Simulator(), tmp_path / "b.jsonl"
     async with session_of(simulator) as session:
         for limit in (0, -1, 1.5, True):
@@ -605,14 +607,14 @@ async def test_arguments_that_cannot_be_used(tmp_path: Path) -> None:
 # Progress
 
 
-async def test_progress_is_told(tmp_path: Path) -> None:
-    """Progress grows from nothing to all sources and rows, and ends with the stage done."""
+async def test_progress_is_reported(tmp_path: Path) -> None:
+    """The counts grow from zero to all sources and rows, and the last stage is done."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
-    told: list[tuple[str, int, int, int]] = []
+    reports: list[tuple[str, int, int, int]] = []
     left: list[float | None] = []
 
     def note(progress: ExportProgress) -> None:
-        told.append((progress.stage, progress.done, progress.pages, progress.rows))
+        reports.append((progress.stage, progress.done, progress.pages, progress.rows))
         left.append(progress.seconds_left)
 
     async with session_of(simulator) as session:
@@ -624,16 +626,16 @@ async def test_progress_is_told(tmp_path: Path) -> None:
             concurrency=3,
             on_progress=note,
         )
-    assert told[-2:] == [("writing", 12, 24, 1200), ("done", 12, 24, 1200)]
-    assert [stage for stage, *_ in told[:-2]] == ["fetching"] * (len(told) - 2)
-    assert all(a[1:] <= b[1:] for a, b in pairwise(told))
+    assert reports[-2:] == [("writing", 12, 24, 1200), ("done", 12, 24, 1200)]
+    assert [stage for stage, *_ in reports[:-2]] == ["fetching"] * (len(reports) - 2)
+    assert all(a[1:] <= b[1:] for a, b in pairwise(reports))
     assert left[0] is None
     assert left[-1] == 0
     assert max(one for one in left if one is not None) < 20  # of about ten seconds in all
 
 
 async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
-    """What the callback raises is raised by the export, and what was committed is kept."""
+    """The export raises the error of the callback, and keeps what was committed."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
 
     def note(progress: ExportProgress) -> None:
@@ -650,7 +652,7 @@ async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format_", ["csv", "parquet", "sqlite", "duckdb"])
 async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
-    """A format that needs columns refuses rows that are only known by their path before anything is sent."""
+    """A format with columns refuses rows without a model before any request."""
     simulator = Simulator()
     async with session_of(simulator) as session:
         with pytest.raises(ConfigurationError, match="the columns of these rows are not known"):

@@ -1,4 +1,4 @@
-"""Exports of invalid rows: each once, in a file of its own, whatever ends a run."""
+"""Exports of invalid rows: each once, after every kind of stop."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.models.test_invalid import Served, block
 FIRST = 100  # number of the newest block
 
 
-def odd(number: int) -> bytes:
-    """Return a block that is no block."""
+def invalid_block(number: int) -> bytes:
+    """Return a block that does not fit its model."""
     return block(number, gasUsed="", ratio=...).replace(
         b'"gasUsed"', b'"ratio":0.12345678901234567890,"gasUsed"'
     )
@@ -41,12 +41,13 @@ class Chains(Served):
         self.running: asyncio.Task[Any] | None = None
 
     async def send(self, request: Request) -> Response:
-        """Answer with a page of a chain."""
+        """Return a page of a chain."""
         if self.running is not None and self.requests >= self.cancel_at:
             self.running.cancel()
         newest = FIRST + self.more
         self.rows = [
-            odd(number) if number % 7 == 0 else block(number) for number in range(newest, FIRST - 20, -1)
+            invalid_block(number) if number % 7 == 0 else block(number)
+            for number in range(newest, FIRST - 20, -1)
         ]
         return await super().send(request)
 
@@ -67,8 +68,8 @@ def made_in(folder: Path, format_: str) -> Counter[tuple[str, int]]:
     return Counter((str(row["source"]), int(row["block_number"])) for file in files for row in read(file))
 
 
-def odd_in(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of the files of odd ones."""
+def invalid_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the files with invalid rows."""
     return [
         {**json.loads(line, parse_float=Decimal), "file": file.name}
         for file in sorted(folder.glob("*.invalid"))
@@ -77,13 +78,13 @@ def odd_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def numbers(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
-    """Count odd rows by chain and number."""
+    """Count invalid rows by chain and number."""
     return Counter((row["source"], row["row"]["blockNumber"]) for row in rows)
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet", "sqlite"])
 @pytest.mark.parametrize("shape", ["file", "folder"])
-async def test_odd_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp_path: Path) -> None:
+async def test_invalid_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp_path: Path) -> None:
     """Valid rows are in the final file, invalid ones beside it, each once."""
     out = tmp_path if shape == "folder" else tmp_path / f"b.{format_}"
     chains = Chains()
@@ -101,7 +102,7 @@ async def test_odd_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp
         assert result.written_invalid == tmp_path / name
         again = await export(walk, CHAINS, out, **options)
         assert (again.rows, again.invalid, again.written_invalid) == (0, 0, None)
-    rows = odd_in(tmp_path)
+    rows = invalid_in(tmp_path)
     assert made_in(tmp_path, format_) + numbers(rows) == EXPECTED
     assert [row["source"] for row in rows] == ["1"] * 3 + ["2"] * 3 + ["3"] * 3
     row = rows[0]
@@ -110,8 +111,8 @@ async def test_odd_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp
     assert row["row"]["ratio"] == Decimal("0.12345678901234567890")
 
 
-async def test_an_export_goes_on_where_an_odd_row_stopped_it(tmp_path: Path) -> None:
-    """Started again with on_invalid="raw", as the error advises, it has all rows once."""
+async def test_an_export_continues_where_an_invalid_row_stopped_it(tmp_path: Path) -> None:
+    """A run with on_invalid="raw", as the error advises, completes the rows."""
     chains = Chains()
     async with session_of(chains) as session:
         with pytest.raises(IncompleteExportError) as caught:
@@ -123,11 +124,11 @@ async def test_an_export_goes_on_where_an_odd_row_stopped_it(tmp_path: Path) -> 
         assert str(failure).endswith(f"; {advice}")
         assert "resume=" not in str(caught.value)
         await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=4, on_invalid="raw")
-    assert made_in(tmp_path, "jsonl") + numbers(odd_in(tmp_path)) == EXPECTED
+    assert made_in(tmp_path, "jsonl") + numbers(invalid_in(tmp_path)) == EXPECTED
 
 
 @pytest.mark.parametrize("shape", ["file", "folder"])
-async def test_odd_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None:
+async def test_invalid_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None:
     """A run that finds new rows adds the invalid ones to theirs, or to a new file."""
     chains = Chains()
     out = tmp_path if shape == "folder" else tmp_path / "b.jsonl"
@@ -137,7 +138,7 @@ async def test_odd_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None
         chains.more = 10
         result = await export(session.data.evm.blocks, CHAINS, out, **options)
     assert result.rows + result.invalid == 30
-    rows = odd_in(tmp_path)
+    rows = invalid_in(tmp_path)
     assert len({row["file"] for row in rows}) == (1 if shape == "file" else 2)
     new = Counter((str(chain), FIRST + more) for chain in CHAINS for more in range(1, 11))
     assert made_in(tmp_path, "jsonl") + numbers(rows) == EXPECTED + new
@@ -146,7 +147,7 @@ async def test_odd_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None
 @pytest.mark.untraced
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None:
-    """Wherever the power fails, no row is lost or doubled in either file."""
+    """After a power cut at any moment no row is lost or repeated in either file."""
     folder = tmp_path / "run"
     folder.mkdir()
     chains = Chains()
@@ -168,11 +169,11 @@ async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None
             place = tmp_path / f"image-{number}"
             cuts.restore(image, place)
             await export(walk, CHAINS, target(place), **options)
-            assert made_in(place, "jsonl") + numbers(odd_in(place)) == EXPECTED + new
+            assert made_in(place, "jsonl") + numbers(invalid_in(place)) == EXPECTED + new
 
 
-async def test_a_run_that_is_cancelled_keeps_odd_rows(tmp_path: Path) -> None:
-    """However often it is cancelled, invalid rows are there once in the end."""
+async def test_a_run_that_is_cancelled_keeps_invalid_rows(tmp_path: Path) -> None:
+    """After many cancellations each invalid row is there once."""
     chains = Chains()
     async with session_of(chains) as session:
         for pages in range(1, 8):
@@ -183,7 +184,7 @@ async def test_a_run_that_is_cancelled_keeps_odd_rows(tmp_path: Path) -> None:
             await asyncio.wait([running])
             chains.running = None
         await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=2, on_invalid="raw")
-    assert made_in(tmp_path, "jsonl") + numbers(odd_in(tmp_path)) == EXPECTED
+    assert made_in(tmp_path, "jsonl") + numbers(invalid_in(tmp_path)) == EXPECTED
 
 
 async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None:
@@ -195,23 +196,23 @@ async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None
         (tmp_path / "b.jsonl.invalid").unlink()
         chains.more = 10
         result = await export(session.data.evm.blocks, CHAINS, path, page_size=4, on_invalid="raw")
-    assert len(odd_in(tmp_path)) == result.invalid == 3
+    assert len(invalid_in(tmp_path)) == result.invalid == 3
 
 
-async def test_an_export_of_odd_rows_alone(tmp_path: Path) -> None:
-    """Where all rows are invalid, the final file is empty, the other has them all."""
-    served = Served([odd(number) for number in range(10)])
+async def test_an_export_of_invalid_rows_alone(tmp_path: Path) -> None:
+    """If all rows are invalid, the final file is empty."""
+    served = Served([invalid_block(number) for number in range(10)])
     async with session_of(served) as session:
         result = await export(
             session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=4, on_invalid="raw"
         )
     assert (result.rows, result.invalid) == (0, 10)
     assert (tmp_path / "b.jsonl").read_bytes() == b""
-    assert [row["row"]["blockNumber"] for row in odd_in(tmp_path)] == [*range(10)]
+    assert [row["row"]["blockNumber"] for row in invalid_in(tmp_path)] == [*range(10)]
 
 
-async def test_rows_without_a_model_may_be_odd(tmp_path: Path) -> None:
-    """A row that nothing can read is kept as its text."""
+async def test_rows_without_a_model_may_be_invalid(tmp_path: Path) -> None:
+    """A row without a model that cannot be parsed is kept as a string."""
     served = Served([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * DEEP + b"]" * DEEP, b'{"n":2}'])
     async with session_of(served) as session:
         await export(session.data.list, ["/v1/rows"], tmp_path / "b.jsonl", items="blocks", on_invalid="raw")

@@ -1,4 +1,4 @@
-"""What an export does not lose when the machine fails: power cuts, full disks, lots of sources, low quota."""
+"""Exports under bad conditions: power cuts, full disks, many sources, low quota."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHAINS = (1, 2, 3)
 @pytest.mark.parametrize("format_", ["jsonl", "parquet", "sqlite", "duckdb"])
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path: Path) -> None:
-    """Wherever the power fails while a file is written, the first one or one with new rows, none is lost."""
+    """If the power fails at any sync or rename, no row is lost."""
     folder = tmp_path / "run"
     folder.mkdir()
     simulator = Simulator(chains=CHAINS, rows=40)
@@ -62,7 +62,7 @@ async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path:
 
 
 async def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path) -> None:
-    """A power cut leaves no file under its final name that is not whole."""
+    """After a power cut each file with a final name is whole."""
     simulator = Simulator(chains=CHAINS, rows=40)
     folder = tmp_path / "run"
     folder.mkdir()
@@ -113,7 +113,7 @@ FULL = """
     ],
 )
 def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> None:
-    """Where there is no room left, the error says what to do, and with room again the export is completed."""
+    """On a full disk the error names the remedy; with room again the export completes."""
     path = tmp_path / "b.jsonl"
 
     def run(stage: str) -> str:
@@ -133,7 +133,7 @@ def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> Non
 
 @pytest.mark.untraced
 async def test_five_hundred_chains_through_one_quota(tmp_path: Path) -> None:
-    """500 chains of 20 pages take at most 1.05 times what the quota allows, with hardly a refusal."""
+    """500 chains take at most 1.05 times what the quota allows, with three 429s."""
     limit, window = 600, 60.0
     chains = range(1, 501)
     simulator = Simulator(chains=chains, rows=200, limit=limit, window=window, latency=0.05)
@@ -153,10 +153,10 @@ async def test_five_hundred_chains_through_one_quota(tmp_path: Path) -> None:
 
 
 class TwoPages:
-    """Answers with five blocks, and with a token to five older ones; remembers nothing of who asked."""
+    """A stateless service: five blocks and a token, then five older blocks."""
 
     async def send(self, request: Request) -> Response:
-        """Answer."""
+        """Return the page of a request."""
         await asyncio.sleep(0.01)
         older = "pageToken" in request.url
         blocks = [{**BLOCK, "blockNumber": str((5 if older else 10) - index)} for index in range(5)]
@@ -180,9 +180,10 @@ BLOCK = {
 @pytest.mark.untraced
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Path) -> None:
-    """An export of 1,300 sources holds what one of 700 does: of a source that is done only its name is left.
+    """An export of 1,300 sources takes as much memory as one of 700.
 
-    Its rows would be 13 KiB. How many pages wait to be committed is up to the threads, to a fixed number.
+    A finished source leaves its name only; its rows would be 13 KiB. The number of pages that wait for a
+    commit depends on the threads, up to a limit.
     """
 
     async def held(sources: int) -> tuple[int, int]:

@@ -611,12 +611,12 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
 @mutant(232, 388)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
-    from chainapi.client.call import Call
+    from chainapi.core.call import Call
 
     real = Call.__init__
 
-    def init(self: Call, service: Any, query: Any, page_token: str | None = None, *_: object) -> None:
-        real(self, service, query, page_token)
+    def init(self: Call, query: Any, page_token: str | None = None, *_: object) -> None:
+        real(self, query, page_token)
 
     return patch.object(Call, "__init__", init)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from yarl import URL
 from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError, SessionClosedError
 from chainapi.simulator import Fault, Settings, Simulator, World
+from chainapi.simulator.sources import to_hundredths
 
 BLOCKS = "/v1/chains/43114/blocks"
 TRANSACTIONS = "/v1/chains/43114/transactions"
@@ -116,6 +118,14 @@ def test_series_ignores_what_it_does_not_know() -> None:
     """The Metrics API has no pageSize: it is ignored like any unknown parameter."""
     asker = Asker(points=30, metrics_page_size=20)
     assert len(asker.page(TPS, pageSize="many", foo=1)["results"]) == 20
+
+
+@given(st.floats(-10, 1e6), st.integers(-1_000, 10**8))
+def test_values_are_rounded_as_round_does(value: float, halves: int) -> None:
+    """The rounding of points to two decimals is that of `round`, at halves and beside them, too."""
+    half = halves / 200
+    for number in (value, half, math.nextafter(half, math.inf), math.nextafter(half, -math.inf)):
+        assert to_hundredths(number) == round(number, 2)
 
 
 def test_series_differ_by_chain_and_seed() -> None:
@@ -746,15 +756,15 @@ def test_faults_can_be_written(text: str, fault: Fault) -> None:
     [
         ("status:503", "cannot read the fault 'status:503': write ROUTE=KEY:VALUE,..."),
         ("=status:503", "cannot read the fault"),
-        ("*=", "unknown part '' of a fault: use at:VALUE"),
-        ("*=status", "unknown part 'status' of a fault"),
-        ("*=stall:1", "unknown part 'stall' of a fault"),
-        ("*=stall_body", "unknown part 'stall_body' of a fault"),
-        ("*=messages:x", "unknown part 'messages' of a fault"),
+        ("*=", "a fault has no part '': use at:VALUE"),
+        ("*=status", "a fault has no part 'status'"),
+        ("*=stall:1", "a fault has no part 'stall'"),
+        ("*=stall_body", "a fault has no part 'stall_body'"),
+        ("*=messages:x", "a fault has no part 'messages'"),
         ("*=status:x", "status:x has no number"),
         ("*=slow:", "slow: has no number"),
-        ("*=every:2", "a fault has one of status, disconnect"),
-        ("*=stall,status:500", "a fault has one of status, disconnect"),
+        ("*=every:2", "a fault has one effect: give one of status, disconnect"),
+        ("*=stall,status:500", "a fault has one effect: give one of status, disconnect"),
         ("data.nothing=stall", "no route is named 'data.nothing'"),
     ],
 )

@@ -205,7 +205,8 @@ class Allowance:
         self._counted += self.returned - cost + self._forget(now)
         if not self.told or low > self.remaining:
             self._counted = low
-        self._sent = max(self._sent, sent)
+        if sent > self._sent:
+            self._sent = sent
         if sent < self._silent_at and self._counted < low:
             low = self._lowest_since(now, now, self._counted)
         if low > self.remaining:
@@ -213,7 +214,8 @@ class Allowance:
             self.reset_at, self._first_reset, self._epoch = inf, inf, None
         self.told = self.proven = True
         self.remaining, self.returned, self.believed_at = low, 0.0, now
-        self.ceiling = max(self.ceiling, low)
+        if low > self.ceiling:
+            self.ceiling = low
         if cost:
             self._note(sent, now, cost)
         self._spent.shrink(self.limit - low)

@@ -128,7 +128,8 @@ class Costs:
         `fresh` is the first answer after a pause, in which units came back; where a quota `drips`, some do
         between any two requests that were not sent at once.
         """
-        self._most_left = max(self._most_left, remaining)
+        if remaining > self._most_left:
+            self._most_left = remaining
         if fresh or source is not self._source:
             self.tally()
             self._samples.clear()
@@ -149,9 +150,9 @@ class Costs:
     def tally(self) -> None:
         """Compare the answers noted so far, and begin a new stretch."""
         samples = self._samples
-        for (low, route), (high, _) in pairwise(samples):
-            if high > low:
-                self._vote(route, round(high - low, 6), 1)
+        drops = ((route, round(high - low, 6)) for (low, route), (high, _) in pairwise(samples) if high > low)
+        for (route, gap), number in Counter(drops).items():
+            self._vote(route, gap, number)
         # The lowest is the level that the next one found.
         del samples[1:]
 

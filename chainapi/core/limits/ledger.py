@@ -67,7 +67,7 @@ class Ledger:
     def add(self, sent: float, now: float, window: float, cost: float) -> None:
         """Note `cost` units whose answer arrived at `now`."""
         self._total += cost
-        last = self._entries[-1] if self else None
+        last = self._entries[-1] if self._entries else None
         if last is not None and now + window - last.sent < window * (1 + 1 / GRAINS):
             last.back, last.total = now + window, self._total
         else:
@@ -83,10 +83,11 @@ class Ledger:
 
     def shrink(self, units: float) -> None:
         """Take out the oldest units until no more than `units` are left."""
-        excess = self.outstanding - max(0.0, units)
+        excess = self._total - self._gone - units
         if excess > EPSILON:
             self._gone += excess
-            while self and self._entries[self._first].total <= self._gone + EPSILON:
+            entries = self._entries
+            while self._first < len(entries) and entries[self._first].total <= self._gone + EPSILON:
                 self._first += 1
             self._tidy()
 
@@ -128,7 +129,7 @@ class Ledger:
         return dropped
 
     def _tidy(self) -> None:
-        if not self:
+        if self._first >= len(self._entries):
             self.clear()
         elif self._first > GRAINS:
             del self._entries[: self._first]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attrs import define, field
 
 from chainapi.core.limits.allowance import UNTOLD_WINDOW, Allowance
@@ -48,14 +46,16 @@ class Policies:
         self._forget(now)
         return self.told
 
-    def claims(self, news: LimitNews) -> Iterator[tuple[Allowance, float, float | None]]:
-        """Yield what an answer says of each policy beside the one of `read`: what remains, the reset."""
+    def claims(self, news: LimitNews) -> dict[Allowance, tuple[float, float | None]]:
+        """Return what an answer says of each policy beside the one of `read`: what remains, the reset."""
         if len(news.service_limits) < 2:
-            return
+            return {}
+        claims = dict[Allowance, tuple[float, float | None]]()
         for one in news.service_limits:
             allowance = self._names.get(one.name)
             if allowance is not None and allowance is not self.told and one.remaining is not None:
-                yield allowance, one.remaining, one.reset
+                claims[allowance] = one.remaining, one.reset
+        return claims
 
     def roof(self) -> float:
         """Return the least limit."""

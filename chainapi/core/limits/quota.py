@@ -43,6 +43,7 @@ LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
 ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
 ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
 CAUTIOUS = 3  # guesses at once that answers without fields allow
+DRIP = Kind.DRIP  # looked up once: in an Enum that takes as long as a call
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
@@ -267,7 +268,7 @@ class Quota:
         """
         if self.opens_at(now, 0.0) > now or self.canaries.due or self._guessing:
             return 0.0
-        if any(one.kind is Kind.DRIP for one in self._allowances):
+        if any(one.kind is DRIP for one in self._allowances):
             return 0.0
         held = self._held + self._lost_units
         return min((one.room(held) for one in self._allowances), default=inf)
@@ -290,7 +291,7 @@ class Quota:
                 self._asking.asked = True
         if self._hidden is not None:
             self._hidden.send(now, self._counted(cost))
-        if self.routes:
+        if self.routes.known:
             self.routes.send(route)
         self.in_flight += 1
         self._held += cost
@@ -340,12 +341,12 @@ class Quota:
         last = self.policies.told
         before = last.remaining if last is not None and last.sure else None
         told = self._read(flight, now, news, refused=refused)
-        verdict, used_up = Verdict.PASSED, None
-        if refused:
-            verdict, used_up = self._refused(flight, now, news, told, jitter)
-        else:
+        if not refused:
             self._passed(flight, now, status, news, told, before)
-        self._account(flight, now, news, told, verdict)
+            self._account(flight, now, news, told, refused=False)
+            return Verdict.PASSED
+        verdict, used_up = self._refused(flight, now, news, told, jitter)
+        self._account(flight, now, news, told, refused=True)
         if used_up is not None:
             backed = not flight.guess and not flight.canary
             used_up.refused(now, self.stopped_until, flight.cost, backed=backed)
@@ -357,7 +358,7 @@ class Quota:
         known, cost = policies.known, 0.0 if refused else flight.cost
         told = policies.read(news, now, cost, refused=refused)
         if policies.known is not known:
-            if not known:
+            if policies.known and not known:
                 self._hidden = None
             self.costs.roof = policies.roof()
             self._list()
@@ -377,7 +378,7 @@ class Quota:
         if tells:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
-        if self.routes:
+        if self.routes.known:
             self.routes.passed(flight.route, flight.sent)
         flight.counted = status < 400 and not flight.canary and not flight.guess
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
@@ -416,17 +417,16 @@ class Quota:
             self.costs.alone(flight.route, flight.prior, before, told.limit, left)
 
     def _account(
-        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, verdict: Verdict
+        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, *, refused: bool
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
-        refused = verdict is not Verdict.PASSED
-        claims = {one: (remaining, reset) for one, remaining, reset in self.policies.claims(news)}
+        claims = self.policies.claims(news)
         if told is not None and news.remaining is not None:
             claims[told] = (news.remaining, news.reset)
         for one in self._allowances:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
-                self._believe(one, flight, now, *claim, verdict=verdict)
+                self._believe(one, flight, now, *claim, refused=refused)
             elif not refused:
                 if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
                     # The wait is over, and a request passed; how much is back no answer said.
@@ -445,9 +445,8 @@ class Quota:
         remaining: float,
         reset: float | None,
         *,
-        verdict: Verdict,
+        refused: bool,
     ) -> None:
-        refused = verdict is not Verdict.PASSED
         cost = 0.0 if refused else flight.cost
         one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
@@ -455,7 +454,7 @@ class Quota:
             one.tell_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._flights)).sent if self._flights else now)
         if not refused:
-            drips = one.kind is Kind.DRIP and one.drip(now - flight.sent) >= 1.0
+            drips = one.kind is DRIP and one.drip(now - flight.sent) >= 1.0
             self.costs.sample(
                 one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
             )
@@ -467,7 +466,7 @@ class Quota:
         self._held = self._held - flight.cost if self.in_flight else 0.0
         if flight.guess:
             self._guesses -= 1
-        if self.routes:
+        if self.routes.known:
             self.routes.landed(flight.route)
 
     # --- refusals ---------------------------------------------------------------------------

@@ -47,14 +47,11 @@ class _Route:
 class Routes:
     """The routes that were refused; empty most of the time."""
 
-    _routes: dict[str, _Route] = field(factory=dict[str, _Route])
-
-    def __bool__(self) -> bool:
-        return bool(self._routes)
+    known: dict[str, _Route] = field(factory=dict[str, _Route])
 
     def opens_at(self, route: str, now: float) -> float:
         """Return when a request of `route` may leave as far as that decides; inf: an answer does."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         if one is None:
             return now
         if now < one.until:
@@ -63,73 +60,73 @@ class Routes:
 
     def closed_until(self, route: str) -> float:
         """Return until when a route is closed; -inf when it is not."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         return -inf if one is None else one.until
 
     def places(self, route: str, now: float) -> float:
         """Return how many requests of `route` may leave now."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         if one is None:
             return inf
         return 0 if now < one.until else max(0, one.most - one.flying)
 
     def wakes_at(self, route: str, now: float) -> float:
         """Return when it is worth looking at a route again; inf: an answer decides."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         return inf if one is None or one.until <= now else one.until
 
     def send(self, route: str) -> None:
         """Note that a request leaves."""
-        if (one := self._routes.get(route)) is not None:
+        if (one := self.known.get(route)) is not None:
             one.flying += 1
 
     def landed(self, route: str) -> None:
         """Note that a request is no longer in flight."""
-        if (one := self._routes.get(route)) is not None:
+        if (one := self.known.get(route)) is not None:
             one.flying = max(0, one.flying - 1)
 
     def passed(self, route: str, sent: float) -> None:
         """Note a request that was not refused."""
-        for name, one in self._routes.items():
+        for name, one in self.known.items():
             one.others_passed = one.others_passed or (name != route and sent >= one.refused_at)
-        mine = self._routes.get(route)
+        mine = self.known.get(route)
         if mine is None or sent < mine.until:
             return
         mine.most, mine.passed, mine.own = mine.most + 1, mine.passed + 1, False
         if mine.passed >= PROVEN:
-            del self._routes[route]
+            del self.known[route]
 
     def judge(self, route: str, now: float, *, left: bool | None) -> bool:
         """Tell whether a refusal is about its route alone; `left` says whether quota was left, if known."""
-        mine = self._routes.get(route)
+        mine = self.known.get(route)
         if left:
             return not any(
                 name != route and one.until > now and not one.others_passed and one.most == 1
-                for name, one in self._routes.items()
+                for name, one in self.known.items()
             )
         return left is None and mine is not None and (mine.others_passed or mine.own)
 
     def passes(self, route: str) -> bool:
         """Tell whether a route was never refused alone, or some of it passed since."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         return one is None or one.passed > 0
 
     def passes_alone(self, route: str) -> bool:
         """Tell whether some of a route passed since it was refused, and nothing of any other."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         return one is not None and one.passed > 0 and not one.others_passed
 
     def closed(self, now: float) -> list[str]:
         """Return the routes that are closed."""
-        return [name for name, one in self._routes.items() if one.until > now]
+        return [name for name, one in self.known.items() if one.until > now]
 
     def refused(self, route: str, now: float) -> int:
         """Note that a route was refused alone; return how often that was so in a row."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         if one is None:
-            if len(self._routes) >= MOST_ROUTES:
-                self._routes.pop(next(iter(self._routes)))
-            self._routes[route] = _Route(now, now, own=True)
+            if len(self.known) >= MOST_ROUTES:
+                self.known.pop(next(iter(self.known)))
+            self.known[route] = _Route(now, now, own=True)
             return 1
         if one.passed:
             one.refusals = 1  # a limiter that lets some pass is no closed route
@@ -141,13 +138,13 @@ class Routes:
 
     def close(self, route: str, until: float) -> None:
         """Close a route until a time; that only ever moves later."""
-        one = self._routes[route]
+        one = self.known[route]
         one.until = max(one.until, until)
 
     def step_back(self, route: str, now: float, stop: float) -> None:
         """Let others be the canary when a stop ends that this route's request met twice."""
-        one = self._routes.get(route)
+        one = self.known.get(route)
         if one is None:
-            self._routes[route] = _Route(stop + LATER, now)
+            self.known[route] = _Route(stop + LATER, now)
         else:
             one.until, one.refused_at, one.others_passed = max(one.until, stop + LATER), now, False
