@@ -50,7 +50,7 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bo
 
 
 def _check_order(watermark: Watermark | None, route: Route) -> None:
-    """Refuse numbers of one field as those of another: rows between them would be taken for given."""
+    """Refuse the numbers of another field: rows between them would count as repeated."""
     if watermark is not None and watermark.field != _order_name(route):
         raise CheckpointError(
             f"the checkpoint has rows in the order of {quoted(watermark.field)}, and this walk is in that"
@@ -99,7 +99,7 @@ def _key_of_caller(route: Route) -> Reader | None:
         try:
             values = [read(row) for read in readers]
         except (LookupError, AttributeError, TypeError):
-            if hasattr(row, "raw"):  # a row that could not be made into the caller's model
+            if hasattr(row, "raw"):  # a row that does not fit the caller's model
                 return None
             raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
         if None in values:

@@ -68,7 +68,7 @@ class Repeated:
 
 REPEATED = Repeated()
 
-ChainId: TypeAlias = int | str  # a number, or a name that the service gives a chain
+ChainId: TypeAlias = int | str  # a number, or the name of a chain in the service
 Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime
 Texts: TypeAlias = Sequence[str] | str  # sent with commas between them
 PageSize: TypeAlias = Annotated[int, Bounds(1, 100)]

@@ -41,7 +41,7 @@ Kind: TypeAlias = Literal[
 ]
 
 SOURCE = "source"  # the first column of every file: the label of the series that a row is of
-INVALID = b"!"  # before the JSON of a row that could not be made, which goes to a file of its own
+INVALID = b"!"  # before the JSON of an invalid row, which is written to a separate file
 EXTRA = "extra"  # in rows of a union: fields of an unknown kind beyond the known columns
 
 

@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 @lru_cache(maxsize=256)
 def _lists(items: str) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]:
-    """Return the decoders of a list field: to plain values, and to bytes of rows."""
+    """Return the decoders of a list field: to JSON values, and to bytes of rows."""
     plain, raw = (
         msgspec.defstruct("Lists", [("rows", rows, msgspec.field(name=items, default=None))])
         for rows in (list[Any] | None, list[msgspec.Raw] | None)
