@@ -520,10 +520,10 @@ def test_what_is_no_file_of_the_format(form: Format, content: bytes, tmp_path: P
     path.write_bytes(content)
     columns = Codec(Odd).columns
     if form.needs_columns or content:  # an empty file has no rows
-        with pytest.raises(ConfigurationError, match=r"is no .* file of an export with these columns"):
+        with pytest.raises(ConfigurationError, match=r"is not a .* file of an export with these columns"):
             list(form.read(path, columns))
     if form.needs_columns:
-        with pytest.raises(ConfigurationError, match=r"is no .* file of an export with these columns"):
+        with pytest.raises(ConfigurationError, match=r"is not a .* file of an export with these columns"):
             form.write(tmp_path / "new", columns, rows_of(Odd, [Odd()]), path)
     assert path.read_bytes() == content
 
