@@ -474,7 +474,7 @@ def test_rows_come_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", ["blocks", "blocks.xlsx", "", ".csv", "DIR/"])
 def test_unknown_formats(name: str) -> None:
     """An unknown name or suffix is refused, and the formats are listed."""
-    with pytest.raises(ConfigurationError, match=f"use one of {', '.join(FORMATS)}"):
+    with pytest.raises(ConfigurationError, match=f"choose one of {', '.join(FORMATS)}"):
         format_of(name)
 
 
