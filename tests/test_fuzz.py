@@ -124,9 +124,9 @@ def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
             elif row is not None and not isinstance(row, str):
                 _ = row.extra
         seen = deduplicator(route, Checkpoint("query", "path"), declared=True, invalid=True)
-        seen.count()
+        seen.start_counting()
         for _ in range(2):
-            seen.take(page)
+            seen.add(page)
             seen.restart()
         decode_resource(page.body)
         assert strict.decode(body).rows == page.rows

@@ -150,9 +150,9 @@ class Endpoint:
         named = SimpleNamespace(__annotations__={"kind": kind})
         return _hints(named, {}, [str(kind)])["kind"]
 
-    def stream(self, source: Any) -> Any:
-        """Return the stream of a list, of the class in the signature."""
-        return self._signature.stream(source)
+    def stream(self, walk: Any, source: Any) -> Any:
+        """Return the stream that the signature names."""
+        return self._signature.stream(walk, source)
 
     def for_call(self, given: Mapping[str, Any]) -> Endpoint:
         """Return the endpoint for a call with these values of its parameters.

@@ -201,7 +201,7 @@ def test_an_order_holds_only_for_calls_that_ask_for_it(
     session = session_of(scripted(lambda _: reply({})))
     subnets = session.data.primary_network.subnets
     pages = subnets("mainnet", sort_order=sort_order)
-    assert pages.ordered == (order is not None)
+    assert pages.walk.ordered == (order is not None)
     endpoint: Endpoint = ROUTES["data.primary_network.subnets"]
     called = endpoint.for_call({"sort_order": sort_order})
     assert called.route.descending_key == order

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from chainapi import Invalid, MetricPoint, Session, models
-from chainapi.client.pages import HUGE
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
+from chainapi.core.paging.walk import HUGE
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
 from chainapi.models import ChainInfo, EvmBlock
