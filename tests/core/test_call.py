@@ -444,7 +444,7 @@ def test_a_body_that_is_no_json_is_fetched_again() -> None:
 def test_a_malformed_body_at_every_attempt() -> None:
     """After the last attempt the DecodeError is raised, with the number of attempts."""
     script = Script(decoded=[NO_JSON])
-    with pytest.raises(DecodeError, match=r"no JSON in the answer for GET /v1/x \(tried 5 times"):
+    with pytest.raises(DecodeError, match=r"no JSON in the response to GET /v1/x \(tried 5 times"):
         script.run()
 
 

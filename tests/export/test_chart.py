@@ -543,7 +543,7 @@ def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("f.xlsx", WRONG_USAGE, "no format of files is told by"),
+        ("f.xlsx", WRONG_USAGE, "unknown file format"),
         ("none.csv", FAILED, "No such file"),
         ("f.csv", WRONG_USAGE, "has no column 'gas' of numbers or times; there are timestamp (time), value"),
     ],
