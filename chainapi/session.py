@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+import random
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
+from chainapi._text import quoted
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Dispatcher, Service
+from chainapi.client.call import Dispatcher
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -23,7 +24,8 @@ from chainapi.client.config import (
     trusted,
 )
 from chainapi.client.connection import Connection
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.service import Service
 from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
@@ -35,6 +37,7 @@ from chainapi.core.arguments import (
     seconds_of,
     whole_number,
 )
+from chainapi.core.call import CallSettings
 from chainapi.core.duration import DAY
 from chainapi.core.limits.quota import Limit, QuotaSnapshot
 from chainapi.core.paging.states import StateMachine
@@ -125,7 +128,7 @@ class Session:
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        emit = Listener(None if on_event is None else function("on_event", on_event))
+        emit = Emitter(None if on_event is None else function("on_event", on_event))
         walk = partial(
             StateMachine.resume,
             lifetime=_lifetime(page_token_lifetime),
@@ -133,49 +136,45 @@ class Session:
         )
         dispatcher = Dispatcher(
             transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            policy=RetryPolicy(whole_number("max_attempts", max_attempts)),
-            budget=RetryBudget(),
+            settings=CallSettings(
+                RetryPolicy(whole_number("max_attempts", max_attempts)),
+                RetryBudget(),
+                jitter=random.random,
+                max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+                deadline=deadline_of(deadline),
+            ),
             timeout=seconds_of("timeout", timeout),
-            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-            deadline=deadline_of(deadline),
             now=function("now", now),
-            emit=emit,
         )
-        if rate is not None and not is_rate(rate):
-            raise ConfigurationError(
-                f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
-            )
-        isolated = boolean("isolated", isolated)
-        flying = None if max_in_flight is None else whole_number("max_in_flight", max_in_flight)
+        make_share = partial(
+            Share,
+            rate=_rate(rate),
+            max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
+            probe=boolean("probe", probe),
+            max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
+            now=now,
+        )
         known = _limits(limits)
-        stop = None if max_stop is None else seconds_of("max_stop", max_stop)
         try:
-            endpoints = resolve(
+            configs = resolve(
                 provider,
                 metrics_base_url=metrics_base_url,
                 data_base_url=data_base_url,
                 api_key=None if key is None else key.reveal(),
             )
         except ConfigurationError as error:
-            raise error.with_traceback(None) from None
+            raise error.with_traceback(None) from None  # its frames have the key
         services = {
             name: (
-                endpoint
-                if isinstance(endpoint, Unconfigured)
-                else _service(
-                    endpoint,
-                    now=now,
-                    rate=rate,
-                    flying=flying,
-                    limits=known.get(name, ()),
-                    probe=boolean("probe", probe),
-                    max_stop=stop,
-                    emit=emit,
-                )
+                config
+                if isinstance(config, Unconfigured)
+                else _service(config, partial(make_share, limits=known.get(name, ())), emit)
             )
-            for name, endpoint in zip(("metrics", "data"), endpoints, strict=True)
+            for name, config in zip(("metrics", "data"), configs, strict=True)
         }
-        self.connection = Connection(services, dispatcher, walk, transport, isolated)
+        self.connection = Connection(
+            services, dispatcher, walk, transport, boolean("isolated", isolated), emit
+        )
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 
@@ -230,33 +229,17 @@ class Session:
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
 
 
-def _service(
-    endpoint: ServiceConfig,
-    *,
-    now: Callable[[], float],
-    rate: Limit | AsyncLimiter | None,
-    flying: int | None,
-    limits: Sequence[Limit],
-    probe: bool,
-    max_stop: float | None,
-    emit: Listener,
-) -> Service:
-    def on_wait(*, reason: str, seconds: float, **_: Any) -> None:
-        # In a callback of its own: a listener that raises must not interrupt the gate.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(service.wait_began, emit, reason, seconds, loop.time() + seconds)
+def _service(config: ServiceConfig, make_share: Callable[..., Share], emit: Emitter) -> Service:
+    events = ServiceEvents(config.name, emit)
+    return Service(config, make_share(on_wait=events.on_wait), events)
 
-    share = Share(
-        rate=rate,
-        max_in_flight=flying,
-        limits=limits,
-        probe=probe,
-        max_stop=max_stop,
-        on_wait=on_wait,
-        now=now,
-    )
-    service = Service(endpoint, share)
-    return service
+
+def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:
+    if value is not None and not is_rate(value):
+        raise ConfigurationError(
+            f"rate={quoted(value)} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
+        )
+    return value
 
 
 def _transport(
@@ -274,7 +257,7 @@ def _transport(
 
 def _lifetime(value: object) -> float:
     if not isinstance(value, timedelta) or value <= timedelta(0):
-        raise ConfigurationError(f"page_token_lifetime={value!r} must be a timedelta above 0")
+        raise ConfigurationError(f"page_token_lifetime={quoted(value)} must be a timedelta above 0")
     return value.total_seconds()
 
 

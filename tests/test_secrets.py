@@ -18,9 +18,10 @@ import attrs
 import pytest
 
 from chainapi import Provider, Session
-from chainapi.client.call import Service
 from chainapi.client.config import Secret
+from chainapi.client.service import Service
 from chainapi.client.transport import AiohttpTransport
+from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
 from chainapi.core.url import Query
 from chainapi.errors import (
@@ -163,7 +164,7 @@ def test_key_is_not_shown_by_what_is_made_of_it() -> None:
     session = Session(data_base_url=BASE, api_key=KEY)
     service = session.connection.service("data")
     assert isinstance(service, Service)
-    request = service.request(Query("/v1/chains"), None)
+    request = service.request(Call(Query("/v1/chains")))
     assert request.headers["x-data-api-key"] == KEY
     for one in (
         session,

@@ -27,13 +27,13 @@ NASTY = {
 
 @pytest.mark.parametrize(("text", "shown"), NASTY.items(), ids=map(ascii, NASTY))
 def test_what_steers_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> None:
-    """OSC, CSI, C1, marks of direction, line ends and halves of characters are told, and do nothing."""
+    """OSC, CSI, C1, marks of direction, line ends and lone surrogates become escapes."""
     assert printable(text) == shown
 
 
 @given(st.text(), st.none() | st.integers(1, 20))
 def test_any_text_is_printable_and_as_short_as_asked(text: str, most: int | None) -> None:
-    """Nothing but printable characters is left; what is cut says so; shown again it is the same."""
+    """Only printable characters are left, a cut is marked, and a second pass changes nothing."""
     shown = printable(text, most)
     assert shown.isprintable()
     assert printable(shown, most) == shown

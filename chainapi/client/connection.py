@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NoReturn, TypeVar
 
 from attrs import define, field
 
-from chainapi.client.call import Call, Dispatcher, SentAt, Service
+from chainapi.client.call import Dispatcher
 from chainapi.client.config import Unconfigured
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter
 from chainapi.client.gates import gate_of, used
 from chainapi.client.limiter import Gate
+from chainapi.client.service import Service
 from chainapi.client.transport import Transport
+from chainapi.core.call import Call, SentAt
 from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
-from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
+from chainapi.errors import ConfigurationError, SessionClosedError
 
 __all__ = ["Connection"]
 
@@ -34,6 +36,7 @@ class Connection:
         walk: returns a walk that begins at a checkpoint.
         transport: the user's transport, which stays open; None for one that is closed with the session.
         isolated: whether the session has gates of its own.
+        emit: emits the events of the session.
 
     """
 
@@ -42,17 +45,12 @@ class Connection:
     walk: Callable[[Checkpoint], StateMachine]
     transport: Transport | None
     isolated: bool
+    emit: Emitter
     closed: bool = field(default=False, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-    _calls: set[asyncio.Timeout] = field(factory=set[asyncio.Timeout], init=False)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session cannot be pickled or copied: make one where it is used")
-
-    @property
-    def emit(self) -> Listener:
-        """The listener of events."""
-        return self.dispatcher.emit
 
     @property
     def now(self) -> Callable[[], float]:
@@ -82,17 +80,21 @@ class Connection:
         return service
 
     def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return what is known of the quota of a service now; inside a running event loop."""
+        """Return the state of the quota of a service; inside a running event loop."""
         if self._loop is None:
             self._join(asyncio.get_running_loop())
-        return service.share.snapshot()
+        return service.snapshot()
 
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""
         return asyncio.get_running_loop().time()
 
-    async def call(self, ask: Call, decode: Callable[[bytes], R]) -> tuple[R, SentAt]:
-        """Send one request, with all its retries, and return its decoded answer and when it was sent.
+    def call(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
+    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+        """Send one request, with all its retries; return its decoded response and when it was sent.
+
+        Its deadline counts from `began` on, a time of the loop; None counts from now.
 
         Raises:
             SessionClosedError: the session is closed, or was closed meanwhile.
@@ -100,17 +102,7 @@ class Connection:
 
         """
         self.enter()
-        deadline = asyncio.timeout(None)  # no deadline but the closing of the session
-        self._calls.add(deadline)
-        try:
-            async with deadline:
-                return await self.dispatcher.call(ask, decode)
-        except (TimeoutError, APIConnectionError):
-            if not self.closed:
-                raise
-        finally:
-            self._calls.discard(deadline)
-        raise SessionClosedError(f"the session was closed during {ask.query.where}")
+        return self.dispatcher.call(service, call, decode, began)
 
     def enter(self) -> None:
         """Join the running event loop at the first use.
@@ -142,9 +134,7 @@ class Connection:
             return
         if self._loop is None or not self._loop.is_closed():
             self.enter()
-            for deadline in tuple(self._calls):
-                if not deadline.expired():
-                    deadline.reschedule(self.clock())
+            self.dispatcher.close()
             self._leave()
         self.closed = True
         if self.transport is None:
@@ -155,11 +145,11 @@ class Connection:
         self._loop = loop
         alone = self.isolated or self.closed
         for service in self.configured:
-            service.share.join(Gate() if alone else gate_of(loop, service.endpoint, self.transport))
+            service.join(Gate() if alone else gate_of(loop, service.endpoint, self.transport))
 
     def _leave(self) -> None:
         """Release the gates; those of the loop keep what they learned."""
         for service in self.configured:
-            service.share.leave()
+            service.leave()
             if not self.isolated and self._loop is not None:
-                used(self._loop, service.endpoint, self.transport, service.share.gate)
+                used(self._loop, service.endpoint, self.transport, service.gate)

@@ -1,30 +1,36 @@
-"""Who hears of events: the logger `chainapi`, and the listener of the user."""
+"""Events on their way out: to the logger `chainapi`, and to the user's `on_event`."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
+from attrs import define, field
+
+from chainapi.core.http import Response
+from chainapi.errors import APIConnectionError
 
 if TYPE_CHECKING:
-    from chainapi.core.events import Event
+    from chainapi.core.events import Event, WaitBegan
 
-__all__ = ["Listener"]
+__all__ = ["Emitter", "ServiceEvents"]
 
 LOGGER = logging.getLogger("chainapi")
 
-# What a person who runs a program wants to know; all else is detail.
-_TOLD = frozenset(
+# Logged at INFO, because the person who runs a program can act on them; all others at DEBUG.
+_NOTABLE = frozenset(
     {"KeyNotUnique", "LoopFound", "OrderBroken", "Restarted", "RetryScheduled", "TokenRenewed", "WaitBegan"}
 )
 
 
-class Listener:
-    """Passes events on. It is false when nobody listens (logging at INFO counts).
+class Emitter:
+    """Emits events; false when nobody listens (a logger at INFO or below counts as a listener).
 
-    No event is made then, and `chainapi.core.events` is not even loaded: who makes one imports it there.
+    Callers check it first and import `chainapi.core.events` only then: without a listener no event is made,
+    and the module is not even loaded.
     """
 
     def __init__(self, on_event: Callable[[Event], None] | None) -> None:
@@ -34,8 +40,8 @@ class Listener:
         return self._on_event is not None or LOGGER.isEnabledFor(logging.INFO)
 
     def __call__(self, event: Event) -> None:
-        """Log an event, and hand it to the user's listener."""
-        level = logging.INFO if type(event).__name__ in _TOLD else logging.DEBUG
+        """Log an event, and pass it to the user's listener."""
+        level = logging.INFO if type(event).__name__ in _NOTABLE else logging.DEBUG
         if LOGGER.isEnabledFor(level):
             fields = " ".join(
                 f"{name}={value!r}" for name, value in _fields(event) if value not in ("", None)
@@ -47,3 +53,64 @@ class Listener:
 
 def _fields(event: Event) -> list[tuple[str, object]]:
     return [(field.name, getattr(event, field.name)) for field in attrs.fields(type(event))]
+
+
+@define(eq=False, repr=False)
+class ServiceEvents:
+    """Events of the requests of one service, and of their waits for quota; `where` is method and path.
+
+    Callers check first whether `emit` is true, that is whether anybody listens.
+    """
+
+    service: str
+    emit: Emitter
+    _wait: WaitBegan | None = field(default=None, init=False)  # emitted, and not over yet
+    _wait_until: float = field(default=0.0, init=False)
+
+    def sent(self, where: str, attempt: int) -> None:
+        """Emit that a request leaves, and that the wait before it is over."""
+        from chainapi.core.events import RequestSent
+
+        self._end_wait()
+        self.emit(RequestSent(self.service, where, attempt))
+
+    def received(self, where: str, outcome: Response | APIConnectionError, elapsed: float) -> None:
+        """Emit the outcome of a request, `elapsed` seconds after it left."""
+        from chainapi.core.events import ResponseReceived
+
+        if isinstance(outcome, APIConnectionError):
+            self.emit(ResponseReceived(self.service, where, None, elapsed, 0, outcome.reason))
+        else:
+            self.emit(ResponseReceived(self.service, where, outcome.status, elapsed, len(outcome.body)))
+
+    def retry(self, where: str, attempt: int, wait: float, reason: str) -> None:
+        """Emit that a call pauses before its next attempt."""
+        from chainapi.core.events import RetryScheduled
+
+        self.emit(RetryScheduled(self.service, where, attempt, wait, reason))
+
+    def on_wait(self, *, reason: str, seconds: float, **_: Any) -> None:
+        """Emit soon that no request leaves for `seconds`; the listener of a `Share`.
+
+        Not at once: a user's listener that raises must not interrupt the gate amid a change of its queue.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._begin_wait, reason, seconds, loop.time() + seconds)
+
+    def _begin_wait(self, reason: str, seconds: float, until: float) -> None:
+        """Emit a wait, unless one is running that ends less than a second earlier; end the one running."""
+        if not self.emit or (self._wait is not None and until < self._wait_until + 1):
+            return
+        from chainapi.core.events import WaitBegan
+
+        self._end_wait()
+        self._wait, self._wait_until = WaitBegan(self.service, reason, seconds), until
+        self.emit(self._wait)
+
+    def _end_wait(self) -> None:
+        """Emit that the wait is over, if one is running."""
+        if self._wait is not None:
+            from chainapi.core.events import WaitEnded
+
+            wait, self._wait = self._wait, None
+            self.emit(WaitEnded(wait.service, wait.reason, wait.seconds))

@@ -208,16 +208,16 @@ class Gate:
         unix_time = (share or self._own).now()
         return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
 
-    # --- those who share it; called by the shares -------------------------------------------
+    # --- sessions that share it -------------------------------------------------------------
 
-    def joined(self, share: Share) -> None:
+    def join(self, share: Share) -> None:
         """Take the settings of a session into account; its limits hold from now on."""
         self._shares.setdefault(share.settings, WeakSet()).add(share)
         self._agree()
         self._quota.know(share.limits)
 
-    def left(self, share: Share) -> None:
-        """Forget the settings of a session that was closed."""
+    def leave(self, share: Share) -> None:
+        """Forget the settings of a session that was closed; its requests under way are not affected."""
         if (shares := self._shares.get(share.settings)) is not None:
             shares.discard(share)
         self._agree()

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVa
 
 from attrs import evolve, field, frozen
 
-from chainapi.client.call import SentAt, always
-from chainapi.client.emitter import Listener
+from chainapi.client.emitter import Emitter
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.prefetch import Fetched, Prefetcher
 from chainapi.client.threads import in_thread
 from chainapi.core.arguments import whole_number
+from chainapi.core.call import SentAt
 from chainapi.core.limits.quota import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Deduplicator, Doubt, Taken
@@ -56,11 +56,11 @@ class Fetch(Protocol):
         page_token: str | None,
         bound: int | None,
         not_after: float,
-        wanted: Callable[[], bool] = always,
+        needed: Callable[[], bool] | None = None,
     ) -> Awaitable[tuple[DecodedPage, SentAt]]:
         """Return the decoded page, and when its request was sent: before `not_after`, a time of the loop.
 
-        `bound` replaces the upper end of the query's range; `wanted` is asked before anything is sent.
+        `bound` replaces the upper end of the query's range; `needed` is checked before anything is sent.
         """
         ...
 
@@ -77,7 +77,7 @@ class Source:
     start: Checkpoint
     clock: Callable[[], float]
     now: Callable[[], float]
-    emit: Listener
+    emit: Emitter
     prefetch: int = 0
     model: Callable[[], Any] = field(default=lambda: None)  # returns the class of the rows
     bounded: bool = False  # the query's range has an upper end that a restart can move to the watermark
@@ -413,7 +413,7 @@ class Pages(Generic[T]):
             self._ahead = Prefetcher(
                 self,
                 source.prefetch,
-                fetch=lambda token, wanted: source.fetch(token.value, bound, walk.dies_at(token), wanted),
+                fetch=lambda token, needed: source.fetch(token.value, bound, walk.dies_at(token), needed),
                 alive=lambda token: source.clock() < walk.dies_at(token),
             )
         given = self._start.rows + len(self._rows) - len(self._taken.stale)  # once the open page is

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from chainapi.client.call import GivenUp, SentAt
+from chainapi.core.call import GivenUp, SentAt
 from chainapi.core.paging.states import PageToken
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import DecodedPage

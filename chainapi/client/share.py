@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.queue import Group
-from chainapi.core.limits.quota import Limit, QuotaSnapshot
+from chainapi.core.limits.quota import Limit
 from chainapi.errors import QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
-
-    from chainapi.client.limiter import Gate, Permit
 
 __all__ = ["MAX_IN_FLIGHT", "WORTH_TELLING", "Settings", "Share", "is_rate"]
 
@@ -72,52 +69,6 @@ class Share:
         limited = rate is not None or max_in_flight is not None
         most = inf if max_in_flight is None else max_in_flight
         self.group = Group(most, rate is not None) if limited else None
-        self._gate: Gate | None = None
-
-    def join(self, gate: Gate) -> None:
-        """Use a gate from now on; none of these requests may be under way."""
-        self._gate = gate
-        gate.joined(self)
-
-    def leave(self) -> None:
-        """Let the gate forget the settings; requests that are under way end as they would."""
-        if self._gate is not None:
-            self._gate.left(self)
-
-    @property
-    def gate(self) -> Gate:
-        """The gate that was joined."""
-        assert self._gate is not None  # noqa: S101 - a session joins before it sends
-        return self._gate
-
-    def acquire(
-        self,
-        route: str = "",
-        *,
-        cost: float | None = None,
-        priority: int = 0,
-        max_wait: float | None = None,
-        deadline: float = inf,
-        again: bool = False,
-    ) -> Coroutine[None, None, Permit]:
-        """Wait for a request's turn; see `Gate.acquire`."""
-        return self.gate.acquire(
-            route,
-            cost=cost,
-            priority=priority,
-            max_wait=max_wait,
-            deadline=deadline,
-            again=again,
-            share=self,
-        )
-
-    def price(self, route: str, prior: float | None) -> float:
-        """Return what a request of `route` costs in units, as far as is known; `prior` is what is said."""
-        return Costs().price(route, prior) if self._gate is None else self._gate.price(route, prior)
-
-    def snapshot(self) -> QuotaSnapshot:
-        """Return what is known of the quota now; inside a running loop only."""
-        return self.gate.snapshot(self)
 
     def too_long(self, seconds: float, max_wait: float, left: float | None) -> QuotaWaitError:
         """Make the error of a wait that is longer than `max_wait`, or than is left until a deadline."""

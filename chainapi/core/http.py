@@ -1,12 +1,13 @@
-"""What crosses the transport: a request, and the response to it."""
+"""HTTP requests and responses as values, and readings of their statuses and bodies that need no decoder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 
 from attrs import field, frozen
 
-__all__ = ["Request", "Response"]
+__all__ = ["Request", "Response", "is_blank", "is_markup", "reason_phrase"]
 
 
 @frozen
@@ -33,3 +34,21 @@ class Response:
     status: int
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
     body: bytes = field(default=b"", repr=lambda body: f"<{len(body)} bytes>")
+
+
+def reason_phrase(status: int) -> str:
+    """Return the standard phrase of a status, such as ``Not Found``; empty for an unknown status."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def is_blank(body: bytes) -> bool:
+    """Return whether a body is empty or white space only."""
+    return not body or body.isspace()
+
+
+def is_markup(body: bytes) -> bool:
+    """Return whether a body begins as HTML or XML does, after white space and a byte order mark."""
+    return body[:1_024].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")

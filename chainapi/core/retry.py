@@ -1,4 +1,4 @@
-"""When a request is sent again, and after how long: one decision for each outcome, one budget a session."""
+"""Retry rules: backoff with jitter, attempts of one call, and the retry budget of a session."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from attrs import define, field, frozen
 
 __all__ = ["RETRIED_STATUSES", "RetryBudget", "RetryPolicy", "RetryState"]
 
-# 429 is retried as well, but it is the rate-limit gate that waits for it.
+# 429 is retried as well, but the gate waits for it: all requests of the quota wait together.
 RETRIED_STATUSES = frozenset({500, 502, 503, 504})
 
-# A refusal (429) says when to come back, and one request in front asks on behalf of all that wait
-# behind it: it weighs less than a fault, of which nobody knows whether it ends.
+# A 429 weighs less than a fault: it says when to come back, and the first request in the queue tries on
+# behalf of all others. Nobody knows when a fault ends.
 REFUSALS_PER_ATTEMPT = 5
 
 
 @frozen
 class RetryPolicy:
-    """How often and how slowly one call is repeated.
+    """Number of attempts of one call, and the pauses between them.
 
-    `max_attempts` counts requests, the first included; 1 means never again. `base` and `cap` are seconds:
-    the n-th wait is drawn from 0 to `min(cap, base * 2 ** n)` ("full jitter").
+    `max_attempts` counts requests, the first included; 1 retries nothing. `base` and `cap` are seconds:
+    the n-th pause is drawn from 0 to `min(cap, base * 2 ** n)` ("full jitter").
     """
 
     max_attempts: int = 5
@@ -28,42 +28,42 @@ class RetryPolicy:
 
     @property
     def max_refusals(self) -> int:
-        """How many 429s one call takes before it gives up."""
+        """Number of 429s that one call takes before it gives up."""
         return (self.max_attempts - 1) * REFUSALS_PER_ATTEMPT
 
-    def backoff(self, tries: RetryState, jitter: float, asked: float | None = None) -> float:
-        """Return seconds to wait after a fault; `jitter` is in [0, 1), `asked` what a Retry-After said."""
-        drawn = jitter * min(self.cap, self.base * 2.0 ** min(tries.faults, 64))
-        return drawn if asked is None else max(drawn, asked)
+    def backoff(self, state: RetryState, jitter: float, retry_after: float | None = None) -> float:
+        """Return the seconds to wait after a fault, never less than `retry_after`; `jitter` is in [0, 1)."""
+        drawn = jitter * min(self.cap, self.base * 2.0 ** min(state.faults, 64))
+        return drawn if retry_after is None else max(drawn, retry_after)
 
 
 @define(eq=False, repr=False)
 class RetryState:
-    """What one call has been through so far."""
+    """Failed requests of one call so far."""
 
     faults: int = 0
     refusals: int = 0
 
     @property
     def attempts(self) -> int:
-        """Requests that failed."""
+        """Number of requests that failed."""
         return self.faults + self.refusals
 
     def fault(self, policy: RetryPolicy) -> bool:
-        """Count a fault (5xx, no whole answer, no JSON); tell whether another attempt is left."""
+        """Count a fault (5xx, no whole response, no JSON); return whether another attempt is left."""
         self.faults += 1
         return self.faults < policy.max_attempts
 
     def refused(self, policy: RetryPolicy, *, patient: bool = False) -> bool:
-        """Count a 429; tell whether another attempt is left.
+        """Count a 429 of the whole quota; return whether another attempt is left.
 
-        A `patient` call does not give up: the gate tries on behalf of all, ever more slowly.
+        A `patient` call always has one: the gate tries on behalf of all calls, ever more slowly.
         """
         self.refusals += 1
         return patient or self.refusals <= policy.max_refusals
 
-    def turned_back(self, policy: RetryPolicy) -> bool:
-        """Count a 429 that was about the call's own route; tell whether another attempt is left."""
+    def route_refused(self, policy: RetryPolicy) -> bool:
+        """Count a 429 of the call's own route; return whether another attempt is left."""
         self.refusals += 1
         return self.refusals < policy.max_attempts
 
@@ -83,7 +83,7 @@ class RetryBudget:
         self.level = self.capacity
 
     def spend(self, *, timed_out: bool) -> float | None:
-        """Take the cost of one retry and return it, or None where too little is left."""
+        """Take the cost of one retry and return it, or None if too little is left."""
         cost = 10.0 if timed_out else 5.0
         if self.level < cost:
             return None
@@ -91,5 +91,5 @@ class RetryBudget:
         return cost
 
     def succeeded(self, spent: float) -> None:
-        """Give back what the retry that succeeded had cost, or a little where none was needed."""
+        """Give back the `spent` cost of the retry that succeeded, or 1 if the first attempt did."""
         self.level = min(self.capacity, self.level + (spent or 1.0))

@@ -20,8 +20,8 @@ import msgspec
 
 from chainapi import MetricPoint, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.call import Call
 from chainapi.client.limiter import Gate
+from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.headers import LimitNews
 from chainapi.core.url import Query
@@ -147,7 +147,7 @@ def bench_request() -> None:
             service, query = session.connection.service("data"), Query(walks.BLOCKS, route="r")
             began = time.process_time()
             for _ in range(count):
-                await session.connection.call(Call(service, query, "token"), len)
+                await session.connection.call(service, Call(query, "token"), len)
             return (time.process_time() - began) / count
 
     def paired(base: str) -> tuple[float, float]:
@@ -350,7 +350,7 @@ def bench_waiting() -> None:
             service, query = session.connection.service("metrics"), Query("/v1/rows", route="r")
 
             def call() -> asyncio.Task[object]:
-                return asyncio.create_task(session.connection.call(Call(service, query), len))
+                return asyncio.create_task(session.connection.call(service, Call(query), len))
 
             kept = [call() for _ in range(count)]
             await asyncio.sleep(0)

@@ -82,7 +82,7 @@ def simulated(sim: Simulator, transport: Transport, **options: Any) -> Session:
 def gate(session: Session) -> Gate:
     """Return the gate of a session's Data API."""
     assert session.quota
-    return session.connection.service("data").share.gate
+    return session.connection.service("data").gate
 
 
 def limited(seed: int = 0) -> Simulator:
@@ -177,7 +177,7 @@ async def test_who_shares_a_gate() -> None:
     assert gate(opened(None)) is gate(apart[1])
     keyless = Session(metrics_base_url=HOST, transport=one)
     assert keyless.quota
-    assert keyless.connection.service("metrics").share.gate is not gate(first)
+    assert keyless.connection.service("metrics").gate is not gate(first)
     for session in [first, *same, *apart, keyless]:
         await session.aclose()
 
@@ -549,15 +549,15 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     gate, stays = Gate(), Share()
     leaves = Share(rate=Limit(1, per=100.0))
     for share in (stays, leaves):
-        share.join(gate)
-    (await leaves.acquire()).answered(200, told(99))
-    paying = [asyncio.create_task(leaves.acquire()) for _ in range(3)]
+        gate.join(share)
+    (await gate.acquire(share=leaves)).answered(200, told(99))
+    paying = [asyncio.create_task(gate.acquire(share=leaves)) for _ in range(3)]
     await asyncio.sleep(1)
     for task in paying:
         task.cancel()
     await asyncio.wait(paying)
-    leaves.leave()
-    (await stays.acquire()).answered(200, told(98))
+    gate.leave(leaves)
+    (await gate.acquire(share=stays)).answered(200, told(98))
     assert time() < 1.1
     assert leaves.group is not None
     assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
@@ -608,12 +608,12 @@ def test_shares_of_one_gate_serve_everybody_in_order(
             "d": Share(rate=Limit(3, per=1.0, units=True), max_in_flight=2),
         }
         for share in shares.values():
-            share.join(gate)
+            gate.join(share)
         order: dict[tuple[str, int], list[int]] = {}
         flying = dict.fromkeys(shares, 0)
 
         async def call(number: int, name: str, priority: int) -> None:
-            permit: Permit = await shares[name].acquire(priority=priority)
+            permit: Permit = await gate.acquire(priority=priority, share=shares[name])
             order.setdefault((name, priority), []).append(number)
             flying[name] += 1
             assert flying["b"] <= 1

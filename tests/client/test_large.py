@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from chainapi import Invalid, MetricPoint, Session, models
-from chainapi.client.call import Call
 from chainapi.client.pages import HUGE
+from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
@@ -154,7 +154,7 @@ async def test_decoding_ends_when_it_is_cancelled() -> None:
         service = session.connection.service("data")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1e-6):
-                await session.connection.call(Call(service, Query("/v1/x", (), "data:/v1/x", None)), endless)
+                await session.connection.call(service, Call(Query("/v1/x", (), "data:/v1/x", None)), endless)
         taken = endless.steps_taken
         assert taken > 0
         await asyncio.sleep(1)

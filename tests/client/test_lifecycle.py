@@ -243,8 +243,8 @@ async def test_cancelled_connect_leaves_no_socket() -> None:
 async def test_timeout_around_a_wait_is_punctual(answer: Response | Exception | None) -> None:
     """`asyncio.timeout(1)` ends a call at 1 s, whether it waits for an answer, for quota, or to try again."""
     session, transport = scripted(answer)
-    session.connection.dispatcher.jitter = lambda: 1.0
-    session.connection.dispatcher.policy = RetryPolicy(max_attempts=5, base=30.0)
+    session.connection.dispatcher.settings.jitter = lambda: 1.0
+    session.connection.dispatcher.settings.retry = RetryPolicy(max_attempts=5, base=30.0)
     async with session:
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(1):
@@ -331,7 +331,7 @@ async def test_outage_is_not_multiplied_by_the_retries() -> None:
 async def test_closing_ends_all_calls(answer: Response | None, callers: int) -> None:
     """Closing a session ends every call at once with SessionClosedError, wherever it waits."""
     session, transport = scripted(answer, timeout=1_000)
-    session.connection.dispatcher.budget.level = 1e9
+    session.connection.dispatcher.settings.budget.level = 1e9
     tasks = [asyncio.create_task(session.metrics.get("/v1/x")) for _ in range(callers)]
     await asyncio.sleep(10)
     await session.aclose()
@@ -385,7 +385,7 @@ async def test_closing_while_a_gate_opens_leaves_nothing() -> None:
     async with RawServer(each(http(PAGE))) as server:
         session = Session(metrics_base_url=server.origin, max_attempts=1)
         assert session.quota["metrics"].in_flight == 0
-        permit = await session.connection.service("metrics").share.acquire()
+        permit = await session.connection.service("metrics").gate.acquire()
         task = asyncio.create_task(session.metrics.get("/v1/x"))
         await settle()
         permit.unsent()

@@ -394,7 +394,7 @@ def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
     def drop(_: Deduplicator, page: RowsOfPage, __: Taken) -> set[int]:
-        contents = list(page.contents())
+        contents = list(page.canonical_rows())
         return {index for index, content in enumerate(contents) if content in contents[:index]}
 
     return _also_stale(drop)
@@ -406,7 +406,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     before: dict[int, set[bytes]] = {}
 
     def drop(self: Deduplicator, page: RowsOfPage, _: Taken) -> set[int]:
-        contents = list(page.contents())
+        contents = list(page.canonical_rows())
         known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
         return {index for index, content in enumerate(contents) if content in known}
 
@@ -611,12 +611,12 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
 @mutant(232, 388)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
-    from chainapi.client.call import Call
+    from chainapi.core.call import Call
 
     real = Call.__init__
 
-    def init(self: Call, service: Any, query: Any, page_token: str | None = None, *_: object) -> None:
-        real(self, service, query, page_token)
+    def init(self: Call, query: Any, page_token: str | None = None, *_: object) -> None:
+        real(self, query, page_token)
 
     return patch.object(Call, "__init__", init)
 

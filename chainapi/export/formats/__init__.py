@@ -81,7 +81,7 @@ def format_of(name_or_path: str | Path) -> Format:
     text = str(name_or_path)
     name = text if text in FORMATS else Path(text).suffix.lower().removeprefix(".")
     if name not in FORMATS:
-        raise ConfigurationError(f"no format of files is told by {text!r}: there are {', '.join(FORMATS)}")
+        raise ConfigurationError(f"unknown file format {text!r}: choose one of {', '.join(FORMATS)}")
     try:
         module = import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:

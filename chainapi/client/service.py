@@ -1,0 +1,154 @@
+"""One service of a session: its requests with the key, its gate, its texts with the key masked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import TypeVar, cast
+from urllib.parse import urljoin, urlsplit
+
+from attrs import define, field
+
+from chainapi._version import __version__
+from chainapi.client.config import ServiceConfig
+from chainapi.client.emitter import ServiceEvents
+from chainapi.client.limiter import Gate, Permit
+from chainapi.client.share import Share
+from chainapi.core.call import Acquire, Call
+from chainapi.core.http import Request, Response, is_markup
+from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.url import Query
+from chainapi.errors import DecodeError
+from chainapi.models.codec import Stepwise
+from chainapi.models.error_body import decode_error, excerpt
+from chainapi.models.sizes import LARGE
+
+__all__ = ["Service"]
+
+R = TypeVar("R")
+
+_HEADERS = {
+    "accept": "application/json",
+    "content-type": "application/json",
+    "user-agent": f"chainapi/{__version__}",
+}
+
+
+@define(eq=False, repr=False)
+class Service:
+    """One service as a session reaches it: its endpoint, its share of a gate, its events."""
+
+    endpoint: ServiceConfig
+    share: Share
+    events: ServiceEvents
+    _gate: Gate | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """`metrics` or `data`."""
+        return self.endpoint.name
+
+    # --- requests, and leave to send them ---------------------------------------------------
+
+    def request(self, call: Call) -> Request:
+        """Return the request of a call; the key is added here and nowhere else."""
+        headers = _HEADERS
+        if self.endpoint.key is not None and self.endpoint.key_header is not None:
+            headers = {**_HEADERS, self.endpoint.key_header: self.endpoint.key.reveal()}
+        return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
+
+    def join(self, gate: Gate) -> None:
+        """Use a gate from now on; no request may be under way."""
+        self._gate = gate
+        gate.join(self.share)
+
+    def leave(self) -> None:
+        """Withdraw the session's settings from the gate; requests under way are not affected."""
+        if self._gate is not None:
+            self._gate.leave(self.share)
+
+    @property
+    def gate(self) -> Gate:
+        """The gate that was joined."""
+        assert self._gate is not None  # noqa: S101 - a session joins before it sends
+        return self._gate
+
+    def acquire(self, call: Call, command: Acquire) -> Coroutine[None, None, Permit]:
+        """Wait until the gate allows an attempt; see `Gate.acquire`."""
+        return self.gate.acquire(
+            call.query.route,
+            cost=call.query.cost,
+            priority=call.priority,
+            max_wait=command.max_wait,
+            deadline=command.deadline,
+            again=command.again,
+            share=self.share,
+        )
+
+    def price(self, query: Query) -> float:
+        """Return the cost of a request in compute units, as far as it is known."""
+        costs = Costs() if self._gate is None else self._gate
+        return costs.price(query.route, query.cost)
+
+    def snapshot(self) -> QuotaSnapshot:
+        """Return the state of the quota; inside a running loop only."""
+        return self.gate.snapshot(self.share)
+
+    # --- bodies and texts, the key masked ---------------------------------------------------
+
+    async def decode(self, decode: Callable[[bytes], R], body: bytes) -> R | DecodeError:
+        """Decode a body, or return the error; a large body is decoded in steps, so that other tasks run."""
+        try:
+            if len(body) <= LARGE or not isinstance(decode, Stepwise):
+                return decode(body)
+            steps: Generator[None, None, R] = decode.steps(body)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return cast("R", end.value)
+                await asyncio.sleep(0)
+        except DecodeError as error:
+            return self._undecoded(error, body)
+
+    def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
+        """Return the error type and the messages of an error response."""
+        if 300 <= response.status < 400:
+            target = _redirect_target(self.endpoint.base_url, response.headers.get("location", ""))
+            return "Redirect", (f"redirects are not followed; this one leads {self._shown(target)}",)
+        return decode_error(response.body, self._secret)
+
+    def shown_fault(self, fault: DecodeError) -> DecodeError:
+        """Return an error whose texts of the service are short and printable."""
+        return fault.changed(reason=self._shown(fault.reason), path=self._shown(fault.path))
+
+    def _undecoded(self, error: DecodeError, body: bytes) -> DecodeError:
+        fault = self.shown_fault(error)
+        if error.malformed and is_markup(body):
+            reason = (
+                "the answer is a web page (HTML), not JSON: check the base address, and whether the network"
+                f" requires a sign-in. Open {self.endpoint.origin} in a browser to see the page"
+            )
+            return fault.changed(reason=reason)
+        return fault
+
+    def _shown(self, text: str) -> str:
+        return excerpt(text, self._secret)
+
+    @property
+    def _secret(self) -> str:
+        return "" if self.endpoint.key is None else self.endpoint.key.reveal()
+
+
+def _redirect_target(base_url: str, location: str) -> str:
+    """Return the origin that a redirect leads to, without path, query and user, as part of a sentence."""
+    if not location:
+        return "nowhere"
+    try:
+        here, there = urlsplit(base_url), urlsplit(urljoin(base_url, location))
+    except ValueError:
+        return "to no valid address"
+    if (here.scheme, here.netloc) == (there.scheme, there.netloc):
+        return "to the same origin"
+    return f"to {there.scheme}://{there.netloc.rpartition('@')[2]}"

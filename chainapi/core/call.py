@@ -1,0 +1,318 @@
+"""The flow of one call: its attempts, pauses and outcome, as a generator without I/O.
+
+`CallFlow.run` yields commands. Its shell, `chainapi.client.call`, carries each one out and sends back a pair:
+the time of the event loop by then, and the result that the class of the command documents. The flow reads no
+clock and never sees the API key; a test drives it with a list of results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from math import inf
+from typing import Any, TypeAlias, TypeVar
+
+from attrs import define, frozen
+
+from chainapi.core.http import Response, is_blank, is_markup
+from chainapi.core.limits.headers import LimitNews, hold
+from chainapi.core.limits.scope import Verdict
+from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
+from chainapi.core.statuses import missing_body, rate_limited, status_error
+from chainapi.core.url import Query
+from chainapi.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    DeadlineExceededError,
+    DecodeError,
+    PageTokenExpiredError,
+)
+
+__all__ = [
+    "Acquire",
+    "Call",
+    "CallFlow",
+    "CallSettings",
+    "Command",
+    "Decode",
+    "Describe",
+    "Exchange",
+    "Flow",
+    "GivenUp",
+    "Pause",
+    "Send",
+    "SentAt",
+]
+
+T = TypeVar("T")
+Failure: TypeAlias = APIStatusError | APIConnectionError | DecodeError
+
+
+class GivenUp(Exception):  # noqa: N818 - the caller asked for it, so it is no error
+    """A request was not sent: when its turn came, nobody needed the response any more."""
+
+
+@frozen
+class SentAt:
+    """Time at which an answered request was sent: on the loop's clock, and in Unix time; both in seconds."""
+
+    at: float
+    wall: float
+
+
+@frozen(eq=False, repr=False)
+class Call:
+    """One request of a service, to be repeated until it succeeds or no attempt is left.
+
+    Attributes:
+        query: path and parameters.
+        page_token: token of the page to fetch; None for the first page or a single resource.
+        not_after: time of the loop from which on the page token is dead and not sent.
+        priority: calls with a higher one go first in the queue for quota.
+        needed: returns whether somebody still waits for the response; checked before each attempt.
+        deadline: seconds that the call may take in all; None uses that of the session.
+
+    """
+
+    query: Query
+    page_token: str | None = None
+    not_after: float = inf
+    priority: int = 0
+    needed: Callable[[], bool] | None = None
+    deadline: float | None = None
+
+
+@define(eq=False, repr=False)
+class CallSettings:
+    """Settings and retry budget that all calls of a session share; `max_wait` and `deadline` are seconds.
+
+    `jitter` returns random numbers in [0, 1), which spread the pauses before retries.
+    """
+
+    retry: RetryPolicy
+    budget: RetryBudget
+    jitter: Callable[[], float]
+    max_wait: float | None = None
+    deadline: float | None = None
+
+
+@define
+class Acquire:
+    """Wait for the quota to allow the next attempt.
+
+    Result: None, or the APITimeoutError of a service that answers nobody. A QuotaWaitError ends the call.
+
+    Attributes:
+        max_wait: seconds that the wait may take; None for no limit.
+        deadline: time of the loop that the wait may not pass; inf for none.
+        again: whether an attempt of this call failed before, which puts it first in the queue.
+
+    """
+
+    max_wait: float | None
+    deadline: float
+    again: bool
+
+
+@define
+class Send:
+    """Send the request; `attempt` counts from 1. Result: an `Exchange`."""
+
+    attempt: int
+
+
+@define
+class Decode:
+    """Decode the body of a successful response. Result: the decoded value, or a DecodeError."""
+
+    response: Response
+
+
+@define
+class Describe:
+    """Read the body of an error response. Result: its error type and messages, the API key masked."""
+
+    response: Response
+
+
+@define
+class Pause:
+    """Wait `seconds` before the next attempt, for a `reason` such as ``503``. Result: None."""
+
+    seconds: float
+    attempt: int
+    reason: str
+
+
+Command: TypeAlias = Acquire | Send | Decode | Describe | Pause
+Flow: TypeAlias = Generator[Command, tuple[float, Any], T]
+
+
+_NO_LIMITS = LimitNews()
+
+
+@define(eq=False, repr=False)
+class Exchange:
+    """One request and its outcome, with the limits that the response announced and the gate's verdict."""
+
+    sent: SentAt
+    outcome: Response | APIConnectionError
+    limits: LimitNews = _NO_LIMITS
+    verdict: Verdict = Verdict.PASSED
+
+
+_QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided
+
+
+class CallFlow:
+    """The state of one call. `began` and every `now` are times of the loop in seconds.
+
+    Attributes:
+        deadline: time of the loop at which the call must end; inf for none.
+        last: error of the attempt that failed last; None before the first failure.
+
+    """
+
+    def __init__(self, call: Call, settings: CallSettings, began: float) -> None:
+        self._call = call
+        self._settings = settings
+        self._began = began
+        allowed = settings.deadline if call.deadline is None else call.deadline
+        self._allowed = inf if allowed is None else allowed  # seconds in all
+        self.deadline = began + self._allowed
+        self.last: Failure | None = None
+        self._seconds = [0.0, 0.0, 0.0]  # in each phase
+        self._phase, self._since = _QUEUE, began
+        self._state = RetryState()
+        self._attempts = 0  # requests sent
+        self._spent = 0.0  # tokens of the retry budget
+
+    def run(self, now: float) -> Flow[tuple[Any, SentAt]]:
+        """Make attempts until one succeeds; return the decoded body and when its request was sent.
+
+        Raises:
+            APIStatusError, APIConnectionError, DecodeError: the last attempt failed.
+            DeadlineExceededError: the next attempt could begin only after the deadline.
+            PageTokenExpiredError: the page token died while the request waited for quota.
+            GivenUp: nobody needs the response any more.
+
+        """
+        while True:
+            now, error = yield self._acquire(now)
+            if error is not None:
+                raise self._final(error, now)
+            now, exchange = yield self._send(now)
+            response = exchange.outcome
+            if isinstance(response, APIConnectionError):
+                now = yield from self._retry(response, now)
+            elif not 200 <= response.status < 300:
+                now = yield from self._failed(response, exchange, now)
+            elif is_blank(response.body):
+                now = yield from self._undecoded(missing_body(response), now)
+            else:
+                now, decoded = yield Decode(response)
+                if not isinstance(decoded, DecodeError):
+                    self._settings.budget.succeeded(self._spent)
+                    return decoded, exchange.sent
+                now = yield from self._undecoded(decoded, now, repeatable=not is_markup(response.body))
+
+    def exceeded(self, now: float, retry_after: float | None = None) -> DeadlineExceededError:
+        """Return the error of a deadline that passed, or will pass in the pause of `retry_after` seconds."""
+        self._enter(self._phase, now)
+        return DeadlineExceededError(
+            self._allowed,
+            in_queue=self._seconds[_QUEUE],
+            in_attempts=self._seconds[_ATTEMPT],
+            between_attempts=self._seconds[_PAUSE],
+            retry_after=retry_after,
+            last="" if self.last is None else str(self.last),
+            where=self._call.query.where,
+            attempts=self._attempts,
+            elapsed=now - self._began,
+        )
+
+    def _enter(self, phase: int, now: float) -> None:
+        """Book the time until now, and begin a phase."""
+        self._seconds[self._phase] += now - self._since
+        self._phase, self._since = phase, now
+
+    def _acquire(self, now: float) -> Acquire:
+        """Begin to wait for quota; waits of earlier attempts count towards `max_wait`."""
+        if self._phase != _QUEUE:
+            self._enter(_QUEUE, now)
+        left = self._settings.max_wait
+        if left is not None:
+            left = max(0.0, left - self._seconds[_QUEUE] - (now - self._since))
+        return Acquire(left, self.deadline, self._attempts > 0)
+
+    def _send(self, now: float) -> Send:
+        """Begin an attempt, unless the page token died or nobody needs the response any more."""
+        call = self._call
+        self._enter(_ATTEMPT, now)
+        if now >= call.not_after:
+            raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
+        if call.needed is not None and not call.needed():
+            raise GivenUp
+        self._attempts += 1
+        return Send(self._attempts)
+
+    def _failed(self, response: Response, exchange: Exchange, now: float) -> Flow[float]:
+        """Wait for another attempt after an error status, or raise its error."""
+        now, (error, messages) = yield Describe(response)
+        if response.status == 429:
+            self._refused(exchange, error, messages, now)
+            return now
+        failure = status_error(response.status, error, messages)
+        if response.status not in RETRIED_STATUSES:
+            raise self._final(failure, now)
+        return (yield from self._retry(failure, now, hold(response.status, exchange.limits) or None))
+
+    def _refused(self, exchange: Exchange, error: str, messages: tuple[str, ...], now: float) -> None:
+        """Count a 429, or raise its error; without a pause: the gate holds the next attempt back."""
+        limits, verdict, retry = exchange.limits, exchange.verdict, self._settings.retry
+        if verdict in (Verdict.QUOTA, Verdict.UNANNOUNCED):
+            endless = self._settings.max_wait is None and retry.max_attempts > 1
+            again = self._state.refused(retry, patient=endless and verdict is Verdict.UNANNOUNCED)
+        else:
+            again = self._state.route_refused(retry) and verdict is not Verdict.TOO_EXPENSIVE
+        if verdict is Verdict.TOO_EXPENSIVE:
+            messages = (*messages, "refused while the whole limit was left: it costs more than the limit")
+        retry_after = limits.reset if limits.retry_after is None else limits.retry_after
+        self.last = rate_limited(error, messages, retry_after)
+        if not again:
+            raise self._final(self.last, now)
+
+    def _undecoded(self, fault: DecodeError, now: float, *, repeatable: bool = True) -> Flow[float]:
+        """Wait for another attempt after a body that is no JSON, or raise the error.
+
+        A web page is not `repeatable`: its sender would send it again.
+        """
+        if not fault.malformed or not repeatable:
+            raise self._final(fault, now)
+        return (yield from self._retry(fault, now))
+
+    def _retry(self, failure: Failure, now: float, retry_after: float | None = None) -> Flow[float]:
+        """Pause before the next attempt, or raise the error if none is left."""
+        settings = self._settings
+        again = self._state.fault(settings.retry)
+        if isinstance(failure, APIConnectionError) and not failure.transient:
+            again = False
+        if retry_after is not None and settings.max_wait is not None and retry_after > settings.max_wait:
+            again = False
+        timed_out = isinstance(failure, APITimeoutError)
+        tokens = settings.budget.spend(timed_out=timed_out) if again else None
+        if tokens is None:
+            raise self._final(failure, now)
+        self._spent += tokens
+        self.last = failure
+        seconds = settings.retry.backoff(self._state, settings.jitter(), retry_after)
+        if now + seconds >= self.deadline:
+            raise self.exceeded(now, retry_after=seconds) from failure
+        self._enter(_PAUSE, now)
+        reason = str(failure.status) if isinstance(failure, APIStatusError) else failure.reason
+        now, _ = yield Pause(seconds, self._attempts, reason)
+        return now
+
+    def _final(self, failure: Failure, now: float) -> Failure:
+        """Return an error with the number of attempts and the time that they took."""
+        return failure.after(where=self._call.query.where, attempts=self._attempts, elapsed=now - self._began)

@@ -1,0 +1,469 @@
+"""The flow of a call, driven command by command: no event loop, no clock, no transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+import pytest
+from attrs import define, field
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.core.call import (
+    Acquire,
+    Call,
+    CallFlow,
+    CallSettings,
+    Command,
+    Decode,
+    Describe,
+    Exchange,
+    GivenUp,
+    Pause,
+    Send,
+    SentAt,
+)
+from chainapi.core.http import Response
+from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.scope import Verdict
+from chainapi.core.retry import RetryBudget, RetryPolicy
+from chainapi.core.url import Query
+from chainapi.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    CertificateError,
+    DeadlineExceededError,
+    DecodeError,
+    NotFoundError,
+    PageTokenExpiredError,
+    RateLimitedError,
+    RedirectError,
+    ServerError,
+)
+
+WHERE = "GET /v1/x"
+OK = Response(200, {}, b"{}")
+NO_JSON = DecodeError("no JSON", malformed=True)
+BROKEN = APIConnectionError("broken")
+SLOW = APITimeoutError("no whole answer within 30 s")
+
+
+def status(code: int, body: bytes = b"{}") -> Response:
+    """Return a response with a status."""
+    return Response(code, {}, body)
+
+
+def refusal(verdict: Verdict, limits: LimitNews | None = None) -> Exchange:
+    """Return the exchange of a request that was refused with 429."""
+    return Exchange(SentAt(0.0, 0.0), status(429), limits or LimitNews(), verdict)
+
+
+@define
+class Script:
+    """Carries out commands without a service: each takes a fixed time, each attempt has a scripted outcome.
+
+    Attributes:
+        outcomes: what the attempts meet, in turn; the last one is repeated.
+        decoded: what decoding gives, in turn; the last one is repeated.
+        queue: seconds that each wait for quota takes.
+        took: seconds that each attempt takes.
+
+    """
+
+    outcomes: Sequence[Response | APIConnectionError | Exchange] = (OK,)
+    decoded: Sequence[object] = ("decoded",)
+    queue: float = 0.0
+    took: float = 1.0
+    unanswered: APITimeoutError | None = None
+    now: float = 100.0
+    commands: list[Command] = field(factory=list[Command])
+    settings: CallSettings = field(
+        factory=lambda: CallSettings(RetryPolicy(), RetryBudget(), jitter=lambda: 1.0)
+    )
+
+    def run(self, call: Call | None = None, began: float | None = None) -> tuple[Any, SentAt]:
+        """Run a call to its end."""
+        self.flow = CallFlow(
+            call or Call(Query("/v1/x")), self.settings, self.now if began is None else began
+        )
+        commands = self.flow.run(self.now)
+        try:
+            command = next(commands)
+            while True:
+                self.commands.append(command)
+                result = self.carry_out(command)
+                command = commands.send((self.now, result))
+        except StopIteration as end:
+            outcome: tuple[Any, SentAt] = end.value
+            return outcome
+
+    flow: CallFlow = field(init=False)
+
+    def carry_out(self, command: Command) -> object:
+        """Return the result of a command, and let its time pass."""
+        if isinstance(command, Acquire):
+            self.now += self.queue
+            return self.unanswered
+        if isinstance(command, Send):
+            sent = SentAt(self.now, 1e9 + self.now)
+            self.now += self.took
+            outcome = self.outcomes[min(command.attempt, len(self.outcomes)) - 1]
+            return outcome if isinstance(outcome, Exchange) else Exchange(sent, outcome)
+        if isinstance(command, Decode):
+            done = self.count(Decode)
+            return self.decoded[min(done, len(self.decoded)) - 1]
+        if isinstance(command, Pause):
+            self.now += command.seconds
+            return None
+        return "", ("from the body",)
+
+    def count(self, kind: type[Command]) -> int:
+        """Return how many commands of a kind there were."""
+        return sum(isinstance(command, kind) for command in self.commands)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Names of the commands, in order."""
+        return [type(command).__name__ for command in self.commands]
+
+    @property
+    def pauses(self) -> list[float]:
+        """Seconds of the pauses, in order."""
+        return [command.seconds for command in self.commands if isinstance(command, Pause)]
+
+
+# --- outcomes of one attempt ---
+
+
+def test_a_good_call() -> None:
+    """A call that succeeds at once acquires, sends and decodes, and returns when its request was sent."""
+    script = Script(queue=2.5)
+    assert script.run() == ("decoded", SentAt(102.5, 1e9 + 102.5))
+    assert script.commands == [Acquire(None, inf, again=False), Send(1), Decode(OK)]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (404, NotFoundError),
+        (418, APIStatusError),
+        (302, RedirectError),
+        (501, ServerError),
+        (199, APIStatusError),
+    ],
+)
+def test_a_final_status_is_raised_after_one_attempt(code: int, kind: type[APIStatusError]) -> None:
+    """A status that another attempt would not change is raised with the messages of its body."""
+    script = Script([status(code)])
+    with pytest.raises(kind) as caught:
+        script.run()
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.messages) == (code, ("from the body",))
+    assert (caught.value.where, caught.value.attempts, caught.value.elapsed) == (WHERE, 1, 1.0)
+    assert script.kinds == ["Acquire", "Send", "Describe"]
+
+
+def test_an_error_without_a_name_has_the_reason_phrase() -> None:
+    """Where the body names no error, the standard phrase of the status does."""
+    with pytest.raises(NotFoundError) as caught:
+        Script([status(404)]).run()
+    assert caught.value.error == "Not Found"
+    with pytest.raises(APIStatusError) as unknown:
+        Script([status(499)]).run()
+    assert unknown.value.error == ""
+
+
+@pytest.mark.parametrize("lasting", [CertificateError("not trusted")])
+def test_a_lasting_connection_error_is_raised_at_once(lasting: APIConnectionError) -> None:
+    """A connection error that no attempt can mend is raised after one attempt."""
+    script = Script([lasting])
+    with pytest.raises(type(lasting), match="not trusted for GET /v1/x"):
+        script.run()
+    assert script.kinds == ["Acquire", "Send"]
+
+
+# --- retries ---
+
+
+@pytest.mark.parametrize("fault", [status(503), status(500), BROKEN, SLOW])
+def test_a_fault_is_retried(fault: Response | APIConnectionError) -> None:
+    """After a fault the call pauses, waits its turn in front of others, and sends again."""
+    script = Script([fault, OK])
+    assert script.run()[0] == "decoded"
+    assert [kind for kind in script.kinds if kind != "Describe"] == [
+        *("Acquire", "Send", "Pause"),
+        *("Acquire", "Send", "Decode"),
+    ]
+    acquired = [command for command in script.commands if isinstance(command, Acquire)]
+    assert [command.again for command in acquired] == [False, True]
+    assert script.pauses == [1.0]  # base 0.5 s, doubled
+
+
+@given(st.lists(st.sampled_from([status(502), status(504), BROKEN, SLOW]), min_size=5, max_size=5))
+def test_faults_end_with_the_last_attempt(faults: list[Response | APIConnectionError]) -> None:
+    """Five faults of any kind end a call; its error counts the attempts and the whole time."""
+    script = Script(faults)
+    with pytest.raises((ServerError, APIConnectionError)) as caught:
+        script.run()
+    assert script.pauses == [1.0, 2.0, 4.0, 8.0]
+    assert isinstance(caught.value, APIStatusError | APIConnectionError)
+    assert (caught.value.attempts, caught.value.elapsed) == (5, 5.0 + 15.0)
+
+
+@pytest.mark.parametrize(("fault", "reason"), [(status(503), "503"), (BROKEN, "broken"), (SLOW, SLOW.reason)])
+def test_a_pause_names_its_reason(fault: Response | APIConnectionError, reason: str) -> None:
+    """The pause says after which attempt it comes, and why."""
+    script = Script([fault, OK])
+    script.run()
+    assert Pause(1.0, 1, reason) in script.commands
+
+
+def test_a_retry_after_is_kept() -> None:
+    """A 503 that names a wait is not tried before; a wait longer than `max_wait` ends the call."""
+    busy = Exchange(SentAt(0.0, 0.0), status(503), LimitNews(retry_after=7.0))
+    script = Script([busy, OK])
+    script.run()
+    assert script.pauses == [7.0]
+    script = Script([busy, OK])
+    script.settings.max_wait = 6.0
+    with pytest.raises(ServerError):
+        script.run()
+    assert script.pauses == []
+
+
+def test_without_retries_every_fault_is_final() -> None:
+    """With one attempt allowed, a fault is raised as it is."""
+    script = Script([BROKEN])
+    script.settings.retry = RetryPolicy(max_attempts=1)
+    with pytest.raises(APIConnectionError):
+        script.run()
+    assert script.kinds == ["Acquire", "Send"]
+
+
+# --- the retry budget ---
+
+
+@pytest.mark.parametrize(("fault", "cost"), [(BROKEN, 5.0), (status(500), 5.0), (SLOW, 10.0)])
+def test_a_retry_costs_and_its_success_gives_back(fault: Response | APIConnectionError, cost: float) -> None:
+    """A retry takes its cost from the session's budget until it succeeds."""
+    script = Script([fault, fault, OK])
+    script.run()
+    assert script.settings.budget.level == 500.0
+    script = Script([fault, fault, status(404)])
+    with pytest.raises(NotFoundError):
+        script.run()
+    assert script.settings.budget.level == 500.0 - 2 * cost
+
+
+def test_an_empty_budget_ends_the_retries() -> None:
+    """Without tokens a fault is raised at once; the first attempt is sent all the same."""
+    script = Script([BROKEN, OK])
+    script.settings.budget.level = 4.0
+    with pytest.raises(APIConnectionError) as caught:
+        script.run()
+    assert (caught.value.attempts, script.pauses) == (1, [])
+    script = Script()
+    script.settings.budget.level = 0.0
+    script.run()
+    assert script.settings.budget.level == 1.0
+
+
+# --- refusals ---
+
+
+def attempts(verdict: Verdict, max_attempts: int = 3, max_wait: float | None = 1e9) -> int:
+    """Return how many requests a call sends that is always refused, 100 at most."""
+    script = Script([*[refusal(verdict)] * 99, OK], took=0.0)
+    script.settings.retry = RetryPolicy(max_attempts)
+    script.settings.max_wait = max_wait
+    with suppress(RateLimitedError):
+        script.run()
+    assert script.pauses == []
+    return script.count(Send)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sent"),
+    [
+        (Verdict.QUOTA, 11),
+        (Verdict.UNANNOUNCED, 11),
+        (Verdict.ROUTE, 3),
+        (Verdict.TOO_EXPENSIVE, 1),
+        (Verdict.PASSED, 3),
+    ],
+)
+def test_attempts_after_refusals(verdict: Verdict, sent: int) -> None:
+    """The gate's verdict decides how many 429s a call takes; it never pauses, because the gate waits."""
+    assert attempts(verdict) == sent
+    assert attempts(verdict, max_attempts=1) == 1
+
+
+def test_a_patient_call_takes_any_number_of_refusals() -> None:
+    """Without `max_wait` a call outlasts refusals that named no wait; other refusals still count."""
+    assert attempts(Verdict.UNANNOUNCED, max_wait=None) == 100
+    assert attempts(Verdict.UNANNOUNCED, max_wait=None, max_attempts=1) == 1
+    assert attempts(Verdict.QUOTA, max_wait=None) == 11
+
+
+@pytest.mark.parametrize(
+    ("limits", "retry_after"),
+    [(LimitNews(retry_after=7.0, reset=9.0), 7.0), (LimitNews(reset=9.0), 9.0), (LimitNews(), None)],
+)
+def test_a_refusal_keeps_the_wait(limits: LimitNews, retry_after: float | None) -> None:
+    """The error of a 429 has the retry-after, else the reset, that the response named last."""
+    script = Script([refusal(Verdict.ROUTE, limits)])
+    script.settings.retry = RetryPolicy(max_attempts=1)
+    with pytest.raises(RateLimitedError) as caught:
+        script.run()
+    assert caught.value.retry_after == retry_after
+
+
+def test_a_request_that_costs_more_than_the_limit() -> None:
+    """A refusal while the whole limit is left says so."""
+    with pytest.raises(RateLimitedError, match="it costs more than the limit") as caught:
+        Script([refusal(Verdict.TOO_EXPENSIVE)]).run()
+    assert caught.value.messages[0] == "from the body"
+
+
+# --- deadline and max_wait ---
+
+
+def test_the_deadline_counts_from_the_beginning() -> None:
+    """The deadline of a call, else of the session, counts from `began` on."""
+    script = Script()
+    script.settings.deadline = 30.0
+    script.run(began=90.0)
+    assert script.commands[0] == Acquire(None, 120.0, again=False)
+    script.run(Call(Query("/v1/x"), deadline=5.0))
+    assert script.commands[3] == Acquire(None, 106.0, again=False)
+
+
+def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
+    """A pause that would end behind the deadline ends the call at once, with its time by phase."""
+    script = Script([BROKEN], queue=2.0, took=3.0)
+    script.settings.deadline = 12.0
+    with pytest.raises(DeadlineExceededError) as caught:
+        script.run(began=99.0)
+    error = caught.value
+    assert error.__cause__ is BROKEN is script.flow.last
+    assert (error.in_queue, error.in_attempts, error.between_attempts) == (5.0, 6.0, 1.0)
+    assert (error.attempts, error.elapsed, error.retry_after) == (2, 12.0, 2.0)
+    assert script.pauses == [1.0]
+    assert "the last error: broken" in str(error)
+
+
+@given(queue=st.floats(0.0, 5.0), took=st.floats(0.0, 5.0), cut=st.floats(0.0, 60.0))
+def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
+    """At whatever moment the deadline cuts a call off, its phases add up to the time that passed."""
+    script = Script([BROKEN, status(503), BROKEN, status(429), OK], queue=queue, took=took)
+    script.settings.deadline = 1_000.0
+    script.run(began=90.0)
+    error = script.flow.exceeded(script.now + cut)
+    phases = error.in_queue + error.in_attempts + error.between_attempts
+    assert phases == pytest.approx(error.elapsed) == pytest.approx(script.now + cut - 90.0)
+    assert error.between_attempts == pytest.approx(sum(script.pauses))
+
+
+def test_waits_of_all_attempts_count_towards_max_wait() -> None:
+    """What earlier attempts waited in the queue is gone from `max_wait`, which never gets below 0."""
+    script = Script([refusal(Verdict.QUOTA)] * 3 + [OK], queue=4.0)
+    script.settings.max_wait = 10.0
+    script.run(began=99.0)
+    waits = [command.max_wait for command in script.commands if isinstance(command, Acquire)]
+    assert waits == [9.0, 5.0, 1.0, 0.0]
+
+
+def test_a_service_that_answers_nobody() -> None:
+    """A timeout in the queue ends the call, and counts no attempt."""
+    script = Script(unanswered=APITimeoutError("no answer to any request for 9 s"), queue=9.0)
+    with pytest.raises(APITimeoutError, match="no answer to any request for 9 s for GET /v1/x") as caught:
+        script.run()
+    assert (caught.value.attempts, caught.value.elapsed) == (0, 9.0)
+    assert script.kinds == ["Acquire"]
+
+
+# --- requests that are not sent ---
+
+
+@pytest.mark.parametrize(("not_after", "sent"), [(105.0, False), (105.1, True), (inf, True)])
+def test_a_token_that_dies_in_the_queue_is_not_sent(not_after: float, sent: bool) -> None:
+    """A page token is sent before `not_after` only, however long its request waits for quota."""
+    script = Script(queue=5.0)
+    call = Call(Query("/v1/x"), "token", not_after)
+    if sent:
+        script.run(call)
+    else:
+        with pytest.raises(PageTokenExpiredError):
+            script.run(call)
+    assert script.count(Send) == sent
+
+
+def test_a_token_can_die_between_two_attempts() -> None:
+    """A retry does not send a token that was alive at the first attempt."""
+    script = Script([BROKEN, OK])
+    with pytest.raises(PageTokenExpiredError):
+        script.run(Call(Query("/v1/x"), "token", 101.5))
+    assert script.kinds == ["Acquire", "Send", "Pause", "Acquire"]
+
+
+def test_a_call_that_nobody_needs_is_given_up() -> None:
+    """Before each attempt the call checks whether somebody needs the response."""
+    answers = [True, False]
+    needed: Callable[[], bool] = lambda: answers.pop(0)  # noqa: E731
+    script = Script([BROKEN])
+    with pytest.raises(GivenUp):
+        script.run(Call(Query("/v1/x"), needed=needed))
+    assert script.kinds == ["Acquire", "Send", "Pause", "Acquire"]
+
+
+# --- bodies ---
+
+
+def test_a_body_that_is_no_json_is_fetched_again() -> None:
+    """Malformed bodies count as faults; a good one afterwards ends the call well."""
+    script = Script(decoded=[NO_JSON, NO_JSON, {"good": 1}])
+    assert script.run()[0] == {"good": 1}
+    assert script.pauses == [1.0, 2.0]
+    assert Pause(1.0, 1, "no JSON") in script.commands
+
+
+def test_a_malformed_body_at_every_attempt() -> None:
+    """After the last attempt the DecodeError is raised, with the number of attempts."""
+    script = Script(decoded=[NO_JSON])
+    with pytest.raises(DecodeError, match=r"no JSON in the response to GET /v1/x \(tried 5 times"):
+        script.run()
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [(b'{"a": 1}', DecodeError("missing", path="$.b")), (b"\xef\xbb\xbf\n <html>", NO_JSON)],
+)
+def test_a_body_that_would_come_again_is_final(body: bytes, fault: DecodeError) -> None:
+    """JSON of another shape, and a web page, are raised after one attempt."""
+    script = Script([status(200, body)], decoded=[fault])
+    with pytest.raises(DecodeError, match=fault.reason):
+        script.run()
+    assert script.kinds == ["Acquire", "Send", "Decode"]
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n"])
+def test_a_missing_body(body: bytes) -> None:
+    """A 200 without a body is fetched again, a 204 is not; neither is decoded."""
+    script = Script([status(200, body), OK])
+    assert script.run()[0] == "decoded"
+    assert script.kinds == ["Acquire", "Send", "Pause", "Acquire", "Send", "Decode"]
+    for code, phrase in ((204, "204 No Content"), (205, "205 Reset Content")):
+        script = Script([status(code, body)])
+        with pytest.raises(DecodeError, match=f"an answer without a body: {phrase}"):
+            script.run()
+        assert script.kinds == ["Acquire", "Send"]
+
+
+def test_a_command_shows_no_body() -> None:
+    """A body may hold anything, the API key too: the repr of a command hides it."""
+    for command in (Decode(status(200, b"secret")), Describe(status(400, b"secret"))):
+        assert "secret" not in repr(command)
