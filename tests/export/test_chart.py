@@ -507,11 +507,11 @@ def test_tps_draws_what_it_got(tmp_path: Path) -> None:
     assert (outcome.code, outcome.out, path.exists()) == (FAILED, "", False)
 
 
-def test_tps_says_early_what_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tps_refuses_wrong_usage_before_any_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two kinds of output, or a picture without matplotlib, are refused before any request."""
     outcome = chainapi("tps", "43114", "--plot", "--json")
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    assert "--plot and --json both say what is printed" in outcome.err
+    assert "--plot and --json exclude each other" in outcome.err
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -566,5 +566,5 @@ def test_plot_needs_more_than_ascii(tmp_path: Path) -> None:
     path = exported(tmp_path / "f.csv", MetricPoint, {"a": points(2)})
     outcome = chainapi("plot", str(path), out=Ascii())
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    assert "a chart needs UTF-8" in outcome.err
+    assert "use a UTF-8 terminal" in outcome.err
     assert chainapi("plot", str(path), "--png", str(tmp_path / "f.png"), out=Ascii()).code == 0
