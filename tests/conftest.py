@@ -1,7 +1,8 @@
-"""Every asynchronous test runs in virtual time; one that needs sockets is marked `real_time`.
+"""Event loops, markers and options of all tests.
 
-Long proofs, and those that measure memory, are marked `untraced`: they take several times as long where each
-line is counted for coverage, which the other tests see to.
+Asynchronous tests run in virtual time; tests that need sockets are marked `real_time`. Long proofs and
+measurements of memory are marked `untraced`: with coverage they would take several times as long, and other
+tests cover the same lines.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from hypothesis import HealthCheck, settings
 
 from tests.virtual_time import RealLoop, VirtualLoop
 
-# How fast examples are drawn says something about the machine, nothing about the code.
-# The same examples each time: what fails is what was changed.
+# No deadlines: the speed of examples depends on the machine. The same examples in each run: a failure is due
+# to a change of the code.
 settings.register_profile(
     "chainapi", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("chainapi")
 
 
-# The gate, sessions and their ends are tested on uvloop as well, which is no asyncio loop underneath. Other
-# tests let time pass at once, which only the loops of these tests can.
+# Tests of gates and sessions also run on uvloop, which is not built on an asyncio loop. Other tests need a
+# clock that jumps, which uvloop does not have.
 ON_OTHER_LOOPS = frozenset(
     {"test_gate_outside", "test_gates", "test_lifecycle", "test_limits_loopback", "test_session"}
 )
@@ -35,17 +36,17 @@ OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that runs part of the cases."""
+    """Add the option `--cases`."""
     parser.addoption(
         "--cases",
         type=int,
         metavar="N",
-        help="of each test run at most N cases, spread evenly over all of them",
+        help="run at most N cases of each test, spread evenly over all of them",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what `--cases` leaves out."""
+    """Deselect the cases that `--cases` omits."""
     most: int | None = config.getoption("cases")
     if most is None:
         return
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def spread(cases: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
-    """Return at most so many cases, evenly spread."""
+    """Return at most `most` cases, evenly spread."""
     count = min(most, len(cases))
     return [cases[place * len(cases) // count] for place in range(count)]
 
@@ -71,19 +72,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _long_lived() -> None:
-    """Let collections pass over what lived before a module's tests: most of them ask for several."""
+    """Exclude older objects from garbage collections: most tests run several."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """Let the end of the process collect everything."""
+    """Include all objects again."""
     gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a test that is marked `untraced` run without what counts lines."""
+    """Run a test that is marked `untraced` without the tracer of coverage."""
     if item.get_closest_marker("untraced") is None:
         return (yield)
     trace = sys.gettrace()

@@ -56,7 +56,7 @@ async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIte
 
 
 def test_there_are_blocks() -> None:
-    """The README has Python blocks, or the next test would promise nothing."""
+    """The README has Python blocks: without them the next test would check nothing."""
     assert any(place.startswith("README.md") for place, _ in blocks())
 
 
@@ -83,7 +83,7 @@ def commands() -> list[str]:
 @pytest.mark.real_time
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
-    """The commands of the page on exports do what they show, one after the other, in an empty folder."""
+    """The commands of the page on exports run one after the other in an empty folder, with its results."""
     # The command of this very interpreter, wherever it is installed.
     script = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
     process = await asyncio.create_subprocess_exec(
@@ -121,7 +121,7 @@ async def run_as_program(code: str) -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("script", PICTURES)
 def test_pictures_are_up_to_date(script: str) -> None:
-    """The terminals and the runs that the docs show are, to the byte, those of the code."""
+    """The recorded terminals and runs in the docs are, to the byte, those of the code."""
     outcome = subprocess.run(
         [sys.executable, str(ROOT / script), "--check"], capture_output=True, text=True, check=False
     )
@@ -129,7 +129,7 @@ def test_pictures_are_up_to_date(script: str) -> None:
 
 
 def test_code_fences_close() -> None:
-    """Each code block of the docs that begins also ends, and the states are drawn once."""
+    """Each code block of the docs ends, and the states are drawn once."""
     for page in PAGES:
         assert page.read_text("utf-8").count("```") % 2 == 0, page.name
     assert (ROOT / "docs" / "pages.md").read_text("utf-8").count("stateDiagram-v2") == 1
@@ -185,7 +185,7 @@ def test_readme_links_each_page() -> None:
 
 
 def test_readme_has_one_command_each() -> None:
-    """The README's sections "Run it" and "Test it" have one line each, which also sets up."""
+    """The README's sections "Run it" and "Test it" have one line each, which also sets up the environment."""
     text = (ROOT / "README.md").read_text("utf-8")
     for title, commands in (("Run it", 1), ("Test it", 1)):
         section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]

@@ -164,7 +164,7 @@ def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
     assert "class EvmBlock(Record):" in model
     assert re.findall(r"    block_number: int$", model, re.MULTILINE)
     assert "    block_timestamp_milliseconds: int | None = None\n" in model
-    assert '    block_time = Moment("block_timestamp")' in model
+    assert '    block_time = UTCDatetime("block_timestamp")' in model
     group = (checkout / "chainapi/api/groups/evm.py").read_text("utf-8")
     assert "page_size: PageSize | None = 100," in group
     assert ") -> Pages[EvmBlock]:" in group
@@ -338,7 +338,7 @@ def test_the_same_is_the_same(tmp_path: Path) -> None:
         (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
         (
             change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
-            "not in the records: data /v1/news",
+            "not declared: data /v1/news",
         ),
     ],
 )

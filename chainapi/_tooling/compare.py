@@ -1,9 +1,9 @@
 """Compare routes and records with OpenAPI documents: `python -m chainapi._tooling.compare [DOCUMENT ...]`.
 
-Every difference is a line: of paths, parameters, bounds, values, what is required, weights, list fields,
-fields and their types, and what may be missing of a key. Those with a reason in `EXPLAINED` or in the tables
-of `names` are only counted, unless `--all` is given; any other makes the command fail. With `--examples` the
-examples are decoded as well.
+The command prints a line for each difference: paths, parameters, bounds, values, required fields, weights,
+list fields, types, optional attributes of keys. Differences with a reason in `EXPLAINED` or in the tables of
+`fields` are only counted, unless `--all` is given; any other makes the command fail. With `--examples` it
+also decodes the examples of the documents.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chainapi.models.unions import tags_of, wire_name
 
 __all__ = ["Difference", "compare", "examples", "main"]
 
-# Differences that are wanted: what is compared, where (its end), why.
+# Wanted differences: kind, end of the place, reason.
 EXPLAINED: tuple[tuple[str, str, str], ...] = (
     (
         "not in the document",
@@ -64,7 +64,7 @@ EXPLAINED: tuple[tuple[str, str, str], ...] = (
 
 @frozen
 class Difference:
-    """One difference: of what, where, and why it is wanted, if it is."""
+    """A difference: its kind, its place, and the reason if it is wanted."""
 
     what: str
     where: str
@@ -77,7 +77,7 @@ class Difference:
 
 
 def differs(what: str, where: str, detail: str, reason: str | None = None) -> Difference:
-    """Return a difference, with the reason for it where there is one."""
+    """Return a difference, with its reason if there is one."""
     for kind, end, why in EXPLAINED:
         if reason is None and kind == what and where.endswith(end):
             reason = why
@@ -85,7 +85,7 @@ def differs(what: str, where: str, detail: str, reason: str | None = None) -> Di
 
 
 def compare(documents: list[Document]) -> Iterator[Difference]:
-    """Yield the differences between our records and the documents."""
+    """Yield the differences between declared routes and documents."""
     ours: dict[tuple[str, str], str] = {}
     for name, declared in ROUTES.items():
         ours[name.partition(".")[0], declared.route.path] = name
@@ -95,7 +95,7 @@ def compare(documents: list[Document]) -> Iterator[Difference]:
             there.add((document.name, operation.path))
             known = ours.get((document.name, operation.path))
             if known is None:
-                yield differs("not in the records", f"{document.name} {operation.path}", "no route of ours")
+                yield differs("not declared", f"{document.name} {operation.path}", "no declared route")
             else:
                 yield from _Route(document, operation, known, ROUTES[known]).differences()
     services = {document.name for document in documents}
@@ -105,7 +105,7 @@ def compare(documents: list[Document]) -> Iterator[Difference]:
 
 
 class _Route:
-    """One route, ours beside the document's."""
+    """A declared route beside the route of the document."""
 
     def __init__(self, document: Document, operation: Operation, name: str, declared: Endpoint) -> None:
         self.document, self.operation, self.name, self.declared = document, operation, name, declared
@@ -128,7 +128,7 @@ class _Route:
         """Yield the differences of the parameters."""
         mine = {parameter.wire: parameter for parameter in self.declared.parameters}
         theirs = {one["name"]: one for one in self.operation.parameters}
-        theirs.pop("pageToken", None)  # is set by the walk
+        theirs.pop("pageToken", None)  # the walk sets it
         for wire in sorted(mine.keys() ^ theirs.keys()):
             yield differs("parameter", f"{self.name} {wire}", "ours only" if wire in mine else "not ours")
         for wire in sorted(mine.keys() & theirs.keys()):
@@ -161,7 +161,7 @@ class _Route:
             yield differs("default", where, f"{mine.default} is not the greatest, {most}")
 
     def answer(self) -> Iterator[Difference]:
-        """Yield the differences of what comes back."""
+        """Yield the differences of the response."""
         route = self.declared.route
         if self.declared.single:
             yield from self.value(self.name, "", route.model, self.operation.answer)
@@ -184,7 +184,7 @@ class _Route:
             yield from self.key(variant)
 
     def key(self, variant: Schema) -> Iterator[Difference]:
-        """Yield the attributes of the key that the document does not require of a kind of rows."""
+        """Yield the attributes of the key that are optional in the document."""
         named = self.document.name_of(variant) or ""
         kind = names.CLASSES.get(named, named)
         for path in dict(self.declared.route.kind_keys).get(kind, self.declared.route.key):
@@ -196,7 +196,7 @@ class _Route:
                 schema = self.document.follow(schema["properties"][wire])
 
     def value(self, where: str, wire: str, hint: Any, schema: Schema) -> Iterator[Difference]:
-        """Yield the differences between a type of ours and a schema."""
+        """Yield the differences between a type and a schema."""
         hint, choices = _plain(hint)
         variants = self.document.variants(schema)
         if wire in fields.PLAIN:
@@ -215,7 +215,7 @@ class _Route:
             yield from self.scalar(where, hint, choices, [self.document.follow(one) for one in variants])
 
     def union(self, where: str, union: Any, variants: list[Schema]) -> Iterator[Difference]:
-        """Yield the differences between a union of ours and that of a schema."""
+        """Yield the differences between a union and the union of a schema."""
         mine = {tag.kind.__name__: tag for tag in tags_of(union)}
         theirs = {
             names.CLASSES.get(self.document.name_of(one) or "", self.document.name_of(one)): one
@@ -230,7 +230,7 @@ class _Route:
                 yield differs("tag", where, f"{name} has no {tag.path[0]}")
 
     def record(self, where: str, model: Any, schema: Schema) -> Iterator[Difference]:
-        """Yield the differences between a record of ours and an object."""
+        """Yield the differences between a record and an object."""
         if (model, id(schema)) in self.seen:
             return
         self.seen.add((model, id(schema)))
@@ -251,13 +251,13 @@ class _Route:
             yield from self.value(place, wire, hints[mine[wire].name], theirs[wire])
 
     def scalar(self, where: str, hint: Any, choices: set[str], schemas: list[Schema]) -> Iterator[Difference]:
-        """Yield the differences between a text, a number or a truth and a schema."""
+        """Yield the differences between a string, a number or a boolean and a schema."""
         values = {value for schema in schemas for value in schema.get("enum", ()) if value is not None}
         if choices != values:
             only = f"{sorted(choices - values)} ours only, {sorted(values - choices)} not ours"
             yield differs("values", where, only)
         fits: dict[str, set[Any]] = {
-            "string": {str, int, Decimal},  # numbers in texts: which, is in `names`
+            "string": {str, int, Decimal},  # numbers in strings: `fields` lists them
             "number": {int, float, Decimal},
             "integer": {int},
             "boolean": {bool},
@@ -277,7 +277,7 @@ def _is_union(hint: Any) -> bool:
 
 
 def _plain(hint: Any) -> tuple[Any, set[str]]:
-    """Return a type without None and notes, and the values that it lists."""
+    """Return a type without None and annotations, and the values that it lists."""
     if _is_union(hint) and not tags_of(hint):
         kept = [argument for argument in typing.get_args(hint) if argument is not type(None)]
         if len(kept) == 1:
@@ -293,7 +293,7 @@ def _plain(hint: Any) -> tuple[Any, set[str]]:
 
 
 class _Examples:
-    """Answers made of the examples of a document; texts and numbers without one are made up."""
+    """Responses from the examples of a document; values without an example are invented."""
 
     def __init__(self, document: Document, *, optional: bool) -> None:
         self.document, self.optional = document, optional
@@ -327,7 +327,7 @@ class _Examples:
 
 
 def examples(document: Document) -> Iterator[tuple[str, str | None]]:
-    """Yield each route with what is wrong with an answer made of the examples, None for nothing."""
+    """Yield each route with the fault of a response from its examples; None without a fault."""
     by_path = {(name.split(".")[0], one.route.path): (name, one) for name, one in ROUTES.items()}
     for operation in document.operations():
         name, declared = by_path[document.name, operation.path]
@@ -348,7 +348,7 @@ def examples(document: Document) -> Iterator[tuple[str, str | None]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Tell all differences; return how many have no reason, and how many examples cannot be decoded."""
+    """Print all differences; return the number of those without a reason and of undecodable examples."""
     flags = {argument for argument in arguments if argument.startswith("--")}
     documents = [Document.read(Path(one)) for one in arguments if one not in flags] or find_documents()
     found = list(compare(documents))

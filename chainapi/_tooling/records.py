@@ -41,7 +41,7 @@ class Field:
         """Line of the property that returns a timestamp as a datetime; None for other fields."""
         if not self.name.endswith("timestamp") or self.type != "int":
             return None
-        kind = "MaybeMoment" if self.missing else "Moment"
+        kind = "OptionalUTCDatetime" if self.missing else "UTCDatetime"
         return f'    {self.name.removesuffix("timestamp")}time = {kind}("{self.name}")'
 
 
@@ -228,9 +228,9 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
     yield "from chainapi.models import enums"
     for name, used in sorted(foreign.items()):
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
-    yield "from chainapi.models.timestamps import MaybeMoment, Moment"
+    yield "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime"
     yield "from chainapi.models.records import Record"
-    yield "from chainapi.models.unions import Unknown, tell"
+    yield "from chainapi.models.unions import Unknown, register_union"
     yield ""
     yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
 
@@ -269,7 +269,10 @@ def sentence(name: str) -> str:
 def union_text(name: str) -> str:
     """Return the source of a union and of its discriminators."""
     rules = names.UNIONS[name]
-    lines = [f"{name}: TypeAlias = {' | '.join([*dict.fromkeys(rules.values()), 'Unknown'])}", "tell("]
+    lines = [
+        f"{name}: TypeAlias = {' | '.join([*dict.fromkeys(rules.values()), 'Unknown'])}",
+        "register_union(",
+    ]
     lines += [f"    {name},", "    {"]
     lines += [f'        "{rule}": {record},' for rule, record in rules.items()]
     return "\n".join([*lines, "    },", ")"])

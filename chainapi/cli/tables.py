@@ -12,8 +12,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from chainapi._text import printable
+from chainapi.models.exact_json import ascii_json
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.plain import shown
 
 __all__ = ["Lines", "RowTable", "cell", "print_series"]
 
@@ -140,4 +140,4 @@ def _text_of(value: object) -> str:
         case str():
             return value
         case _:
-            return shown(value)
+            return ascii_json(value)

@@ -19,7 +19,7 @@ from rich.live import Live
 from chainapi._text import printable
 from chainapi.cli.tables import Lines, RowTable
 from chainapi.core.events import Event, WaitBegan
-from chainapi.models.plain import shown
+from chainapi.models.exact_json import ascii_json
 from chainapi.session import Session
 
 __all__ = ["Terminal", "standard"]
@@ -69,7 +69,7 @@ class Terminal:
 
         With `indent` it is several lines. The text is ASCII without control characters.
         """
-        self.out.write(shown(value, indent).replace("\x7f", "\\u007f") + "\n")
+        self.out.write(ascii_json(value, indent).replace("\x7f", "\\u007f") + "\n")
         self.out.flush()
 
     def report(self, message: object) -> None:

@@ -37,12 +37,12 @@ async def export(
     on_progress: Callable[[ExportProgress], None] | None = None,
     **query: Any,
 ) -> ExportResult:
-    """Export many lists at once into one file, or into a folder that gets a new file each run.
+    """Export many lists at once into a file, or into a folder of files.
 
-    The same call continues an export that was stopped, at any moment and by anything. Once all rows are
-    fetched, the same call fetches only new rows if the route returns the newest rows first, and nothing
-    otherwise. The journal of the export is a SQLite database: ``blocks.parquet.export`` beside a file,
-    ``_export`` in a folder.
+    In a folder each run writes a new file. The same call continues an export that was stopped, at any moment
+    and by anything. Once all rows are fetched, the same call fetches only new rows if the route returns the
+    newest rows first, and nothing otherwise. The journal of the export is a SQLite database:
+    ``blocks.parquet.export`` beside a file, ``_export`` in a folder.
 
     Args:
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.

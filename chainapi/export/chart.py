@@ -1,4 +1,6 @@
-"""Charts of series: in a terminal with plotext (extra `cli`), as PNG with matplotlib (extra `plot`).
+"""Charts of series, in a terminal and as PNG.
+
+Terminals need plotext (extra `cli`), pictures need matplotlib (extra `plot`).
 
 A long series is reduced to the points that can be seen: x is divided into stretches of equal length, and each
 keeps its lowest and its highest point. A mean would hide peaks.
@@ -26,7 +28,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE
 from chainapi.export.formats import format_of
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["Chart", "Point", "chart_of", "draw", "read_chart", "require_pictures", "save", "visible"]
 
@@ -62,7 +64,10 @@ class Chart:
 
 
 def visible(points: Iterable[Point], stretches: int = STRETCHES) -> list[Point]:
-    """Return the points in the order of x; of many only the lowest and the highest of each stretch."""
+    """Return the points in the order of x, reduced to what can be seen.
+
+    Of many points only the lowest and the highest of each stretch are kept.
+    """
     points = sorted(points)
     if len(points) <= 2 * stretches:
         return points
@@ -99,7 +104,7 @@ def chart_of(series: Mapping[str, Iterable[MetricPoint]], y: str = "value") -> C
 
 
 def _scaled(chart: Chart) -> Chart:
-    """Return the chart in units in which differences of numbers are finite and not zero."""
+    """Return the chart in units that keep differences finite and above zero."""
     points = [point for series in chart.series.values() for point in series]
     across, up = (_unit(point[axis] for point in points) for axis in (0, 1))
     if across == up == 1:
@@ -121,7 +126,7 @@ def _in_units(name: str, unit: float) -> str:
 
 
 def read_chart(path: Path, x: str | None = None, y: str | None = None) -> Chart:
-    """Return a chart of an exported file: one column over another, with a series for each source.
+    """Return a chart of a file: one column over another, a series for each source.
 
     Memory does not grow with the length of the file.
 
@@ -219,7 +224,7 @@ def _listed(kinds: Mapping[str, str]) -> str:
 
 def _in_calendar(series: Mapping[str, Sequence[Point]]) -> bool:
     try:
-        return all(moment(int(x)) is not None for points in series.values() for x, _ in points)
+        return all(utc_datetime(int(x)) is not None for points in series.values() for x, _ in points)
     except ValueError:
         return False
 
@@ -344,5 +349,8 @@ def save(chart: Chart, path: Path) -> None:
 
 
 def _verbatim(label: str) -> str:
-    """Escape a label for matplotlib, which reads "$" as a formula and hides labels that begin with "_"."""
+    """Escape a label for matplotlib.
+
+    It reads "$" as a formula and hides labels that begin with "_".
+    """
     return ("\N{WORD JOINER}" if label.startswith("_") else "") + _short(label).replace("$", r"\$")

@@ -19,8 +19,8 @@ from attrs import frozen
 
 from chainapi.core.numbers import is_number, whole_of
 from chainapi.errors import ConfigurationError
+from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
-from chainapi.models.plain import written
 from chainapi.models.records import NULL
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
@@ -180,9 +180,9 @@ class Codec:
 
         """
         if isinstance(row, Invalid):
-            return INVALID + written({"path": row.error.path, "error": row.error.reason, "row": row.raw})
+            return INVALID + encode_json({"path": row.error.path, "error": row.error.reason, "row": row.raw})
         if not self.columns:
-            return written(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
+            return encode_json(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
         mirror = self._mirrors.get(type(row))
         if mirror is None:
             mirror, row = Any, self._without_mirror(row)
@@ -198,7 +198,7 @@ class Codec:
         if isinstance(row, Unknown):
             return self._of_unknown(row.raw)
         if self.model is str:
-            return {"value": row if isinstance(row, str) else written(row).decode()}
+            return {"value": row if isinstance(row, str) else encode_json(row).decode()}
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class Codec:
                 made[column.name] = value
             if value is not None or raw.get(wire) is None:
                 extra.pop(wire, None)
-        return {**made, EXTRA: msgspec.Raw(written(extra)) if extra else None}
+        return {**made, EXTRA: msgspec.Raw(encode_json(extra)) if extra else None}
 
 
 # Of types that JSON does not know, which the models of users may have, it has the text.
@@ -236,7 +236,7 @@ def _fitting(kind: Kind, value: Any) -> Any:
     if kind == "decimal" and type(value) in (int, float, str, Decimal):
         return _decimal_text(str(value))
     if kind == "json":
-        return None if value is None else msgspec.Raw(written(value))
+        return None if value is None else msgspec.Raw(encode_json(value))
     return value if type(value) is _PLAIN.get(kind) else None
 
 

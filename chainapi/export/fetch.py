@@ -1,4 +1,4 @@
-"""Fetching stage of an export: open the sources, merge their streams, commit their pages."""
+"""Fetching stage of an export: open sources, merge streams, commit pages."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Fetcher:
 
     @property
     def columns(self) -> Sequence[Column]:
-        """Columns of the rows; empty for rows without a model, and before the first source."""
+        """Columns of the rows; empty without a model, and before the first source."""
         return () if self._codec is None else self._codec.columns
 
     async def fetch(self) -> None:
-        """Fetch all sources to their ends; commit every fetched page, also on an error or a cancellation."""
+        """Fetch all sources; commit each fetched page, also after an error or a cancel."""
         stop = asyncio.Event()
         writer = Writer(self.journal, self.worker.executor, self._committed, stop.set)
         # A task of its own: a cancellation must not lose the pages in hand.
@@ -116,7 +116,7 @@ class Fetcher:
             raise ConfigurationError("there is nothing to export: over= has no source")
 
     async def _open(self, arguments: Arguments) -> SourceStream | None:
-        """Return the stream of a source from its position; None if there is nothing to fetch."""
+        """Return the stream of a source; None if there is nothing to fetch."""
         pages = self.spec.open(arguments)
         if self._codec is None:
             self._codec = await self.worker.run(self._begin, pages)
@@ -161,5 +161,5 @@ class Fetcher:
 
 
 def _has_order(source: SourceRecord) -> bool:
-    """Return whether the order of a finished source held, so that new rows have greater numbers."""
+    """Return whether the order of a finished source held: new rows are greater."""
     return source.checkpoint is None or not Checkpoint.loads(source.checkpoint).unordered

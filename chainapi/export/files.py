@@ -52,7 +52,9 @@ class Target:
 
     @classmethod
     def of(cls, out: str | os.PathLike[str], format_name: str | None) -> Self:
-        """Return the target at a path: a folder exists, ends with a slash, or has no suffix.
+        """Return the target at a path.
+
+        A folder exists, ends with a slash, or has no suffix.
 
         Raises:
             ConfigurationError: the format is unknown, or a package that it needs is missing.
@@ -123,7 +125,7 @@ def os_errors_explained(path: Path) -> Iterator[None]:
 
 
 def refuse_link(path: Path, *, dangling: bool = False) -> None:
-    """Refuse a symbolic link in the place of a file of an export; with `dangling` only a broken link.
+    """Refuse a symbolic link in place of a file; with `dangling` only a broken one.
 
     A new file gets its name by a rename, which would replace the link and not the file behind it.
 
@@ -139,9 +141,10 @@ def refuse_link(path: Path, *, dangling: bool = False) -> None:
 
 
 def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[Path, int, str]:
-    """Write and sync a ``.partial`` file beside `path`; return its path, size in bytes and digest.
+    """Write and sync a file beside `path`; return its path, size in bytes and digest.
 
-    `write` gets the path and writes the content. On an error the file is deleted.
+    The file has the suffix ``.partial``. `write` gets the path and writes the content. On an error the file
+    is deleted.
 
     Raises:
         ExportError: the file cannot be written.

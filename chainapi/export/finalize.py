@@ -44,7 +44,7 @@ class Stopped(Exception):  # noqa: N818 - a request of the caller, not an error
 
 
 def recover(journal: Journal, target: Target) -> None:
-    """Complete the final file of a run that was killed, and check that the last file is unchanged.
+    """Complete the final file of a killed run; check that the last file is unchanged.
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
@@ -67,7 +67,9 @@ def recover(journal: Journal, target: Target) -> None:
 def finalize(
     journal: Journal, target: Target, columns: Sequence[Column], stop: threading.Event
 ) -> Part | None:
-    """Write the pending rows into a final file, behind the rows that it has; return None if none are pending.
+    """Write the pending rows into a final file; return None without pending rows.
+
+    A single file keeps its rows, and the pending ones follow.
 
     Raises:
         ExportError: the file cannot be written; every row is still in the journal.
@@ -107,9 +109,9 @@ def _rows(journal: Journal, stop: threading.Event, *, invalid: bool = False) -> 
 
 
 def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
-    """Write the invalid rows behind the first `kept` bytes of the file; return the new file and its size.
+    """Write the invalid rows behind the first `kept` bytes of the file.
 
-    Bytes behind `kept` belong to a final file that never got its name.
+    Returns the new file and its size. Bytes behind `kept` belong to a final file that never got its name.
     """
     refuse_link(path)
 
@@ -133,7 +135,10 @@ def _matches(path: Path, part: Part) -> bool:
 
 
 def _check_free(path: Path, journal: Journal) -> None:
-    """Refuse to overwrite a file that the journal lacks: it is an old copy, or lost its -wal file."""
+    """Refuse to overwrite a file that the journal lacks.
+
+    The journal is then an old copy, or lost its -wal file.
+    """
     refuse_link(path)
     if path.exists():
         raise ExportError(

@@ -28,7 +28,7 @@ def row_checksum(source: int, position: int, digest: bytes, row: bytes) -> int:
 
 
 def find_damage(database: sqlite3.Connection, schema: str) -> str:
-    """Return the first damage to a database with this schema; an empty text if there is no damage.
+    """Return the first damage to a database; an empty text if there is no damage.
 
     Raises:
         sqlite3.Error: the database cannot be read.
@@ -67,7 +67,7 @@ def _expected_objects(schema: str) -> set[tuple[Any, ...]]:
 
 
 def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object]) -> Iterator[str]:
-    """Compare each record of the small tables with its checksum, and each table with its count."""
+    """Compare the records of the small tables with their checksums and counts."""
     for table, columns in _RECORDS.items():
         count = 0
         for *fields, stored in database.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608

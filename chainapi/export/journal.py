@@ -1,7 +1,8 @@
-"""Journal of an export: a SQLite database beside the target, with the rows that wait for the final file.
+"""Journal of an export: settings, positions of sources, pending rows, files.
 
-The rows of a page and the checkpoint behind them are one transaction, which SQLite syncs to the disk: after a
-kill or a power cut the journal has both or neither. Everything here blocks, and belongs to one thread.
+It is a SQLite database beside the target. The rows of a page and the checkpoint behind them are one
+transaction, which SQLite syncs to the disk: after a kill or a power cut the journal has both or neither.
+Everything here blocks, and belongs to one thread.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Journal:
     # Settings of the export
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that the export was started with; an empty dict for a new one."""
+        """Return the settings of the export; an empty dict for a new one."""
         with self._database.reading() as db:
             return {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM about")}
 
@@ -100,7 +101,7 @@ class Journal:
         return source
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Store the rows of some pages and the positions behind them; return the number of new rows."""
+        """Store the rows of pages and the positions behind; count and return new rows."""
         invalid = self.invalid
         try:
             with self._database.transaction() as db:
@@ -146,7 +147,7 @@ class Journal:
         return int(count)
 
     def pending_rows(self, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
-        """Yield the label and the encoded row of each row that waits for the final file, source by source.
+        """Yield each pending row, encoded, with the label of its source, by source.
 
         Args:
             invalid: whether to yield the invalid rows; else only the valid ones.
@@ -175,7 +176,7 @@ class Journal:
         return Part(number, name, rows, size, digest, invalid, bool(whole))
 
     def begin_part(self, part: Part) -> None:
-        """Store the digest of a file that holds the pending rows and does not have its name yet."""
+        """Store the digest of a file with the pending rows, before it has its name."""
         fields = part.fields
         with self._database.transaction() as db:
             self._database.add_to_total("parts", 1)
@@ -213,7 +214,7 @@ def _new_rows(db: Connection, batch: Batch) -> list[tuple[bytes, Any]]:
 
 
 def _match(db: Connection, batch: Batch, digest: bytes) -> bool:
-    """Move one row with this digest from an earlier pass to this one; return False if there is none left."""
+    """Move one row with this digest to this pass; return False if none is left."""
     moved = db.execute(
         "UPDATE rows SET pass = :pass, checksum = checksum - pass + :pass"
         " WHERE source = :source AND place = (SELECT min(place) FROM rows"

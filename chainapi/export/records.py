@@ -69,7 +69,7 @@ class SourceRecord:
 
     @property
     def fields(self) -> tuple[Any, ...]:
-        """Columns of the record; `newest` and `exported` as texts, because SQLite's integers have 64 bits."""
+        """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
         ties, done = json.dumps(self.exported_ties), int(self.done)
         return (self.number, self.label, self.query, self.checkpoint, self.taken, *numbers, ties, done)
@@ -85,7 +85,7 @@ class SourceRecord:
             self.exported_ties = self._ties(checkpoint)
 
     def _ties(self, checkpoint: Checkpoint) -> tuple[str, ...] | None:
-        """Return the marks of the newest rows; the old ones if the list no longer has rows of that number."""
+        """Return the marks of the newest rows; the old ones if the list has no such rows."""
         if checkpoint.watermark is None:
             return self.exported_ties
         if not checkpoint.watermark.ties:
@@ -124,7 +124,13 @@ class Batch:
     matched: bool = False
 
     def records(self, last: int, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Any, ...]]:
-        """Yield the columns of encoded rows, given with their digests, behind the position `last`."""
+        """Yield the columns of encoded rows.
+
+        Args:
+            last: position of the last row that the journal has.
+            rows: digest and encoded row of each new row.
+
+        """
         number, walk_pass = self.source.number, self.checkpoint.restarts
         for position, (digest, row) in enumerate(rows, last + 1):
             stored = row_checksum(number, position, digest, row) + walk_pass

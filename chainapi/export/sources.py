@@ -14,7 +14,9 @@ __all__ = ["SourceStream"]
 
 
 class SourceStream:
-    """Stream of the batches of one source; it ends at the limit, and at the first row that the target has.
+    """Stream of the batches of one source.
+
+    It ends at the limit, and at the first row that the target has.
 
     Attributes:
         source: record of the source.
@@ -78,7 +80,7 @@ class SourceStream:
         )
 
     def _begin_page(self, page: Page[Any]) -> bool:
-        """Count the rows of this pass; return whether the journal has to match the rows of the page."""
+        """Count the rows of this pass; return whether the journal must match the page."""
         matched, restarted = page.restarts > 0 and not self._pages.ordered, page.restarts > self._restarts
         if restarted:
             self._rows_of_pass = 0
@@ -89,7 +91,7 @@ class SourceStream:
         return matched
 
     def _new_rows(self, page: Page[Any], *, matched: bool) -> Sequence[int]:
-        """Return the indices of rows that the target may lack; note whether they are the last ones."""
+        """Return the rows that the target may lack; end the stream behind the last."""
         # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
         stale = self._pages.repeated if matched else self._pages.stale
         new, ends = self._not_exported(
@@ -103,7 +105,7 @@ class SourceStream:
         return new
 
     def _not_exported(self, indices: Sequence[int], *, keyless: bool) -> tuple[Sequence[int], bool]:
-        """Return the indices of rows that the target lacks, and whether it has all rows behind them."""
+        """Return the rows that the target lacks, and whether it has all rows behind."""
         exported = self.source.exported
         if exported is None:
             return indices, False
@@ -119,7 +121,7 @@ class SourceStream:
         return new, False
 
     def _is_tie(self, index: int, *, keyless: bool) -> bool:
-        """Return whether the target has this row, whose number is the newest one there; use up its mark."""
+        """Return whether the target has this row of its newest number; use up its mark."""
         if self.source.exported_ties is None:
             return not keyless  # numbers are unique
         mark = self._pages.mark(index)

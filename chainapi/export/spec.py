@@ -27,14 +27,14 @@ class Arguments:
 
     @classmethod
     def of(cls, source: Any) -> Self:
-        """Read a source: the first argument, a tuple of arguments, or a mapping of named ones."""
+        """Read a source: an argument, a tuple, or a mapping of named arguments."""
         if isinstance(source, Mapping):
             return cls(named=source)
         return cls(source if isinstance(source, tuple) else (source,))
 
     @property
     def label(self) -> str:
-        """Name of the source: its arguments joined with slashes; ``all`` for a list without arguments."""
+        """Name of the source: its arguments joined with slashes, or ``all``."""
         return "/".join(str(value) for value in (*self.positional, *self.named.values())) or "all"
 
 

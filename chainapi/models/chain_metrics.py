@@ -10,7 +10,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.timestamps import Moment
+from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
     "IcmPoint",
@@ -72,7 +72,7 @@ class IcmPoint(Record):
     src_blockchain_id: str
     dest_blockchain_id: str
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)

@@ -12,13 +12,13 @@ from attrs import frozen
 from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.contents import canonical_rows, scan
+from chainapi.models.canonical import canonical_rows, scan
+from chainapi.models.decode_errors import UNKNOWN_FIELD, below
 from chainapi.models.envelope import Envelope, envelope_of, find_list, lists_of
+from chainapi.models.exact_json import decode_leniently, is_json
 from chainapi.models.invalid import Invalid
-from chainapi.models.plain import is_json, read_loosely
 from chainapi.models.records import NULL
-from chainapi.models.refusals import UNKNOWN_FIELD, below
-from chainapi.models.rows import Maker
+from chainapi.models.rows import RowDecoder
 from chainapi.models.sizes import LARGE, refuse_dense, refuse_many
 from chainapi.models.unions import wire_name
 
@@ -54,7 +54,7 @@ class DecodedPage:
         """
         return hash(lists_of(self.body))
 
-    def contents(self) -> list[bytes]:
+    def canonical_rows(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it.
 
         It is made at each call. Keys are sorted, white space is left out, numbers keep their digits; fields
@@ -107,8 +107,8 @@ class PageDecoder(Stepwise[DecodedPage]):
         *,
         shown: Callable[[DecodeError], DecodeError] | None = None,
     ) -> None:
-        self._maker = Maker(model)
-        self._others = [(name, Maker(kind)) for name, kind in others]
+        self._maker = RowDecoder(model)
+        self._others = [(name, RowDecoder(kind)) for name, kind in others]
         self._shown = shown
         self._advice = _AS_RAW if model is None else _AS_RAW + _UNTYPED
         self.items = items
@@ -210,10 +210,10 @@ class PageDecoder(Stepwise[DecodedPage]):
             path = f"$.{self.items}[{number}]{error.path[1:]}"
             if self._shown is None:
                 raise error.changed(path=path, row=number, advice=self._advice) from None
-            return Invalid(read_loosely(bytes(raw)), self._shown(error.changed(path=path, row=number)))
+            return Invalid(decode_leniently(bytes(raw)), self._shown(error.changed(path=path, row=number)))
 
     @staticmethod
-    def _other(name: str, maker: Maker, raw: msgspec.Raw) -> Any:
+    def _other(name: str, maker: RowDecoder, raw: msgspec.Raw) -> Any:
         if raw == NULL:
             return None
         try:
@@ -231,7 +231,7 @@ class ResourceDecoder(Stepwise[Any]):
     """
 
     def __init__(self, model: Any = None) -> None:
-        self._maker = Maker(model)
+        self._maker = RowDecoder(model)
         self._advice = "" if model is None else _GET
 
     def steps(self, body: bytes) -> Generator[None, None, Any]:

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.timestamps import Moment
+from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
     "AggregatedSignatures",
@@ -122,8 +122,8 @@ class Operation(Record):
     created_at_timestamp: int
     updated_at_timestamp: int
 
-    created_at_time = Moment("created_at_timestamp")
-    updated_at_time = Moment("updated_at_timestamp")
+    created_at_time = UTCDatetime("created_at_timestamp")
+    updated_at_time = UTCDatetime("updated_at_timestamp")
 
 
 @frozen(kw_only=True)

@@ -19,14 +19,14 @@ from typing import Any
 import msgspec
 
 from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
+from chainapi.models.exact_json import exact_number
 from chainapi.models.hooks import check_cattrs, structure
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.plain import exact
 from chainapi.models.records import NULL, Record
-from chainapi.models.refusals import REFUSED, refusal
-from chainapi.models.row_type import Finish, RowType, alone, way
+from chainapi.models.row_type import Finish, RowType, decoder_of, finish_one
 from chainapi.models.schema import fields_of, row_classes
-from chainapi.models.structs import quick_struct, quick_type, wire_type
+from chainapi.models.structs import fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 
 __all__ = ["row_type"]
@@ -73,20 +73,20 @@ def _row_type(model: Any, strict: bool) -> RowType:
         return RowType(Any, lambda rows: structure(rows, model), rounded=True)
     if wire is model:
         return RowType(model)
-    return RowType(wire, lambda rows: _convert(rows, model), _quick_way(model, strict))
+    return RowType(wire, lambda rows: _convert(rows, model), _fast_way(model, strict))
 
 
-def _quick_way(model: Any, strict: bool) -> tuple[Any, Finish] | None:
+def _fast_way(model: Any, strict: bool) -> tuple[Any, Finish] | None:
     """Return the quick way to rows of a class of ours or a user's, or None where there is none."""
     try:
-        wire = quick_type(model, strict=strict)
+        wire = fast_type(model, strict=strict)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
-    return wire, _quick_finish(model)
+    return wire, _fast_finish(model)
 
 
-def _quick_finish(model: Any) -> Finish:
+def _fast_finish(model: Any) -> Finish:
     several: Any = types.GenericAlias(list, (model,))
 
     def finish(rows: list[Any]) -> list[Any]:
@@ -100,9 +100,9 @@ def _tagged_way(tags: Sequence[Tag], strict: bool) -> tuple[Any, Finish] | None:
     """Return the quick way to rows of several kinds, where one field tells them all by its value."""
     if len({tag.path for tag in tags}) > 1 or len(tags[0].path) > 1 or None in {tag.value for tag in tags}:
         return None
-    if any(row_type(tag.kind, strict=strict).quick is None for tag in tags):
+    if any(row_type(tag.kind, strict=strict).fast is None for tag in tags):
         return None
-    makers = {quick_struct(tag.kind, tag, strict=strict): _quick_finish(tag.kind) for tag in tags}
+    makers = {fast_struct(tag.kind, tag, strict=strict): _fast_finish(tag.kind) for tag in tags}
 
     def finish(rows: list[Any]) -> list[Any]:
         return _grouped(rows, map(type, rows), lambda kind, several: makers[kind](several))
@@ -129,7 +129,7 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
             rows, types.GenericAlias(list, (model,)), from_attributes=True, strict=False
         )
     except msgspec.ValidationError as error:
-        fault = refusal(error)
+        fault = to_decode_error(error)
         # The fields of a Struct have the names of Python.
         path = re.sub(r"(?<=\.)\w+", lambda name: wire_name(name[0]), fault.path)
         raise DecodeError(fault.reason, path=path) from None
@@ -155,8 +155,8 @@ class _Union:
         """Make the rows; the path of what is wrong with one has its number."""
         try:
             return self._make(rows)
-        except REFUSED:
-            return [alone(self._make, row, f"$[{number}]") for number, row in enumerate(rows)]
+        except DECODING_ERRORS:
+            return [finish_one(self._make, row, f"$[{number}]") for number, row in enumerate(rows)]
 
     def _make(self, rows: list[Any]) -> list[Any]:
         return _grouped(rows, map(self._kind, map(self._look.decode, rows)), self._of)
@@ -173,7 +173,7 @@ class _Union:
     def _of(self, kind: type, raws: list[Any]) -> list[Any]:
         if kind is Unknown:
             return [Unknown(_OBJECT.decode(raw)) for raw in raws]
-        return way(row_type(kind, strict=self._strict)).several(raws)
+        return decoder_of(row_type(kind, strict=self._strict)).several(raws)
 
 
-_OBJECT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any], float_hook=exact)
+_OBJECT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any], float_hook=exact_number)

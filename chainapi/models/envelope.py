@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from chainapi.errors import DecodeError
-from chainapi.models.contents import first_bytes
-from chainapi.models.plain import is_json
+from chainapi.models.canonical import first_bytes
+from chainapi.models.decode_errors import DECODING_ERRORS, below, is_unknown_field, to_decode_error
+from chainapi.models.exact_json import is_json
 from chainapi.models.records import NULL, keep
-from chainapi.models.refusals import REFUSED, below, names_unknown_field, refusal
 from chainapi.models.row_type import RowType
 from chainapi.models.unions import wire_name
 
@@ -41,11 +41,11 @@ class Envelope:
 
         self._place, self._rows = f"$.{items}", rows
         self._whole = rows.decoder(body(types.GenericAlias(list, (rows.wire,)) | None))
-        self._quick: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
-        if rows.quick is not None:
-            wire, finish = rows.quick
+        self._fast: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
+        if rows.fast is not None:
+            wire, finish = rows.fast
             quick = body(types.GenericAlias(list, (wire,)))
-            self._quick = rows.decoder(quick, strict=False), finish
+            self._fast = rows.decoder(quick, strict=False), finish
         self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
 
     def read(self, content: bytes) -> Any:
@@ -55,20 +55,20 @@ class Envelope:
             DecodeError: it is not of the route's shape, or a row has a field that no record names.
 
         """
-        if self._quick is not None:
-            decoder, finish = self._quick
+        if self._fast is not None:
+            decoder, finish = self._fast
             try:
                 page = decoder.decode(content)
                 page.rows = finish(page.rows)
-            except REFUSED as error:
-                if names_unknown_field(error):
-                    raise refusal(error) from None
+            except DECODING_ERRORS as error:
+                if is_unknown_field(error):
+                    raise to_decode_error(error) from None
             else:
                 return page
         try:
             page = self._whole.decode(content)
-        except REFUSED as error:
-            raise refusal(error) from None
+        except DECODING_ERRORS as error:
+            raise to_decode_error(error) from None
         page.rows = self._made(page.rows or [], content)
         return page
 
@@ -79,8 +79,8 @@ class Envelope:
             return rows
         try:
             return self._rows.finish(rows)
-        except REFUSED as error:
-            fault = refusal(error)
+        except DECODING_ERRORS as error:
+            fault = to_decode_error(error)
             raise below(self._place, fault.path[1:], fault) from None
 
     def split(self, content: bytes) -> Any:
@@ -92,8 +92,8 @@ class Envelope:
         """
         try:
             page = self._split.decode(content)
-        except REFUSED as error:
-            raise refusal(error) from None
+        except DECODING_ERRORS as error:
+            raise to_decode_error(error) from None
         page.rows = page.rows or []
         return page
 
@@ -115,10 +115,10 @@ def _first_bytes(body: bytes, *, loosely: bool) -> dict[str, bytes]:
     except msgspec.ValidationError:
         kind = _KINDS.get(body.lstrip()[:1].decode(), "int")
         raise DecodeError(f"expected an object, got {kind}") from None
-    except REFUSED as error:
+    except DECODING_ERRORS as error:
         if loosely and body.lstrip()[:1] == b"{" and is_json(body):
             return first_bytes(body)
-        raise refusal(error) from None
+        raise to_decode_error(error) from None
 
 
 def find_list(body: bytes, *, loosely: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from chainapi._text import masked, printable
-from chainapi.models.refusals import REFUSED
+from chainapi.models.decode_errors import DECODING_ERRORS
 from chainapi.models.sizes import LARGE, refuse_dense
 
 __all__ = ["EXCERPT", "decode_error", "excerpt"]
@@ -23,7 +23,7 @@ def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
     try:
         refuse_dense(body)
         fields = msgspec.json.decode(body)
-    except REFUSED:
+    except DECODING_ERRORS:
         fields = None
     if not isinstance(fields, dict):
         # Masked before it is cut: the cut could go through the secret.

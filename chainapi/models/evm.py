@@ -10,8 +10,8 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import ChainInfo, Money, NetworkToken
 from chainapi.models.records import Record
-from chainapi.models.timestamps import MaybeMoment, Moment
-from chainapi.models.unions import Unknown, tell
+from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
+from chainapi.models.unions import Unknown, register_union
 
 __all__ = [
     "AddressChains",
@@ -79,7 +79,7 @@ class EvmBlock(Record):
     fees_spent: int
     cumulative_transactions: int
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -125,7 +125,7 @@ class NativeTransaction(Record):
     method: ContractMethod | None = None
     value: int
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -152,7 +152,7 @@ class Erc1155TokenMetadata(Record):
     decimals: int | None = None
     properties: str | None = None
 
-    metadata_last_updated_time = MaybeMoment("metadata_last_updated_timestamp")
+    metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
 @frozen(kw_only=True)
@@ -216,7 +216,7 @@ class Erc721TokenMetadata(Record):
     background: str | None = None
     attributes: str | None = None
 
-    metadata_last_updated_time = MaybeMoment("metadata_last_updated_timestamp")
+    metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
 @frozen(kw_only=True)
@@ -270,7 +270,7 @@ class FullNativeTransaction(Record):
     max_fee_per_gas: int | None = None
     max_priority_fee_per_gas: int | None = None
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -509,7 +509,7 @@ class Erc20Transfer(Record):
     value: int
     erc20_token: Erc20Token
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -526,7 +526,7 @@ class Erc721Transfer(Record):
     log_index: int
     erc721_token: Erc721Token
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -544,7 +544,7 @@ class Erc1155Transfer(Record):
     value: int
     erc1155_token: Erc1155Token
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -611,11 +611,11 @@ class InternalTransaction(Record):
     gas_used: int
     gas_limit: int
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 NftToken: TypeAlias = Erc721Token | Erc1155Token | Unknown
-tell(
+register_union(
     NftToken,
     {
         "ercType=ERC-721": Erc721Token,
@@ -623,7 +623,7 @@ tell(
     },
 )
 CollectibleBalance: TypeAlias = Erc721TokenBalance | Erc1155TokenBalance | Unknown
-tell(
+register_union(
     CollectibleBalance,
     {
         "ercType=ERC-721": Erc721TokenBalance,
@@ -631,7 +631,7 @@ tell(
     },
 )
 Contract: TypeAlias = Erc20Contract | Erc721Contract | Erc1155Contract | UnknownContract | Unknown
-tell(
+register_union(
     Contract,
     {
         "ercType=ERC-20": Erc20Contract,
@@ -641,7 +641,7 @@ tell(
     },
 )
 Transfer: TypeAlias = Erc20Transfer | Erc721Transfer | Erc1155Transfer | Unknown
-tell(
+register_union(
     Transfer,
     {
         "erc20Token": Erc20Transfer,

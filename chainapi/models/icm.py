@@ -10,8 +10,8 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
-from chainapi.models.timestamps import Moment
-from chainapi.models.unions import Unknown, tell
+from chainapi.models.timestamps import UTCDatetime
+from chainapi.models.unions import Unknown, register_union
 
 __all__ = [
     "DeliveredIcmMessage",
@@ -59,7 +59,7 @@ class IcmSourceTransaction(Record):
     timestamp: int
     gas_spent: int
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -94,7 +94,7 @@ class IcmDestinationTransaction(Record):
     reward_redeemer: str
     deliverer_address: str
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -212,7 +212,7 @@ class DeliveredIcmMessage(Record):
 IcmMessage: TypeAlias = (
     PendingIcmMessage | DeliveredIcmMessage | DeliveredSourceNotIndexedIcmMessage | Unknown
 )
-tell(
+register_union(
     IcmMessage,
     {
         "status=pending": PendingIcmMessage,
@@ -227,7 +227,7 @@ TeleporterMessage: TypeAlias = (
     | DeliveredSourceNotIndexedTeleporterMessage
     | Unknown
 )
-tell(
+register_union(
     TeleporterMessage,
     {
         "status=pending": PendingTeleporterMessage,

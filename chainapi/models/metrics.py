@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from chainapi.models.records import Record
-from chainapi.models.timestamps import Moment
+from chainapi.models.timestamps import UTCDatetime
 
 __all__ = ["MetricPoint"]
 
@@ -20,4 +20,4 @@ class MetricPoint(Record):
     timestamp: int
     value: float
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")

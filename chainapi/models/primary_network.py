@@ -11,8 +11,8 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
-from chainapi.models.timestamps import MaybeMoment, Moment
-from chainapi.models.unions import Unknown, tell
+from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
+from chainapi.models.unions import Unknown, register_union
 
 __all__ = [
     "ActiveDelegator",
@@ -193,10 +193,10 @@ class PChainUtxo(Record):
     utxo_start_timestamp: int | None = None
     utxo_type: Annotated[str, enums.UtxoType]
 
-    block_time = Moment("block_timestamp")
-    consuming_block_time = MaybeMoment("consuming_block_timestamp")
-    utxo_end_time = MaybeMoment("utxo_end_timestamp")
-    utxo_start_time = MaybeMoment("utxo_start_timestamp")
+    block_time = UTCDatetime("block_timestamp")
+    consuming_block_time = OptionalUTCDatetime("consuming_block_timestamp")
+    utxo_end_time = OptionalUTCDatetime("utxo_end_timestamp")
+    utxo_start_time = OptionalUTCDatetime("utxo_start_timestamp")
 
 
 @frozen(kw_only=True)
@@ -241,9 +241,9 @@ class PChainTransaction(Record):
     bls_credentials: BlsCredentials | None = None
     blockchain_info: BlockchainInfo | None = None
 
-    block_time = Moment("block_timestamp")
-    start_time = MaybeMoment("start_timestamp")
-    end_time = MaybeMoment("end_timestamp")
+    block_time = UTCDatetime("block_timestamp")
+    start_time = OptionalUTCDatetime("start_timestamp")
+    end_time = OptionalUTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -254,7 +254,7 @@ class TransactionVertex(Record):
     height: int
     timestamp: int
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -287,8 +287,8 @@ class Utxo(Record):
     timestamp: int
     utxo_type: str
 
-    consuming_tx_time = MaybeMoment("consuming_tx_timestamp")
-    time = Moment("timestamp")
+    consuming_tx_time = OptionalUTCDatetime("consuming_tx_timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -303,7 +303,7 @@ class XChainAsset(Record):
     created_at_timestamp: int
     cap: Annotated[str, enums.PrimaryNetworkAssetCap]
 
-    created_at_time = Moment("created_at_timestamp")
+    created_at_time = UTCDatetime("created_at_timestamp")
 
 
 @frozen(kw_only=True)
@@ -324,7 +324,7 @@ class XChainNonLinearTransaction(Record):
     asset_created: XChainAsset | None = None
     vertices: list[TransactionVertex]
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -346,7 +346,7 @@ class XChainLinearTransaction(Record):
     block_height: int
     block_hash: str
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -375,7 +375,7 @@ class CChainExportTransaction(Record):
     evm_inputs: list[EvmInput]
     emitted_utxos: list[Utxo]
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -403,7 +403,7 @@ class CChainImportTransaction(Record):
     evm_outputs: list[EvmOutput]
     consumed_utxos: list[Utxo]
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -428,8 +428,8 @@ class PendingReward(Record):
     progress: float
     estimated_reward: AssetAmount
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -461,8 +461,8 @@ class HistoricalReward(Record):
     reward: PricedAsset
     reward_tx_hash: str
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -477,7 +477,7 @@ class LastActivity(Record):
     chain_name: Annotated[str, enums.PrimaryNetworkChainName]
     network: Annotated[str, enums.PrimaryNetworkType]
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -588,7 +588,7 @@ class ProposerDetails(Record):
     proposer_p_chain_height: int | None = None
     proposer_timestamp: int | None = None
 
-    proposer_time = MaybeMoment("proposer_timestamp")
+    proposer_time = OptionalUTCDatetime("proposer_timestamp")
 
 
 @frozen(kw_only=True)
@@ -608,7 +608,7 @@ class PrimaryNetworkBlock(Record):
     current_supply: int | None = None
     proposer_details: ProposerDetails | None = None
 
-    block_time = Moment("block_timestamp")
+    block_time = UTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -624,7 +624,7 @@ class XChainVertex(Record):
     transactions: list[str]
     vertex_size_bytes: int
 
-    vertex_time = Moment("vertex_timestamp")
+    vertex_time = UTCDatetime("vertex_timestamp")
 
 
 @frozen(kw_only=True)
@@ -648,7 +648,7 @@ class Blockchain(Record):
     evm_chain_id: int | None = None
     genesis_data: Any = None
 
-    create_block_time = Moment("create_block_timestamp")
+    create_block_time = UTCDatetime("create_block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -667,7 +667,7 @@ class Subnet(Record):
     l1_validator_manager_details: L1ValidatorManager | None = None
     blockchains: list[Blockchain]
 
-    create_block_time = Moment("create_block_timestamp")
+    create_block_time = UTCDatetime("create_block_timestamp")
 
 
 @frozen(kw_only=True)
@@ -697,8 +697,8 @@ class CompletedValidator(Record):
     rewards: Rewards
     validation_status: Annotated[str, Literal["completed"]]
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -745,8 +745,8 @@ class ActiveValidator(Record):
     validator_health: ValidatorHealth
     geolocation: Geolocation | None = None
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -763,8 +763,8 @@ class PendingValidator(Record):
     bls_credentials: BlsCredentials | None = None
     validation_status: Annotated[str, Literal["pending"]]
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -783,9 +783,9 @@ class RemovedValidator(Record):
     remove_timestamp: int
     validation_status: Annotated[str, Literal["removed"]]
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
-    remove_time = Moment("remove_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
+    remove_time = UTCDatetime("remove_timestamp")
 
 
 @frozen(kw_only=True)
@@ -803,8 +803,8 @@ class CompletedDelegator(Record):
     net_reward: int
     delegation_status: Annotated[str, Literal["completed"]]
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -822,8 +822,8 @@ class ActiveDelegator(Record):
     estimated_net_reward: int
     delegation_status: Annotated[str, Literal["active"]]
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -841,8 +841,8 @@ class PendingDelegator(Record):
     estimated_net_reward: int
     delegation_status: Annotated[str, Literal["pending"]]
 
-    start_time = Moment("start_timestamp")
-    end_time = Moment("end_timestamp")
+    start_time = UTCDatetime("start_timestamp")
+    end_time = UTCDatetime("end_timestamp")
 
 
 @frozen(kw_only=True)
@@ -868,7 +868,7 @@ class L1Validator(Record):
     remaining_balance_owner: BalanceOwner
     deactivation_owner: BalanceOwner
 
-    creation_time = Moment("creation_timestamp")
+    creation_time = UTCDatetime("creation_timestamp")
 
 
 PrimaryNetworkTransaction: TypeAlias = (
@@ -879,7 +879,7 @@ PrimaryNetworkTransaction: TypeAlias = (
     | XChainLinearTransaction
     | Unknown
 )
-tell(
+register_union(
     PrimaryNetworkTransaction,
     {
         "amountStaked": PChainTransaction,
@@ -890,7 +890,7 @@ tell(
     },
 )
 XChainTransaction: TypeAlias = XChainNonLinearTransaction | XChainLinearTransaction | Unknown
-tell(
+register_union(
     XChainTransaction,
     {
         "vertices": XChainNonLinearTransaction,
@@ -898,7 +898,7 @@ tell(
     },
 )
 PrimaryNetworkUtxo: TypeAlias = Utxo | PChainUtxo | Unknown
-tell(
+register_union(
     PrimaryNetworkUtxo,
     {
         "creationTxHash": Utxo,
@@ -906,7 +906,7 @@ tell(
     },
 )
 PrimaryNetworkBalances: TypeAlias = PChainBalances | XChainBalances | CChainAtomicBalances | Unknown
-tell(
+register_union(
     PrimaryNetworkBalances,
     {
         "balances.unlockedUnstaked": PChainBalances,
@@ -915,7 +915,7 @@ tell(
     },
 )
 Validator: TypeAlias = ActiveValidator | CompletedValidator | PendingValidator | RemovedValidator | Unknown
-tell(
+register_union(
     Validator,
     {
         "validationStatus=active": ActiveValidator,
@@ -925,7 +925,7 @@ tell(
     },
 )
 Delegator: TypeAlias = ActiveDelegator | CompletedDelegator | PendingDelegator | Unknown
-tell(
+register_union(
     Delegator,
     {
         "delegationStatus=active": ActiveDelegator,

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from chainapi.models.plain import PLAIN, read_loosely
-from chainapi.models.refusals import REFUSED, refusal
+from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
+from chainapi.models.exact_json import EXACT, decode_leniently
 from chainapi.models.schema import Type, fields_of
 
 __all__ = ["NULL", "Record", "keep"]
@@ -113,11 +113,11 @@ def _is_record(kind: Type) -> bool:
 def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:
     names = {field.wire for field in fields_of(kind)}
     try:
-        return {name: value for name, value in PLAIN.decode(raw).items() if name not in names}
-    except REFUSED:
+        return {name: value for name, value in EXACT.decode(raw).items() if name not in names}
+    except DECODING_ERRORS:
         pass
     try:
         fields = _OBJECT.decode(raw)
-    except REFUSED as error:
-        raise refusal(error) from None
-    return {name: read_loosely(bytes(value)) for name, value in fields.items() if name not in names}
+    except DECODING_ERRORS as error:
+        raise to_decode_error(error) from None
+    return {name: decode_leniently(bytes(value)) for name, value in fields.items() if name not in names}

@@ -11,10 +11,16 @@ import msgspec
 from attrs import frozen
 
 from chainapi.errors import DecodeError
-from chainapi.models.plain import exact
-from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, below, names_unknown_field, refusal
+from chainapi.models.decode_errors import (
+    DECODING_ERRORS,
+    UNKNOWN_FIELD,
+    below,
+    is_unknown_field,
+    to_decode_error,
+)
+from chainapi.models.exact_json import exact_number
 
-__all__ = ["Finish", "RowType", "alone", "way"]
+__all__ = ["Finish", "RowType", "decoder_of", "finish_one"]
 
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
@@ -31,76 +37,76 @@ class RowType:
 
     wire: Any
     finish: Finish | None = None
-    quick: tuple[Any, Finish] | None = None
+    fast: tuple[Any, Finish] | None = None
     fields: int | None = None
     rounded: bool = False
 
     def decoder(self, wire: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
         """Return what decodes `wire`, in which there are rows."""
-        return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact)
+        return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
 
     def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
         """Check that JSON of `count` rows has no further fields: a colon follows each of them."""
         return self.fields is None or bytes(raw).count(b":") == self.fields * count
 
 
-class _Way:
+class _Decoder:
     """Makes rows of JSON: the quick way where that works for all, else the other."""
 
     def __init__(self, rows: RowType) -> None:
         several: Any = types.GenericAlias(list, (rows.wire,))
         self._one, self._several = rows.decoder(rows.wire), rows.decoder(several)
         self._rows = rows
-        self._quick: tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any], Finish] | None = None
-        if rows.quick is not None:
-            wire, finish = rows.quick
+        self._fast: tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any], Finish] | None = None
+        if rows.fast is not None:
+            wire, finish = rows.fast
             several = types.GenericAlias(list, (wire,))
-            self._quick = rows.decoder(wire, strict=False), rows.decoder(several, strict=False), finish
+            self._fast = rows.decoder(wire, strict=False), rows.decoder(several, strict=False), finish
 
     def one(self, raw: bytes | msgspec.Raw) -> Any:
-        if self._quick is not None:
-            decoder, _, finish = self._quick
+        if self._fast is not None:
+            decoder, _, finish = self._fast
             try:
                 return finish([decoder.decode(raw)])[0]
-            except REFUSED as error:
-                if names_unknown_field(error):
-                    raise refusal(error) from None
+            except DECODING_ERRORS as error:
+                if is_unknown_field(error):
+                    raise to_decode_error(error) from None
         try:
             row = self._one.decode(raw)
-        except REFUSED as error:
-            raise refusal(error) from None
+        except DECODING_ERRORS as error:
+            raise to_decode_error(error) from None
         if not self._rows.names_all(raw, 1):
             raise DecodeError(UNKNOWN_FIELD)
-        return row if self._rows.finish is None else alone(self._rows.finish, row)
+        return row if self._rows.finish is None else finish_one(self._rows.finish, row)
 
     def several(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
         joined = b"[" + b",".join(raws) + b"]"
-        if self._quick is not None:
-            _, decoder, finish = self._quick
+        if self._fast is not None:
+            _, decoder, finish = self._fast
             try:
                 return finish(decoder.decode(joined))
-            except REFUSED as error:
-                if names_unknown_field(error):
-                    raise refusal(error) from None
+            except DECODING_ERRORS as error:
+                if is_unknown_field(error):
+                    raise to_decode_error(error) from None
         try:
             rows: list[Any] = self._several.decode(joined)
             if not self._rows.names_all(joined, len(rows)):
                 raise DecodeError(UNKNOWN_FIELD)
             return rows if self._rows.finish is None else self._rows.finish(rows)
-        except REFUSED as error:
-            raise refusal(error) from None
+        except DECODING_ERRORS as error:
+            raise to_decode_error(error) from None
 
 
 @lru_cache(maxsize=256)
-def way(rows: RowType) -> _Way:
+def decoder_of(rows: RowType) -> _Decoder:
     """Return what makes rows: one for all streams of a route."""
-    return _Way(rows)
+    return _Decoder(rows)
 
 
-def alone(finish: Finish, row: Any, place: str = "$") -> Any:
+def finish_one(finish: Finish, row: Any, place: str = "$") -> Any:
     """Make one row; what is wrong with it has its path below `place`."""
     try:
         return finish([row])[0]
-    except REFUSED as error:
-        fault = refusal(error)
+    except DECODING_ERRORS as error:
+        fault = to_decode_error(error)
         raise below(place, fault.path.removeprefix("$").removeprefix("[0]"), fault) from None

@@ -9,14 +9,14 @@ import msgspec
 
 from chainapi.errors import DecodeError
 from chainapi.models.convert import row_type
+from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, to_decode_error
 from chainapi.models.records import keep
-from chainapi.models.refusals import REFUSED, UNKNOWN_FIELD, refusal
-from chainapi.models.row_type import way
+from chainapi.models.row_type import decoder_of
 
-__all__ = ["Maker"]
+__all__ = ["RowDecoder"]
 
 
-class Maker:
+class RowDecoder:
     """Makes rows of a model, or plain values, of JSON.
 
     Our records keep the fields that they do not name.
@@ -38,11 +38,11 @@ class Maker:
 
         """
         try:
-            return way(self.strict).one(raw)
+            return decoder_of(self.strict).one(raw)
         except DecodeError as fault:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
-        row = way(row_type(self._model)).one(raw)
+        row = decoder_of(row_type(self._model)).one(raw)
         _kept([row], [raw])
         return row
 
@@ -55,11 +55,11 @@ class Maker:
         """
         try:
             if not unnamed:
-                return way(self.strict).several(raws)
+                return decoder_of(self.strict).several(raws)
         except DecodeError as fault:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
-        rows = way(row_type(self._model)).several(raws)
+        rows = decoder_of(row_type(self._model)).several(raws)
         _kept(rows, raws)
         return rows
 
@@ -68,5 +68,5 @@ def _kept(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
     """Let rows keep their JSON."""
     try:
         keep(rows, raws)
-    except REFUSED as error:  # deeper than the stack goes from here
-        raise refusal(error) from None
+    except DECODING_ERRORS as error:  # deeper than the stack goes from here
+        raise to_decode_error(error) from None

@@ -21,7 +21,7 @@ import attrs
 import msgspec
 from attrs import frozen
 
-from chainapi.models.timestamps import MaybeMoment, Moment
+from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Tag, tags_of, wire_name
 
 __all__ = ["Field", "Kind", "Type", "fields_of", "is_amount", "is_record", "row_classes", "type_of"]
@@ -270,7 +270,7 @@ def _declared(model: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
         value.field
         for kind in model.__mro__
         for value in vars(kind).values()
-        if isinstance(value, Moment | MaybeMoment)
+        if isinstance(value, UTCDatetime | OptionalUTCDatetime)
     }
     for name, wire, default, direct in _attributes(model):
         hint = hints.get(name)

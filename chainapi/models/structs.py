@@ -1,7 +1,7 @@
 """Private Structs, derived from attrs classes, into which msgspec decodes.
 
 There are two kinds. A `wire_type` is read strictly, and a whole number may come as a string of digits. A
-`quick_type` is read by a lax decoder, which makes whole numbers of strings without looking at each with a
+`fast_type` is read by a lax decoder, which makes whole numbers of strings without looking at each with a
 pattern; what it would take for one by mistake (1.0, 1e3) it takes for a float, which the strict second step
 refuses. All its other types are those that a lax decoder reads like a strict one, or `Any`, and null is not
 among them, because it would find that in texts too.
@@ -23,20 +23,20 @@ from chainapi.models.hooks import is_hooked
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
-__all__ = ["quick_struct", "quick_type", "wire_type"]
+__all__ = ["fast_struct", "fast_type", "wire_type"]
 
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
-def quick_type(model: Any, *, strict: bool) -> Any:
+def fast_type(model: Any, *, strict: bool) -> Any:
     """Return the quick type of a model; TypeError where it has none."""
     kind = type_of(model)
     if kind.optional:
         raise TypeError(f"{kind} takes the other way")
-    return _quick_type(kind, strict)
+    return _fast_type(kind, strict)
 
 
-def _quick_type(kind: Type, strict: bool) -> Any:
+def _fast_type(kind: Type, strict: bool) -> Any:
     """Return the quick type without None; TypeError where there is none."""
     if kind.kind == "integer":
         return int | float
@@ -47,17 +47,17 @@ def _quick_type(kind: Type, strict: bool) -> Any:
     if kind.kind == "literal" and {*map(type, kind.choices)} == {str}:
         return str
     if kind.origin in (list, dict) and not kind.item.optional:
-        item = _quick_type(kind.item, strict)
+        item = _fast_type(kind.item, strict)
         if kind.origin is list:
             return types.GenericAlias(list, (item,))
         if kind.key.hint is str:
             return types.GenericAlias(dict, (str, item))
     if attrs.has(kind.hint) and kind.kind == "record":
-        return quick_struct(kind.hint, strict=strict)
+        return fast_struct(kind.hint, strict=strict)
     raise TypeError(f"{kind} takes the other way")
 
 
-def quick_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
+def fast_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
     """Derive the private Struct of the quick way; msgspec reads the field of a `tag`."""
     fields: list[Any] = []
     constants: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def quick_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
             continue
         if field.type.optional and field.default is not None:
             raise TypeError(f"{model.__name__}.{field.name} takes the other way")
-        quick = _quick_type(field.type, strict)
+        quick = _fast_type(field.type, strict)
         # A text stays a text. Elsewhere null is left to the other way, and only a missing field is None.
         wire = str | None if quick is str and field.type.optional else quick
         fields.append((field.name, wire, _wire_field(field)))

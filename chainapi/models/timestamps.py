@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Self, overload
 
-__all__ = ["MaybeMoment", "Moment", "moment"]
+__all__ = ["OptionalUTCDatetime", "UTCDatetime", "utc_datetime"]
 
 
-def moment(timestamp: int) -> datetime:
+def utc_datetime(timestamp: int) -> datetime:
     """Return Unix time in seconds as an aware datetime in UTC.
 
     Raises:
@@ -21,7 +21,7 @@ def moment(timestamp: int) -> datetime:
         raise ValueError(f"timestamp {timestamp} is outside the years 1 to 9999") from None
 
 
-class Moment:
+class UTCDatetime:
     """A property that gives a field in Unix seconds as an aware datetime in UTC.
 
     Reading it raises ValueError where the timestamp lies outside the years 1 to 9999.
@@ -37,10 +37,10 @@ class Moment:
     def __get__(self, record: object, kind: type) -> datetime: ...
 
     def __get__(self, record: Any, kind: type) -> Self | datetime:
-        return self if record is None else moment(getattr(record, self.field))
+        return self if record is None else utc_datetime(getattr(record, self.field))
 
 
-class MaybeMoment:
+class OptionalUTCDatetime:
     """The same of a field that may be missing: None then."""
 
     def __init__(self, field: str) -> None:
@@ -56,4 +56,4 @@ class MaybeMoment:
         if record is None:
             return self
         timestamp = getattr(record, self.field)
-        return None if timestamp is None else moment(timestamp)
+        return None if timestamp is None else utc_datetime(timestamp)

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-__all__ = ["Tag", "Unknown", "raw_field", "tags_of", "tell", "wire_name"]
+__all__ = ["Tag", "Unknown", "raw_field", "register_union", "tags_of", "wire_name"]
 
 
 def wire_name(name: str) -> str:
@@ -64,7 +64,7 @@ class Tag:
 _tags: dict[Any, tuple[Tag, ...]] = {}
 
 
-def tell(union: Any, kinds: Mapping[str, type]) -> None:
+def register_union(union: Any, kinds: Mapping[str, type]) -> None:
     """Say how the kinds of a union are told apart, in the order in which they are looked for.
 
     ``"name=value"`` stands for a field of that value, ``"name"`` for a field that is there and not null; dots

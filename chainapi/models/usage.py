@@ -9,7 +9,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.timestamps import Moment
+from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
     "ApiLog",
@@ -46,7 +46,7 @@ class UsageMetric(Record):
     timestamp: int
     values: list[UsageValue]
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -86,7 +86,7 @@ class ApiLog(Record):
     rpc_method: str | None = None
     metadata: ApiLogMetadata
 
-    event_time = Moment("event_timestamp")
+    event_time = UTCDatetime("event_timestamp")
 
 
 @frozen(kw_only=True)
@@ -111,7 +111,7 @@ class RpcUsageMetric(Record):
     timestamp: int
     values: list[RpcUsageValue]
 
-    time = Moment("timestamp")
+    time = UTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)

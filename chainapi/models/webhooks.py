@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.unions import Unknown, tell
+from chainapi.models.unions import Unknown, register_union
 
 __all__ = [
     "BalanceThresholdFilter",
@@ -135,7 +135,7 @@ class SharedSecret(Record):
 
 
 Webhook: TypeAlias = EvmAddressWebhook | PrimaryNetworkAddressWebhook | ValidatorWebhook | Unknown
-tell(
+register_union(
     Webhook,
     {
         "eventType=address_activity": EvmAddressWebhook,

@@ -12,7 +12,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from attrs import frozen
+from attrs import define, frozen
 
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
@@ -74,12 +74,13 @@ class Generated:
         return [self.make(context) for context in self.contexts(start, stop)]
 
     def contexts(self, start: int, stop: int) -> Iterator[Context]:
-        """Yield the contexts of the rows `stop - 1` down to `start`."""
+        """Yield the contexts of the rows `stop - 1` down to `start`; each is valid until the next one."""
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
+        random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
         for number in range(stop - 1, start - 1, -1):
             time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
-            random = Random(self.draw(number))  # noqa: S311 - a simulation is to be repeatable, not secret
+            random.seed(self.draw(number))  # a new generator would be seeded twice
             yield Context(random, number, time, self.chains, echoes, shared)
 
 
@@ -192,15 +193,16 @@ def _mapping(of: Type) -> Factory:
 # Required fields that a source of rows lacks
 
 
-@frozen
+@define(eq=False)
 class Completion:
-    """Adds the required fields that a row lacks, in records at any depth.
+    """Adds the required fields of a model that rows lack, in records at any depth.
 
-    The values follow from the row alone: a block is the same one in its list and by itself.
+    The values follow from the row alone: a block is the same one in its list and by itself. All rows of a
+    model lack the same fields, so that the first row shows whether any is missing.
 
     Attributes:
-        model: model of the row.
-        epoch: Unix time in seconds of its timestamps.
+        model: model of the rows.
+        epoch: Unix time in seconds of new timestamps.
         chains: the chain ids that exist.
 
     """
@@ -208,23 +210,26 @@ class Completion:
     model: Any
     epoch: int
     chains: tuple[int, ...]
+    _needed: bool | None = None
 
-    def __call__(self, row: Row) -> Row:
-        """Return the row with all required fields; it is changed in place."""
-        gaps = list(self.gaps(row))
-        if gaps:
-            random = Random(repr(row))  # noqa: S311 - a simulation is to be repeatable, not secret
-            context = Context(random, 0, self.epoch, self.chains, {}, {})
-            for record, field, owner in gaps:
-                record[field.wire] = _factory(field.type, field.wire, owner=owner, outer=False)(context)
-        return row
+    def __call__(self, rows: list[Row]) -> list[Row]:
+        """Return the rows with all required fields; they are changed in place."""
+        if self._needed is None and rows:
+            self._needed = any(True for _ in _gaps(type_of(self.model), rows[0]))
+        if self._needed:
+            for row in rows:
+                self._complete(row)
+        return rows
 
-    def gaps(self, row: Row) -> Iterator[tuple[Row, Field, Any]]:
-        """Yield each field that is missing: the object that lacks it, the field, and its record."""
-        return _gaps(type_of(self.model), row)
+    def _complete(self, row: Row) -> None:
+        random = Random(repr(row))  # noqa: S311 - a simulation is to be repeatable, not secret
+        context = Context(random, 0, self.epoch, self.chains, {}, {})
+        for record, field, owner in list(_gaps(type_of(self.model), row)):
+            record[field.wire] = _factory(field.type, field.wire, owner=owner, outer=False)(context)
 
 
 def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
+    """Yield each missing field at any depth: the object that lacks it, the field, and its record."""
     if of.kind == "list" and isinstance(value, list):
         for entry in value:
             yield from _gaps(of.item, entry)
@@ -239,7 +244,7 @@ def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
 
 @frozen
 class Completed:
-    """Rows of a source with all required fields of their model; all rows of a source have the same fields."""
+    """Rows of a source with all required fields of their model."""
 
     source: RowSource
     completion: Completion
@@ -251,7 +256,4 @@ class Completed:
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the rows `stop - 1` down to `start`, newest first."""
-        rows = self.source.rows(start, stop)
-        if not rows or next(self.completion.gaps(rows[0]), None) is None:
-            return rows
-        return [self.completion(row) for row in rows]
+        return self.completion(self.source.rows(start, stop))

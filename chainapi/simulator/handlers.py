@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
@@ -84,6 +85,10 @@ class Lookup:
     def draw(self, *names: object) -> Draw:
         """Return random bytes that follow from the seed and the names."""
         return Draw(self.settings.seed, *names)
+
+    def completion(self, model: Any) -> Completion:
+        """Return what completes rows of a model."""
+        return _completion(model, self.settings.epoch, self.settings.chains)
 
 
 Handler: TypeAlias = Callable[[Lookup], Listing | Row]
@@ -186,13 +191,15 @@ def _utxos(lookup: Lookup) -> Listing:
     settings = lookup.settings
     utxos = Utxos(of, chain, settings.rows, settings.epoch, lookup.draw("utxos", of, chain))
     kinds = dict(lookup.match.endpoint.route.others)
-    chain_info = _completion(lookup, kinds["chain_info"])({"chainName": chain, "network": network})
+    chain_info = lookup.completion(kinds["chain_info"])([{"chainName": chain, "network": network}])[0]
     return Listing("utxos", _completed(lookup, utxos), page_fields=lambda added: {"chainInfo": chain_info})
 
 
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
-    return Blocks(chain, settings.rows, settings.epoch, lookup.draw("blocks", chain))
+    # Its transactions read each block several times.
+    draw = lru_cache(maxsize=512)(lookup.draw("blocks", chain))
+    return Blocks(chain, settings.rows, settings.epoch, draw)
 
 
 def _transactions_of(lookup: Lookup) -> Transactions:
@@ -323,13 +330,14 @@ def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int,
 # Required fields that the rows of a handler lack
 
 
-def _completion(lookup: Lookup, model: Any) -> Completion:
-    return Completion(model, lookup.settings.epoch, lookup.settings.chains)
+@lru_cache(maxsize=64)
+def _completion(model: Any, epoch: int, chains: tuple[int, ...]) -> Completion:
+    return Completion(model, epoch, chains)
 
 
 def _completed_row(lookup: Lookup, row: Row) -> Row:
-    return _completion(lookup, lookup.match.endpoint.route.model)(row)
+    return lookup.completion(lookup.match.endpoint.route.model)([row])[0]
 
 
 def _completed(lookup: Lookup, source: RowSource) -> Completed:
-    return Completed(source, _completion(lookup, lookup.match.endpoint.route.model))
+    return Completed(source, lookup.completion(lookup.match.endpoint.route.model))

@@ -46,13 +46,18 @@ class Listing:
     inserted: int = 0
     injector: Injector | None = None
     _whole: View = field(init=False)
+    _latest: tuple[Mapping[str, str], View] | None = field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self._whole = View(self.source, page_fields=self.page_fields)
 
     def view(self, query: Mapping[str, str]) -> View:
         """Return the part that a query selects. Raises HTTPError for values that are not valid."""
-        return self._whole if self.select is None else self.select(query)
+        if self.select is None:
+            return self._whole
+        if self._latest is None or self._latest[0] != query:  # the pages of a walk share a query
+            self._latest = dict(query), self.select(query)
+        return self._latest[1]
 
 
 def page_size(listing: Listing, query: Mapping[str, str]) -> int:

@@ -46,6 +46,7 @@ class Match:
         return "" not in self.values.values()
 
 
+@lru_cache(maxsize=1_024)
 def match_path(segments: Segments) -> Match | None:
     """Return the route that a path matches, None for no route.
 

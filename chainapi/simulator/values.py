@@ -53,6 +53,10 @@ class Context:
         """Return a random whole number from 0 to `limit - 1`."""
         return int(self.random.random() * limit)
 
+    def bytes(self, size: int) -> bytes:
+        """Return random bytes."""
+        return self.random.getrandbits(size * 8).to_bytes(size, "little")
+
     def one_of(self, choices: Sequence[Any]) -> Any:
         """Return one of the choices at random."""
         return choices[int(self.random.random() * len(choices))]
@@ -104,7 +108,7 @@ def _whole(name: str, owner: Any) -> Factory:
 
 
 def _hex(size: int) -> Factory:
-    return lambda context: "0x" + context.random.randbytes(size).hex()
+    return lambda context: "0x" + context.bytes(size).hex()
 
 
 def _words(*choices: Any) -> Factory:
@@ -121,24 +125,24 @@ def _below(limit: int, least: int = 0) -> Factory:
 
 
 def _address_at(web: str) -> Factory:
-    return lambda context: f"https://{web}.invalid/{context.random.randbytes(4).hex()}"
+    return lambda context: f"https://{web}.invalid/{context.bytes(4).hex()}"
 
 
 def _node(context: Context) -> str:
-    return "NodeID-" + identifier(context.random.randbytes(32))
+    return "NodeID-" + identifier(context.bytes(32))
 
 
 def _id(context: Context) -> str:
-    return identifier(context.random.randbytes(49))
+    return identifier(context.bytes(49))
 
 
 def _uuid(context: Context) -> str:
-    return str(UUID(bytes=context.random.randbytes(16), version=4))
+    return str(UUID(bytes=context.bytes(16), version=4))
 
 
 def _bech32(context: Context) -> str:
     prefix = "avax1" if context.shared.get("network", "mainnet") == "mainnet" else "fuji1"
-    return prefix + bech32(context.random.randbytes(38))
+    return prefix + bech32(context.bytes(38))
 
 
 def _bech32_of_chain(context: Context) -> str:
@@ -211,7 +215,7 @@ _TEXTS: Table = (
     ("utxoType", _words("TRANSFER", "STAKE")),
     ("blockType", _words("StandardBlock", "CommitBlock", "ProposalBlock")),
     ("(avalancheGoV|v)ersion", _words("avalanchego/1.13.4", "avalanchego/1.14.0")),
-    ("color", lambda context: "#" + context.random.randbytes(3).hex()),
+    ("color", lambda context: "#" + context.bytes(3).hex()),
     ("email", _words("hello@token.invalid", "team@token.invalid")),
     ("host", _words("data.invalid", "rpc.invalid")),
     ("userAgent", _words("chainapi", "curl/8.9", "Mozilla/5.0")),

@@ -1,4 +1,4 @@
-"""What identifies a row of each list, and its order: every list is decided, and the records are sound."""
+"""Keys and orders of lists: every list has a decision, and declarations are sound."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWar
 
 LISTS = sorted(name for name, endpoint in ROUTES.items() if not endpoint.single)
 KEYED = [name for name in LISTS if ROUTES[name].route.key]
-# Attributes that are in a key though the answer may lack them: such a row has no key.
+# Attributes of keys that a response may lack; a row without one has no key.
 MAY_BE_MISSING = {
     ("data.chains", "chain_id"),
     ("data.evm.blocks_of_all_chains", "chain_id"),
@@ -77,7 +77,7 @@ Json = dict[str, Any]
 
 
 def attribute(model: Any, path: str) -> attrs.Attribute[Any] | None:
-    """Return the attribute of a model that a path with dots leads to; None where there is none."""
+    """Return the attribute of a model at a path with dots; None if there is no such attribute."""
     found = None
     for name in path.split("."):
         found = attrs.fields_dict(model).get(name) if attrs.has(model) else None
@@ -97,7 +97,7 @@ def keys_of(route: Route) -> Iterator[tuple[type, tuple[str, ...]]]:
 
 
 def test_every_list_is_decided() -> None:
-    """Each list has a decision with its reason, none is left over, and the records say the same."""
+    """Each list has a decision with its reason, and declarations agree with the decisions."""
     assert set(LISTS) == set(keys.IDENTITIES), "chainapi/_tooling/keys.py has an entry for each"
     for name in LISTS:
         identity, route = keys.identity_of(name), ROUTES[name].route
@@ -112,7 +112,7 @@ def test_every_list_is_decided() -> None:
 
 
 def test_orders_are_those_of_the_records() -> None:
-    """Each order that is declared has its evidence, and the records say the same."""
+    """Each declared order has its evidence, and declarations agree with it."""
     ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
     assert ordered == set(keys.ORDERS), f"run {COMMAND}"
     for name, order in keys.ORDERS.items():
@@ -126,7 +126,7 @@ def test_orders_are_those_of_the_records() -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_attributes_are_there(name: str) -> None:
-    """Keys and orders name attributes that each kind of rows has, and has to have, and that do not change."""
+    """Keys and orders name required attributes of each kind of rows, which do not change."""
     route = ROUTES[name].route
     for kind, key in keys_of(route):
         for path in key:
@@ -144,7 +144,7 @@ def test_attributes_are_there(name: str) -> None:
 
 
 def test_over_all_chains_the_chain_is_in_the_key() -> None:
-    """Lists over all chains have the chain in their key; messages have an id that finds one of all chains."""
+    """Lists over all chains have the chain in their key; messages have an ID unique over all chains."""
     for name, key in ALL_CHAINS.items():
         assert ROUTES[name].route.key == key
     without_chain = {
@@ -183,7 +183,7 @@ def test_an_order_that_the_caller_chooses_is_conditional(name: str) -> None:
     assert not endpoint.route.descending_key or chosen <= conditions
 
 
-# What holds for a call
+# Conditions of a call
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_order_that_the_caller_chooses_is_conditional(name: str) -> None:
 def test_an_order_holds_only_for_calls_that_ask_for_it(
     sort_order: SortOrder | None, order: str | None
 ) -> None:
-    """Only a list that was asked to descend is taken for one where the caller can choose the order."""
+    """If the caller can choose the order, only a descending list has an order."""
     session = session_of(scripted(lambda _: reply({})))
     subnets = session.data.primary_network.subnets
     pages = subnets("mainnet", sort_order=sort_order)
@@ -210,7 +210,7 @@ def test_an_order_holds_only_for_calls_that_ask_for_it(
 
 
 async def test_a_list_that_goes_up_is_walked_whole_after_a_restart() -> None:
-    """With sort_order="asc" a restart gives the rows that were added at the end, and none twice."""
+    """With sort_order="asc" a restart yields the rows that were added at the end, and no row twice."""
     maker = Maker(seed=3, whole=True)
     model = ROUTES["data.primary_network.subnets"].route.model
     rows = [
@@ -244,14 +244,14 @@ def test_points_of_several_subnets_have_no_key() -> None:
 
 
 class Way(enum.Enum):
-    """A sort order as an enumeration of the user's."""
+    """Sort order as an enumeration of a user."""
 
     UP = "asc"
     DOWN = "desc"
 
 
 def test_what_undoes_an_order_undoes_its_bound() -> None:
-    """What takes the order out takes out its bound as well; a value may be an enumeration."""
+    """A call without the order has no bound either; a value may be an enumeration."""
     route = Route(
         "/v1/x", descending_key="n", until="end", key=("id",), holds_if=(("descending_key", "way", "desc"),)
     )
@@ -285,7 +285,7 @@ def test_keys_are_read_by_kind() -> None:
 
 
 def test_a_row_without_an_attribute_of_its_key_has_none() -> None:
-    """Blocks that do not say of which chain they are cannot be told apart by their hash alone."""
+    """Blocks without a chain have no key: hashes are not unique over chains."""
     read = ROUTES["data.evm.blocks_of_all_chains"].route.key_reader()
     assert read is not None
     assert read(row_of(EvmBlock, chain_id=7, block_hash="0xa")) == (7, "0xa")
@@ -296,7 +296,7 @@ def test_a_row_without_an_attribute_of_its_key_has_none() -> None:
 
 
 def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
-    """A message of a status that nobody knows yet has the key of all messages, if it has the field."""
+    """A message of an unknown status has the key of all messages, if it has the field."""
     read = ROUTES["data.teleporter.messages"].route.key_reader()
     assert read is not None
     assert read(Unknown({"messageId": "0x1", "status": "lost"})) == "0x1"
@@ -368,29 +368,29 @@ async def test_one_attribute_tells_rows_apart(name: str, path: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in LISTS if len(ROUTES[name].route.key) > 1])
 async def test_rows_that_share_a_part_of_a_key_are_several(name: str) -> None:
-    """Rows that differ in a single attribute of their key are given, also from neighbouring pages."""
+    """Rows that differ in a single attribute of their key are all yielded, also from neighbouring pages."""
     maker, route = Maker(seed=2, whole=True), ROUTES[name].route
     row = maker.value(route.model)
     rows = [row]
     for path in route.key:
         other, value = deepcopy(row), take(row, path)
-        if path == "erc_type":  # which is the tag of a kind
+        if path == "erc_type":  # the discriminator of a union
             continue
         put(other, path, str(int(value) + 1) if str(value).isdecimal() else f"other {value}")
         rows.append(other)
     assert len(await walked(name, *([row] for row in rows))) == len(rows)
 
 
-# What may change of a row
+# Attributes that may change
 
 
 def wires(path: str) -> list[str]:
-    """Return the names on the wire that a path of attributes leads through."""
+    """Return the names in JSON of a path of attributes."""
     return [wire_name(name) for name in path.split(".")]
 
 
 def take(row: Json, path: str) -> Any:
-    """Return the value that a path leads to in a row as plain JSON."""
+    """Return the value at a path in a row as plain JSON."""
     value: Any = row
     for wire in wires(path):
         value = value[wire]
@@ -398,7 +398,7 @@ def take(row: Json, path: str) -> Any:
 
 
 def put(row: Json, path: str, value: Any) -> None:
-    """Put a value at the end of a path in a row as plain JSON."""
+    """Set the value at a path in a row as plain JSON."""
     *parents, last = wires(path)
     for wire in parents:
         row = row[wire]
@@ -406,7 +406,7 @@ def put(row: Json, path: str, value: Any) -> None:
 
 
 def changed(maker: Maker, row: Json, tag: Tag | None, kind: Any, kept: tuple[str, ...]) -> Json:
-    """Return a row of the same kind in which all is another but for its tag and for what `kept` leads to."""
+    """Return a row of the same kind with other values, except its discriminator and the paths `kept`."""
     other = maker.record(kind) if tag is None else maker.of_kind(tag)
     for path in kept:
         put(other, path, take(row, path))

@@ -1,4 +1,4 @@
-"""Every route of both services: what is sent, what is refused before it is sent, what comes back."""
+"""Routes of both services: requests, arguments that are refused, rows and records."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def kinds_of(model: Any) -> tuple[type, ...]:
     return (str,) if model is None else tuple(tag.kind for tag in tags_of(model)) or (model,)
 
 
-# What is sent, and what comes back
+# Requests and responses
 
 
 def test_all_routes_are_there() -> None:
@@ -121,7 +121,7 @@ async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
 
 
 async def test_the_typing_calls_run() -> None:
-    """The calls whose types are checked can be made as they stand."""
+    """The calls that the type checkers read also run."""
     simulator = Simulator(chains=[7], forbidden=[])
     async with Session(
         metrics_base_url=simulator.metrics_base_url,
@@ -151,7 +151,7 @@ def test_the_types_of_every_route_are_checked() -> None:
 
 
 async def test_the_names_lead_to_the_rows() -> None:
-    """The calls of the documentation's first lines are there, with blocks in numbers and times."""
+    """The first call of the docs returns blocks with numbers and times."""
     block = {
         **Maker(seed=1, whole=True).record(EvmBlock),
         "blockNumber": "49889407",
@@ -168,7 +168,7 @@ async def test_the_names_lead_to_the_rows() -> None:
 
 
 async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
-    """A walk by name resumes where a walk of the same list by its path, in its order, stopped."""
+    """A walk by name resumes the checkpoint of a walk of the same list by its path, in its order."""
     maker = Maker(seed=4, whole=True)
     endpoint = ROUTES["data.evm.blocks"]
     transport = scripted(lambda _: reply(maker.page(endpoint, rows=2, token=f"t{len(transport.requests)}")))
@@ -182,7 +182,7 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
     assert len(page) == 2
 
 
-# What is refused
+# Arguments that are refused
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
     ],
 )
 def test_what_cannot_be_sent_is_refused(call: Any, said: str) -> None:
-    """A wrong argument is refused before anything is sent, with the bound or what was probably meant."""
+    """A wrong argument is refused before a request, with its bound or the likely name."""
     transport = scripted(lambda _: reply({}))
     session = session_of(transport)
     with pytest.raises(ConfigurationError, match=r".*") as caught:
@@ -242,7 +242,7 @@ def test_what_cannot_be_sent_is_refused(call: Any, said: str) -> None:
 
 
 async def test_single_resources_refuse_too() -> None:
-    """A wrong argument of a single resource is refused when it is awaited, before anything is sent."""
+    """A wrong argument of a single resource is refused at the await, before a request."""
     transport = scripted(lambda _: reply({}))
     async with session_of(transport) as session:
         with pytest.raises(ConfigurationError, match="currency='dollar' is not known"):
@@ -253,13 +253,13 @@ async def test_single_resources_refuse_too() -> None:
 
 
 def test_a_missing_argument_is_a_type_error() -> None:
-    """A call without a parameter that the path needs is the same error as of any Python function."""
+    """A call without a parameter of the path raises the TypeError of any Python function."""
     session = session_of(scripted(lambda _: reply({})))
     with pytest.raises(TypeError, match=r"blocks\(\): missing a required argument: 'chain_id'"):
         session.data.evm.blocks()  # type: ignore[call-arg]  # pyright: ignore
 
 
-# What goes out
+# Parameters
 
 
 async def sent(call: Any) -> list[tuple[str, str]]:
@@ -271,7 +271,7 @@ async def sent(call: Any) -> list[tuple[str, str]]:
 
 
 async def test_times_are_sent_in_unix_seconds() -> None:
-    """An aware datetime of any zone goes out as Unix seconds."""
+    """An aware datetime of any zone is sent as Unix seconds."""
     start = datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
     query = await sent(lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=start))
     assert query == [("pageSize", "100"), ("startTimestamp", "1704067200")]
@@ -281,7 +281,7 @@ async def test_times_are_sent_in_unix_seconds() -> None:
     ("addresses", "text"), [(["a", "b"], "a,b"), ("a,b", "a,b"), (("b", "a"), "b,a"), ({"b", "a"}, "a,b")]
 )
 async def test_lists_are_joined(addresses: Any, text: str) -> None:
-    """Addresses are sent as one parameter, with commas; a set in an order that is always the same."""
+    """Addresses are sent as one parameter, with commas; those of a set are sorted."""
     query = await sent(
         lambda data: data.primary_network.utxos("mainnet", "p-chain", addresses=addresses, page_size=None)
     )
@@ -289,7 +289,7 @@ async def test_lists_are_joined(addresses: Any, text: str) -> None:
 
 
 async def test_types_are_repeated() -> None:
-    """Types of transactions are sent one by one, as the service reads arrays."""
+    """Types of transactions are sent as repeated parameters."""
     query = await sent(
         lambda data: data.primary_network.transactions("fuji", "x-chain", tx_types=["BaseTx", "ExportTx"])
     )
@@ -297,7 +297,7 @@ async def test_types_are_repeated() -> None:
 
 
 async def test_names_that_python_keeps_are_sent_as_they_are() -> None:
-    """`from_` is sent as `from`, and a truth in lower case."""
+    """`from_` is sent as `from`, and a boolean in lower case."""
     assert ("from", "0x1") in await sent(lambda data: data.icm.messages(from_="0x1"))
     query = await sent(
         lambda data: data.primary_network.utxos("fuji", "p-chain", addresses="a", include_spent=False)
@@ -326,7 +326,7 @@ def test_wrong_names_in_a_record_are_errors() -> None:
 
 
 def test_streams_and_groups_show_what_they_are() -> None:
-    """Streams are of the class that the signature names; groups and declarations have a telling repr."""
+    """Streams have the class that the signature names; the repr of groups and declarations names them."""
     session = session_of(scripted(lambda _: reply({})))
     assert type(session.metrics.avg_tps(1)) is MetricPages
     assert type(session.metrics.chains.metric(1, "txCount")) is Pages
@@ -345,7 +345,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
 
 
 async def test_keys_tell_rows_apart() -> None:
-    """A row whose other fields have changed since it was given is not given again after a restart."""
+    """After a restart a row with the same key is not yielded again, though other fields changed."""
     maker = Maker(seed=5, whole=True)
     rows = [{**maker.value(ROUTES["data.icm.messages"].route.model), "messageId": str(i)} for i in range(4)]
 
@@ -367,7 +367,7 @@ async def test_keys_tell_rows_apart() -> None:
 
 
 async def test_unknown_fields_and_kinds_survive() -> None:
-    """Fields that no model names are in the page's raw answer, rows of an unknown kind are kept whole."""
+    """Unknown fields stay in the raw page, and rows of an unknown kind are kept whole."""
     row = {"ercType": "ERC-404", "address": "0x1", "novelty": 7}
     transport = scripted(lambda _: reply({"tokens": [row], "novel": True}))
     async with session_of(transport) as session:
@@ -379,7 +379,7 @@ async def test_unknown_fields_and_kinds_survive() -> None:
 
 
 async def test_what_else_an_answer_holds() -> None:
-    """A page has the further fields of its envelope by their names, as records; a wrong one is told."""
+    """A page has the further fields of its envelope as records; a wrong one is a DecodeError."""
     info = {"chainName": "p-chain", "network": "fuji"}
     transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info}))
     async with session_of(transport) as session:
@@ -395,7 +395,7 @@ async def test_what_else_an_answer_holds() -> None:
 
 
 async def test_weights_are_what_requests_are_thought_to_cost() -> None:
-    """A route's weight is taken for the price of its requests until answers tell better."""
+    """The weight of a route is the assumed cost of its requests until a response shows another."""
 
     def answer(request: Request) -> Response:
         left = 1000 - 100 * len(transport.requests)
@@ -414,7 +414,7 @@ async def test_weights_are_what_requests_are_thought_to_cost() -> None:
 
 @pytest.mark.parametrize("limit", [5, 30, 150])
 async def test_a_service_that_counts_requests(limit: int) -> None:
-    """Where the service counts requests, not units, a weight above its limit holds nothing up."""
+    """If the service counts requests instead of units, a weight above its limit delays nothing."""
     loop = asyncio.get_running_loop()
     opened, used = loop.time(), 0
 
@@ -441,7 +441,7 @@ async def test_a_service_that_counts_requests(limit: int) -> None:
 
 
 def test_estimates() -> None:
-    """A stream says requests, units, minutes and the share of the day before anything is sent."""
+    """A stream estimates requests, units, minutes and the share of the day without a request."""
     session = session_of(scripted(lambda _: reply({})))
     plan = (Limit(6_000, 60), Limit(1_200_000, 86_400))
     found = session.data.evm.blocks(43114).estimate(rows=1_000_000, limits=plan)
@@ -456,7 +456,7 @@ def test_estimates() -> None:
 
 
 def test_a_session_told_of_limits_estimates_by_them() -> None:
-    """Without limits of its own an estimate takes those that the session was told."""
+    """Without limits= an estimate uses the limits of the session."""
     session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(100, 60)]})
     assert session.data.evm.blocks(1).estimate(rows=2_000).minutes == 1
 
@@ -471,22 +471,22 @@ def test_a_session_told_of_limits_estimates_by_them() -> None:
     ],
 )
 def test_what_cannot_be_estimated(rows: Any, size: int, price: float, limits: Any, said: str) -> None:
-    """Numbers that make no sense are refused, and a plan that a single request does not fit into."""
+    """Invalid numbers are refused, and a limit below the cost of a single request."""
     with pytest.raises(ConfigurationError) as caught:
         estimate(rows, size, price, limits)
     assert said in str(caught.value)
 
 
 def test_what_is_free_takes_no_time() -> None:
-    """Requests that cost nothing are not held up by any limit."""
+    """Free requests take no time under any limit."""
     assert estimate(10, 1, 0, (Limit(1, 60),)).minutes == 0
 
 
-# Providers, and what is loaded when
+# Providers, and imports on first use
 
 
 def test_the_public_deployment_is_one_value() -> None:
-    """The public deployment is a preset; its key has another header than the specification's."""
+    """The public deployment is a preset, with its own key header."""
     public = Provider.PUBLIC
     assert public.api_key_header == "x-glacier-api-key"
     assert str(public.metrics_base_url).startswith("https://metrics.")
@@ -500,7 +500,7 @@ def test_the_public_deployment_is_one_value() -> None:
 
 
 def test_the_names_of_the_package_are_found_on_first_use() -> None:
-    """Each public name is there though the package loads it late, and no other is."""
+    """Each public name is found on first use, and no other name."""
     for name in chainapi.__all__:
         assert getattr(chainapi, name) is getattr(chainapi, name)
     assert set(dir(chainapi)) == set(chainapi.__all__)
@@ -509,7 +509,7 @@ def test_the_names_of_the_package_are_found_on_first_use() -> None:
 
 
 def test_nothing_of_the_models_is_loaded_by_the_import() -> None:
-    """Importing the package loads no records and groups of routes, and not what only some sessions need."""
+    """Importing the package loads no records, no groups of routes, and no parts of single features."""
     code = (
         "import sys, chainapi; from chainapi import Session;"
         "import json; print(json.dumps([name for name in sys.modules]))"
@@ -574,7 +574,7 @@ def test_records_are_loaded_off_the_loop() -> None:
 
 
 def test_a_route_keeps_no_event_loop() -> None:
-    """What loads the records of a route lets go of the loop that waited for it."""
+    """The loader of records keeps no reference to the loop that waited for it."""
     known = ROUTES["data.evm.blocks"]
     endpoint = Endpoint(known.record, known.function, single=False)
 

@@ -290,9 +290,9 @@ def attempts(verdict: Verdict, max_attempts: int = 3, max_wait: float | None = 1
     ("verdict", "sent"),
     [
         (Verdict.QUOTA, 11),
-        (Verdict.HIDDEN, 11),
+        (Verdict.UNANNOUNCED, 11),
         (Verdict.ROUTE, 3),
-        (Verdict.TOO_DEAR, 1),
+        (Verdict.TOO_EXPENSIVE, 1),
         (Verdict.PASSED, 3),
     ],
 )
@@ -304,8 +304,8 @@ def test_attempts_after_refusals(verdict: Verdict, sent: int) -> None:
 
 def test_a_patient_call_takes_any_number_of_refusals() -> None:
     """Without `max_wait` a call outlasts refusals that named no wait; other refusals still count."""
-    assert attempts(Verdict.HIDDEN, max_wait=None) == 100
-    assert attempts(Verdict.HIDDEN, max_wait=None, max_attempts=1) == 1
+    assert attempts(Verdict.UNANNOUNCED, max_wait=None) == 100
+    assert attempts(Verdict.UNANNOUNCED, max_wait=None, max_attempts=1) == 1
     assert attempts(Verdict.QUOTA, max_wait=None) == 11
 
 
@@ -325,7 +325,7 @@ def test_a_refusal_keeps_the_wait(limits: LimitNews, retry_after: float | None) 
 def test_a_request_that_costs_more_than_the_limit() -> None:
     """A refusal while the whole limit is left says so."""
     with pytest.raises(RateLimitedError, match="it costs more than the limit") as caught:
-        Script([refusal(Verdict.TOO_DEAR)]).run()
+        Script([refusal(Verdict.TOO_EXPENSIVE)]).run()
     assert caught.value.messages[0] == "from the body"
 
 

@@ -1,4 +1,4 @@
-"""Export whose process is killed many times with SIGKILL; another process continues it.
+"""Export whose process is killed many times; another process continues it.
 
 It dies while pages are on their way, when the services have had a number of requests that was drawn; by its
 own hand, between two of its steps; or while its final file is written.
@@ -32,7 +32,7 @@ CONCURRENCY = 4
 
 @frozen
 class Job:
-    """Task of a process, and the number of steps after which it kills itself (0 for never)."""
+    """Task of a process; it kills itself after `die_at` steps (0 for never)."""
 
     base_url: str
     key: str
@@ -57,7 +57,7 @@ class Killed:
 
 @frozen
 class Way:
-    """Kind of a kill: at a number of requests, after a number of steps, or while the file is written."""
+    """Kind of a kill: by requests, by steps, or while the file is written."""
 
     requests: int | None = None
     steps: int = 0
@@ -93,7 +93,7 @@ def _run(job: Job) -> None:
 
 
 def export_and_kill(out: Path, straight: Path, kills: int, seed: int) -> Killed:
-    """Export to `out` with a number of kills, drawn from `seed`, then once to `straight` without any."""
+    """Export to `out` with kills, drawn from `seed`, then to `straight` without any."""
     return asyncio.run(_supervise(out, straight, kills, Random(seed)))
 
 

@@ -112,7 +112,7 @@ FINITE = st.floats(-1e9, 1e9)
 
 @given(st.lists(st.tuples(FINITE, FINITE), max_size=200), st.integers(1, 20))
 def test_no_peak_is_lost(given_points: list[tuple[float, float]], stretches: int) -> None:
-    """Of any number of points few are kept: points of the series, with its ends and extremes."""
+    """Few of many points are kept, the ends and extremes of the series among them."""
     seen = visible(given_points, stretches)
     assert seen == sorted(seen)
     assert set(seen) <= set(given_points)
@@ -141,7 +141,7 @@ def test_a_chart_is_as_wide_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_chart_names_its_series() -> None:
-    """The text has the title, a line of its own kind for each series, their labels, and dates."""
+    """The text has a title, dates, and a line of its own kind for each series."""
     above = [MetricPoint(point.timestamp, point.value + 10) for point in points(90)]
     text = draw(chart_of({"43114": points(90), "mainnet/p-chain": above}, "average TPS"), width=80)
     lines = text.splitlines()
@@ -174,14 +174,14 @@ def test_times_are_as_fine_as_they_need_be(seconds: int, tick: str) -> None:
 
 
 def test_times_outside_of_the_calendar_are_numbers(tmp_path: Path) -> None:
-    """A time outside of the calendar has an axis in seconds, in the terminal and in a picture."""
+    """A time outside of the calendar has an axis in seconds."""
     chart = chart_of({"a": [MetricPoint(10**15, 1.0), MetricPoint(0, 2.0)]})
     assert "1e+15" in draw(chart, width=80)
     save(chart, tmp_path / "f.png")
 
 
 def test_many_series_and_odd_labels(tmp_path: Path) -> None:
-    """Series without room are counted, and no label can control the terminal or the picture."""
+    """Series without room are counted, and no label controls the terminal."""
     odd = ["_hidden", "$\\frac{1}$", "x\x1b[31m", "long" * 20]
     chart = Chart("x", "y$", {label: [(0.0, 1.0), (1.0, 2.0)] for label in [*odd, *map(str, range(36))]})
     text = draw(chart, width=80, height=20)
@@ -201,7 +201,7 @@ def colours(path: Path) -> set[tuple[int, ...]]:
 
 
 def test_a_picture_shows_its_series(tmp_path: Path) -> None:
-    """A PNG of the stated size has a line of its own colour for each series, and replaces what was there."""
+    """A PNG has the stated size and a colour for each series, and replaces a file."""
     path = tmp_path / "f.png"
     path.write_text("old")
     save(chart_of({"43114": points(40), "53935": points(40, first=FIRST + DAY)}), path)
@@ -238,7 +238,7 @@ def test_a_missing_extra_is_named(
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_files_of_every_format(name: str, tmp_path: Path) -> None:
-    """A file of any format gives the same chart: a series for each source, in the order of time."""
+    """A file of any format makes the same chart, with a series for each source."""
     path = exported(tmp_path / f"f.{name}", MetricPoint, {"43114": points(5), "53935": points(3)})
     chart = read_chart(path)
     assert (chart.x, chart.y, chart.times) == ("timestamp", "value", True)
@@ -288,7 +288,7 @@ def lines(path: Path, *rows: Any) -> Path:
 
 
 def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
-    """Rows without a number in both columns are left out; booleans, texts and infinities are not numbers."""
+    """Rows without a number in both columns are left out; infinity is no number."""
     path = lines(
         tmp_path / "f.jsonl",
         *({"timestamp": 1, "value": value} for value in (1, "2.5", None, 4.0)),
@@ -384,7 +384,7 @@ def made(path: Path, script: str) -> Path:
 
 @pytest.mark.parametrize(("name", "what", "script"), HOSTILE)
 def test_nothing_that_a_file_says_is_run(name: str, what: str, script: str, tmp_path: Path) -> None:
-    """A view, or anything else that would be computed, is refused at once with one line of advice."""
+    """A view, or anything computed, is refused at once with one line of advice."""
     secret = tmp_path / "secret.txt"
     secret.write_text("hunter2")
     path = made(tmp_path / name, script.replace("{secret}", str(secret)))
@@ -410,7 +410,7 @@ def test_a_table_beside_a_view_is_read(name: str, tmp_path: Path) -> None:
 
 
 def test_a_duckdb_file_reaches_nothing_else(tmp_path: Path) -> None:
-    """While a DuckDB file is read no other file is opened, no extension loaded, and no setting changed."""
+    """A DuckDB file opens no other file, loads no extension and changes no setting."""
     path = made(tmp_path / "f.duckdb", "CREATE TABLE rows (timestamp INTEGER, value DOUBLE)")
     with closing(duckdb.connect(path, read_only=True, config={**_SETTINGS, **_CONFINED})) as database:
         secret = pa.table({"a": [1]})
@@ -449,7 +449,7 @@ def test_damaged_files_are_told_as_such(name: str, tmp_path: Path) -> None:
 def test_numbers_of_every_size_are_drawn(
     largest: float, shape: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The largest and the smallest numbers make a chart and a picture without warnings."""
+    """The largest and the smallest numbers make charts without warnings."""
     path = tmp_path / "f.jsonl"
     for template in ('{{"x": {small}, "y": {large}}}\n', '{{"x": {large}, "y": {small}}}\n'):
         numbers = [(n, sign * largest) for n, sign in enumerate(shape)]
@@ -497,7 +497,7 @@ def test_tps_makes_a_picture_beside_what_it_prints(tty: bool, tmp_path: Path) ->
 
 
 def test_tps_draws_what_it_got(tmp_path: Path) -> None:
-    """A chain that fails causes an error line, and the others are drawn; without any there is no chart."""
+    """A chain that fails causes an error line, and the others are drawn."""
     path = tmp_path / "tps.png"
     outcome = chainapi("tps", "1", "43114", "--limit", "9", "--plot")
     assert outcome.code == FAILED
@@ -558,7 +558,7 @@ def test_plot_says_what_is_wrong(name: str, code: int, message: str, tmp_path: P
 
 
 def test_plot_needs_more_than_ascii(tmp_path: Path) -> None:
-    """On an output of ASCII only the command fails instead of a garbled chart; a picture works."""
+    """An output of ASCII only causes an error; a picture works."""
 
     class Ascii(Pipe):
         encoding = "ascii"

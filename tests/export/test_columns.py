@@ -20,7 +20,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.columns import Codec, Column, json_text, unpacker
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, Unknown
 from chainapi.models.codec import decode_resource
-from chainapi.models.timestamps import Moment
+from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import tags_of
 from tests.documents import Maker
 
@@ -232,7 +232,7 @@ class Own:
     seen: int
     ratio: Decimal
 
-    seen_at = Moment("seen")
+    seen_at = UTCDatetime("seen")
 
 
 def own(**changed: Any) -> Own:

@@ -1,4 +1,4 @@
-"""Exports: each row exactly once in the file, after every kind of stop; clear errors for invalid use."""
+"""Exports: each row exactly once after every kind of stop, and clear errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def numbers_in(path: Path) -> Counter[tuple[str, int]]:
 
 
 def blocks_of(simulator: Simulator, count: int, chains: tuple[int, ...] = CHAINS) -> set[tuple[str, int]]:
-    """Return the numbers of the newest `count` blocks of chains, before a test inserts more."""
+    """Return the newest `count` blocks of chains, before a test inserts more."""
     first = {chain: 10_000_000 + 1_000 * chain % 40_000_000 for chain in chains}
     newest = simulator.rows
     return {(str(chain), first[chain] + newest - 1 - index) for chain in chains for index in range(count)}
@@ -68,7 +68,7 @@ def blocks_of(simulator: Simulator, count: int, chains: tuple[int, ...] = CHAINS
 
 
 async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> None:
-    """An export of twelve chains has each of their blocks once, source by source, newest first."""
+    """An export of twelve chains has each block once, by source, newest first."""
     simulator = Simulator(chains=CHAINS, rows=250)
     async with session_of(simulator) as session:
         result = await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl")
@@ -80,7 +80,7 @@ async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> N
 
 
 async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: Path) -> None:
-    """A source is an argument, a tuple or a mapping; an asynchronous iterable may yield the sources."""
+    """A source is an argument, a tuple or a mapping, also of an async iterable."""
     simulator = Simulator(rows=30)
 
     async def sources() -> AsyncIterator[Any]:
@@ -118,7 +118,7 @@ async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> No
 
 
 async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
-    """With a limit each source has its newest rows, and the export requests no page beyond it."""
+    """With a limit each source has its newest rows, and no further page is requested."""
     simulator = Simulator(chains=CHAINS, rows=250)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl", limit=150)
@@ -127,7 +127,7 @@ async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
 
 
 async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
-    """Three exports at once share a session and its quota, and each file has all its rows."""
+    """Three exports at once share a quota, and each file has all its rows."""
     simulator = Simulator(chains=CHAINS, rows=250, limit=20, window=1.0)
     names = ["a.jsonl", "b.jsonl", "c.jsonl"]
     async with session_of(simulator) as session, asyncio.TaskGroup() as group:
@@ -142,7 +142,7 @@ async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_cancelled_export_continues(seed: int, tmp_path: Path) -> None:
-    """An export that is cancelled often ends with each row once, and repeats few requests."""
+    """An export that is cancelled often has each row once, and repeats few requests."""
     simulator = Simulator(chains=CHAINS, rows=400, latency=lambda draw: draw.uniform(0.05, 0.5))
     draw, runs = Random(seed), 0
     async with session_of(simulator) as session:
@@ -206,7 +206,7 @@ async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("out", ["blocks.jsonl", "blocks/"])
 async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
-    """A finished export of a list in descending order adds only new rows when it runs again."""
+    """A finished export of a list in descending order adds only new rows."""
     simulator = Simulator(chains=CHAINS, rows=250)
     target = f"{tmp_path}/{out}"
 
@@ -267,7 +267,7 @@ async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
 
 
 async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -> None:
-    """A finished export of a list without an order sends no request when it runs again."""
+    """A finished export of a list without an order sends no request."""
     simulator = Simulator(rows=30)
     async with session_of(simulator) as session:
         walk = session.data.primary_network.utxos
@@ -279,7 +279,7 @@ async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -
 
 
 async def test_sources_may_be_added_later(tmp_path: Path) -> None:
-    """A finished export adds new sources, and keeps the rows of sources that are not listed again."""
+    """A finished export adds new sources, and keeps the rows of dropped ones."""
     simulator = Simulator(chains=CHAINS, rows=50)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, CHAINS[:2], tmp_path / "b.jsonl")
@@ -289,7 +289,7 @@ async def test_sources_may_be_added_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) -> None:
-    """If a page token expires between two runs or within a run, the file still has each row once."""
+    """If a page token expires, between runs or within one, each row is there once."""
     simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
     walk: Callable[..., Any]
     async with session_of(simulator) as session:
@@ -313,7 +313,7 @@ async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) 
 
 
 async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
-    """Rows that a restart of a list without an order repeats do not count towards the limit."""
+    """Rows that a restart repeats do not count towards the limit."""
     simulator = Simulator(chains=(1,), rows=100, latency=1.0)
     async with session_of(simulator) as session:
         path = "/v1/chains/1/blocks"
@@ -333,7 +333,7 @@ async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
 
 
 async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
-    """The error names the sources that failed; the others are in the file, and a later run adds the rest."""
+    """The error names the failed sources; the others are in the file."""
     simulator = Simulator(chains=CHAINS[:3], rows=50)
     async with session_of(simulator) as session:
         with pytest.raises(IncompleteExportError, match=r"1 of 3 sources failed: 77 \(404") as caught:
@@ -345,7 +345,7 @@ async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
 
 
 async def test_a_failed_source_continues_behind_its_last_page(tmp_path: Path) -> None:
-    """The journal keeps the rows of a failed source until a later run fetches the rest."""
+    """The journal keeps the rows of a failed source for a later run."""
     simulator = Simulator(chains=(1, 2), rows=100)
     async with session_of(simulator, max_attempts=1) as session:
         walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
@@ -390,7 +390,7 @@ async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
 
 
 async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
-    """A file, or a folder with files, that no export wrote is refused before any request."""
+    """A file or folder that no export wrote is refused before any request."""
     simulator = Simulator()
     (tmp_path / "mine.jsonl").write_text("mine")
     (tmp_path / "ours").mkdir()
@@ -405,7 +405,7 @@ async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
 
 
 async def test_two_exports_on_one_target(tmp_path: Path) -> None:
-    """While an export runs, a second one to its target is refused, and the first one is not disturbed."""
+    """A second export to the same target is refused; the first is not disturbed."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
     async with session_of(simulator) as session:
         first = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl"))
@@ -426,7 +426,7 @@ async def test_two_exports_on_one_target(tmp_path: Path) -> None:
 async def test_a_target_that_holds_another_export(
     other: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """Other arguments for the same target are refused; the message lists the differences."""
+    """Other arguments for a target are refused; the message lists the differences."""
     simulator = Simulator()
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
@@ -455,7 +455,7 @@ async def test_a_file_that_was_changed_or_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["b.jsonl", "b"])
 async def test_a_journal_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
-    """An old copy of the journal has no record of a later file: the export does not overwrite that file."""
+    """With an old copy of the journal the export does not overwrite a later file."""
     simulator = Simulator()
     target, journal = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
     async with session_of(simulator) as session:
@@ -503,7 +503,7 @@ async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
-    """A folder in place of the .partial file is named in the error; no row is fetched again."""
+    """A folder in place of the .partial file is named; no row is fetched again."""
     simulator = Simulator(rows=30)
     async with session_of(simulator) as session:
         for name, target in (("b.jsonl", "b.jsonl"), ("c", "c/part-00001.jsonl")):
@@ -540,7 +540,7 @@ async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
 async def test_a_symbolic_link_is_neither_followed_nor_replaced(
     out: str, link: str, dangling: bool, tmp_path: Path
 ) -> None:
-    """A symbolic link in place of a file of an export is refused by name, wherever it leads."""
+    """A symbolic link in place of a file of an export is refused by name."""
     simulator, theirs = Simulator(rows=30), tmp_path / "theirs"
     (tmp_path / link).parent.mkdir(exist_ok=True)
     if not dangling:

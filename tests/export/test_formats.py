@@ -30,7 +30,7 @@ from chainapi.export.columns import Codec
 from chainapi.export.formats import FORMATS, Format, format_of
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.codec import decode_resource
-from chainapi.models.timestamps import MaybeMoment
+from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.models.unions import tags_of
 from tests.documents import Maker
 
@@ -45,7 +45,7 @@ class Inner:
     timestamp: int | None = None
     anything: Any = None
 
-    time = MaybeMoment("timestamp")
+    time = OptionalUTCDatetime("timestamp")
 
 
 @frozen(kw_only=True)
@@ -66,7 +66,7 @@ class Odd:
     amounts: list[list[int]] | None = None
     from_: str | None = None
 
-    time = MaybeMoment("timestamp")
+    time = OptionalUTCDatetime("timestamp")
 
 
 def expected(value: Any, field: str = "") -> Any:

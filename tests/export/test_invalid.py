@@ -1,4 +1,4 @@
-"""Exports of invalid rows: each once in a file of their own, after every kind of stop."""
+"""Exports of invalid rows: each once, after every kind of stop."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_invalid_rows_are_in_a_file_of_their_own(format_: str, shape: str,
 
 
 async def test_an_export_continues_where_an_invalid_row_stopped_it(tmp_path: Path) -> None:
-    """After a run with on_invalid="raw", as the error advises, the files have all rows once."""
+    """A run with on_invalid="raw", as the error advises, completes the rows."""
     chains = Chains()
     async with session_of(chains) as session:
         with pytest.raises(IncompleteExportError) as caught:
@@ -200,7 +200,7 @@ async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None
 
 
 async def test_an_export_of_invalid_rows_alone(tmp_path: Path) -> None:
-    """If all rows are invalid, the final file is empty and the other file has them all."""
+    """If all rows are invalid, the final file is empty."""
     served = Served([invalid_block(number) for number in range(10)])
     async with session_of(served) as session:
         result = await export(

@@ -72,7 +72,7 @@ def rows_of(journal: Journal) -> list[bytes]:
 
 
 async def test_fetching_waits_for_a_slow_disk() -> None:
-    """Beyond 64 pending pages the writer has no room until a commit ends; the next one has them all."""
+    """Beyond 64 pending pages the writer has no room until a commit ends."""
     journal, failed = BusyJournal(), threading.Event()
     with ThreadPoolExecutor(1) as thread:
         writer = Writer(cast("Any", journal), thread, lambda _, __: None, failed.set)
@@ -92,7 +92,7 @@ async def test_fetching_waits_for_a_slow_disk() -> None:
 
 
 def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
-    """SQLite syncs each commit to the disk, and a second export cannot open the journal."""
+    """SQLite syncs each commit; a second export cannot open the journal."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         assert journal._database._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
         with pytest.raises(ExportError, match="another export"):
@@ -101,7 +101,7 @@ def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_equal_rows_are_kept(tmp_path: Path) -> None:
-    """In one pass each row is kept, also if it equals another row of its page or of any source."""
+    """In one pass each row is kept, also if it equals another row."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         one, other = journal.source("a", "q"), journal.source("b", "q")
         assert journal.commit([batch_of(one, [b"1", b"1"]), batch_of(other, [b"1"], done=True)]) == 3
@@ -113,7 +113,7 @@ def test_equal_rows_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_later_pass_is_matched(tmp_path: Path) -> None:
-    """A later pass leaves out each row as often as the journal has it; kept rows keep their positions."""
+    """A later pass leaves out each row as often as the journal has it."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         one, other = journal.source("a", "q"), journal.source("b", "q")
         journal.commit([batch_of(one, [b"1", b"1", b"2"]), batch_of(other, [b"3"])])
@@ -137,7 +137,7 @@ def test_a_later_pass_is_matched_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_repeats_that_the_stream_found_are_matched(tmp_path: Path) -> None:
-    """A repeat that the stream found is matched; the next equal row of the same pass is new."""
+    """A repeat that the stream found is matched; the next equal row is new."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         one = journal.source("a", "q")
         journal.commit([batch_of(one, [b"1", b"2"])])
@@ -162,7 +162,7 @@ A, B, OLD = (mark * 16 for mark in "abc")  # marks of rows
 def test_the_newest_exported_rows_have_marks(
     tmp_path: Path, watermark: Watermark | None, ties: tuple[str, ...] | None
 ) -> None:
-    """At the end of a walk the journal keeps the marks of the newest rows if rows may share a number."""
+    """If rows may share a number, the journal keeps the marks of the newest ones."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         source = journal.source("a", "q")
         source.newest, source.exported_ties = 9, (OLD,)
@@ -198,7 +198,7 @@ def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
 
 
 def test_the_format_on_the_disk_is_pinned() -> None:
-    """A new schema or checksum needs a new format number: under the old one it would look like damage."""
+    """A new schema or checksum needs a new format number, or it looks like damage."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     checksums = checksum("a", 1, None), row_checksum(1, 2, b"digest", b"row")
     assert (FORMAT, schema, checksums) == (3, "9cfc7e374fa58894", (4033506478, 195845498))

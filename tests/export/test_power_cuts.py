@@ -31,7 +31,7 @@ CHAINS = (1, 2, 3)
 @pytest.mark.parametrize("format_", ["jsonl", "parquet", "sqlite", "duckdb"])
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path: Path) -> None:
-    """If the power fails at any sync or rename of a first or a later file, no row is lost."""
+    """If the power fails at any sync or rename, no row is lost."""
     folder = tmp_path / "run"
     folder.mkdir()
     simulator = Simulator(chains=CHAINS, rows=40)
@@ -133,7 +133,7 @@ def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> Non
 
 @pytest.mark.untraced
 async def test_five_hundred_chains_through_one_quota(tmp_path: Path) -> None:
-    """500 chains of 20 pages take at most 1.05 times what the quota allows, with at most three 429s."""
+    """500 chains take at most 1.05 times what the quota allows, with three 429s."""
     limit, window = 600, 60.0
     chains = range(1, 501)
     simulator = Simulator(chains=chains, rows=200, limit=limit, window=window, latency=0.05)
@@ -180,9 +180,10 @@ BLOCK = {
 @pytest.mark.untraced
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Path) -> None:
-    """An export of 1,300 sources holds what one of 700 does: of a source that is done only its name is left.
+    """An export of 1,300 sources takes as much memory as one of 700.
 
-    Its rows would be 13 KiB. How many pages wait to be committed is up to the threads, to a fixed number.
+    A finished source leaves its name only; its rows would be 13 KiB. The number of pages that wait for a
+    commit depends on the threads, up to a limit.
     """
 
     async def held(sources: int) -> tuple[int, int]:

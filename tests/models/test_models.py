@@ -39,7 +39,7 @@ from chainapi.models import (
 )
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.convert import row_type
-from chainapi.models.timestamps import MaybeMoment, Moment
+from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import tags_of, wire_name
 from tests.documents import Maker
 
@@ -110,7 +110,7 @@ def test_a_tag_that_one_field_holds_is_read_on_the_way(name: str) -> None:
     union = getattr(models, name)
     tags = tags_of(union)
     one_field = len({tag.path for tag in tags}) == 1 and all(tag.value for tag in tags)
-    quick = row_type(union).quick
+    quick = row_type(union).fast
     assert (quick is not None) is one_field
     if quick is None:
         return
@@ -125,7 +125,8 @@ def test_a_tag_that_one_field_holds_is_read_on_the_way(name: str) -> None:
 @pytest.mark.parametrize("record", RECORDS, ids=lambda one: one.__name__)
 def test_every_time_has_both_forms(record: Any) -> None:
     """Each timestamp of a record has a property beside it that gives an aware datetime, or None with it."""
-    times = {name for name, value in vars(record).items() if isinstance(value, Moment | MaybeMoment)}
+    kinds = UTCDatetime | OptionalUTCDatetime
+    times = {name for name, value in vars(record).items() if isinstance(value, kinds)}
     stamps = {field.name for field in attrs.fields(record) if field.name.endswith("timestamp")}
     assert times == {f"{name.removesuffix('timestamp')}time" for name in stamps}
     for seed in range(5 if times else 0):
@@ -205,9 +206,9 @@ def test_times_that_no_calendar_has(stamp: int) -> None:
 
 def test_moments_of_a_class() -> None:
     """Read from its class, the property of a time is itself."""
-    assert isinstance(EvmBlock.block_time, Moment)
-    assert isinstance(models.Operation.created_at_time, Moment)
-    assert isinstance(models.PChainTransaction.start_time, MaybeMoment)
+    assert isinstance(EvmBlock.block_time, UTCDatetime)
+    assert isinstance(models.Operation.created_at_time, UTCDatetime)
+    assert isinstance(models.PChainTransaction.start_time, OptionalUTCDatetime)
 
 
 @pytest.mark.parametrize("name", ROUTES)
@@ -414,8 +415,8 @@ def test_a_decimal_keeps_its_sign() -> None:
 def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any]) -> None:
     """Whatever the quick way makes of a row, the thorough one makes of it too."""
     kind = row_type(Everything)
-    assert kind.quick is not None
-    wire, finish = kind.quick
+    assert kind.fast is not None
+    wire, finish = kind.fast
     body = json.dumps([row]).encode()
     try:
         quick = finish(lax(wire).decode(body))
@@ -436,7 +437,7 @@ def test_our_records_go_the_quick_way(record: Any) -> None:
     """Nearly all records of ours are decoded the quick way; those with texts that may be numbers are not."""
     slow = {"UsageValue", "RpcUsageValue", "UsageMetric", "RpcUsageMetric", "UsageMetrics"}
     slow |= {"SubnetRpcUsage", "PrimaryNetworkRpcUsage"}
-    quick = row_type(record).quick
+    quick = row_type(record).fast
     if quick is None:
         assert record.__name__ in slow
         return

@@ -17,7 +17,7 @@ import pytest
 from chainapi import models
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.schema import Type, fields_of, is_amount, is_record, row_classes, type_of
-from chainapi.models.timestamps import MaybeMoment, Moment
+from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def test_choices() -> None:
     """Listed values are those of a literal, of an enumeration, or of a literal noted beside a text."""
     assert type_of(Literal["a", "b"]).choices == ("a", "b")
     assert type_of(Colour).choices == ("red", "blue")
-    noted = type_of(Annotated[str, Literal["a", "b"]] | None)
+    noted = type_of(Annotated[str, Literal["a", "b"]] | None)  # pyright: ignore[reportOperatorIssue]
     assert (noted.kind, noted.choices) == ("text", ("a", "b"))
     assert type_of(Annotated[int, Literal[1]]).choices == ()
     assert type_of(str).choices == ()
@@ -119,7 +119,7 @@ def test_parts() -> None:
 @pytest.mark.parametrize(
     ("hint", "text"),
     [
-        (Annotated[str, Literal["a"]] | None, "str | None"),
+        (Annotated[str, Literal["a"]] | None, "str | None"),  # pyright: ignore[reportOperatorIssue]
         (list[Annotated[str, Literal["a"]]] | None, "list[str] | None"),
         (dict[str, Tree], "dict[str, Tree]"),
         (Sequence[Height], "Sequence[int]"),
@@ -147,8 +147,8 @@ def test_fields_of_attrs() -> None:
         end_timestamp: int | None = None
         made: int = attrs.field(default=1, init=False)
         changed: int = attrs.field(default=1, converter=int)
-        time = Moment("block_number")
-        end = MaybeMoment("end_timestamp")
+        time = UTCDatetime("block_number")
+        end = OptionalUTCDatetime("end_timestamp")
 
     Row.__annotations__ = {**Row.__annotations__, "rest": list[int]}
     fields = {field.name: field for field in fields_of(Row)}
@@ -245,7 +245,7 @@ def test_amounts_by_name() -> None:
         fees: float
         value: int
         height: int
-        time = Moment("value")
+        time = UTCDatetime("value")
 
     assert [field.amount for field in fields_of(Row)] == [True, False, False, False]
 

@@ -394,7 +394,7 @@ def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
     def drop(_: Deduplicator, page: RowsOfPage, __: Taken) -> set[int]:
-        contents = list(page.contents())
+        contents = list(page.canonical_rows())
         return {index for index, content in enumerate(contents) if content in contents[:index]}
 
     return _also_stale(drop)
@@ -406,7 +406,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     before: dict[int, set[bytes]] = {}
 
     def drop(self: Deduplicator, page: RowsOfPage, _: Taken) -> set[int]:
-        contents = list(page.contents())
+        contents = list(page.canonical_rows())
         known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
         return {index for index, content in enumerate(contents) if content in known}
 

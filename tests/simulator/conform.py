@@ -1,7 +1,7 @@
 """Check every answer of the simulator against documents: `python -m tests.simulator.conform [DATA METRICS]`.
 
-Each route is asked with several seeds, once for each value that one of its parameters lists. Each answer
-has to fit the JSON Schema of its route, and what the package itself declares: its model. Where no documents
+Each route is requested with several seeds, once for each listed value of its parameters. Each response has to
+fit the JSON Schema of its route, and its model. If no documents
 are named, those of `chainapi._tooling.openapi.find_documents` are read; a route that no document has is held
 to its model alone. Every misfit is a line, and any makes the command fail.
 """

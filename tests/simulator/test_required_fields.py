@@ -15,7 +15,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.records import Record
 from chainapi.models.schema import fields_of, row_classes, type_of
-from chainapi.models.unions import Tag, Unknown, tell
+from chainapi.models.unions import Tag, Unknown, register_union
 from chainapi.simulator import Anomalies
 from chainapi.simulator.handlers import HANDLERS
 from tests.simulator.test_routes import Asker, needed_by, path_of
@@ -74,7 +74,7 @@ class Second(Record):
 
 
 Either: Any = First | Second | Unknown
-tell(Either, {"kind=first": First, "kind=second": Second})
+register_union(Either, {"kind=first": First, "kind=second": Second})
 
 
 def rule(tag: Tag) -> str:
@@ -92,7 +92,7 @@ def extended(model: Any) -> Any:
         rules = {
             ".".join(tag.path) + ("" if tag.value is None else f"={tag.value}"): tag.kind for tag in tags
         }
-        tell(union, {rule: kinds[kind] for rule, kind in rules.items()})
+        register_union(union, {rule: kinds[kind] for rule, kind in rules.items()})
         return union
     added = {name: attrs.field(type=kind) for name, (kind, _) in ADDED.items()}
     known = {field.name: field for field in fields_of(model)}

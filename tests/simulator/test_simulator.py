@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from yarl import URL
 from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError, SessionClosedError
 from chainapi.simulator import Fault, Settings, Simulator, World
+from chainapi.simulator.sources import to_hundredths
 
 BLOCKS = "/v1/chains/43114/blocks"
 TRANSACTIONS = "/v1/chains/43114/transactions"
@@ -116,6 +118,14 @@ def test_series_ignores_what_it_does_not_know() -> None:
     """The Metrics API has no pageSize: it is ignored like any unknown parameter."""
     asker = Asker(points=30, metrics_page_size=20)
     assert len(asker.page(TPS, pageSize="many", foo=1)["results"]) == 20
+
+
+@given(st.floats(-10, 1e6), st.integers(-1_000, 10**8))
+def test_values_are_rounded_as_round_does(value: float, halves: int) -> None:
+    """The rounding of points to two decimals is that of `round`, at halves and beside them, too."""
+    half = halves / 200
+    for number in (value, half, math.nextafter(half, math.inf), math.nextafter(half, -math.inf)):
+        assert to_hundredths(number) == round(number, 2)
 
 
 def test_series_differ_by_chain_and_seed() -> None:

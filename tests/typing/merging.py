@@ -1,6 +1,6 @@
-"""What type checkers make of `merge`: pages of the kind that the streams give, under the sources' own type.
+"""Types of `merge`: pages of the kind of the streams, with the type of their source.
 
-It is checked and never run.
+Type checkers read this module; nothing runs it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class RowsOfPage(Protocol):
         """A hash of the rows."""
         ...
 
-    def contents(self) -> Sequence[bytes]:
+    def canonical_rows(self) -> Sequence[bytes]:
         """Return the canonical JSON of each row."""
         ...
 
@@ -64,7 +64,7 @@ class PageRows:
         self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
-        self._contents = page.contents
+        self._contents = page.canonical_rows
         self._digest = page.digest
         number = identity.number
         self.numbers = None if number is None else list(map(number, self.rows))
@@ -125,7 +125,7 @@ class NoRows:
     rows: Sequence[Any] = ()
     digest = 0
 
-    def contents(self) -> Sequence[bytes]:
+    def canonical_rows(self) -> Sequence[bytes]:
         """Return nothing."""
         return ()
 

@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import unlike
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["Types", "python_rows", "write_fitting"]
 
@@ -168,7 +168,7 @@ def _leaf(column: Column, values: Sequence[Any], wanted: Any) -> Any:
     """Return values as an array of a type; ValueError or OverflowError where one does not fit into it."""
     if wanted is TIME:
         if given := [value for value in values if value is not None]:
-            _ = moment(min(given)), moment(max(given))
+            _ = utc_datetime(min(given)), utc_datetime(max(given))
         return pa.array(values, pa.timestamp("s", "UTC")).cast(TIME)
     if wanted in (WHOLE, FRACTION) and not all(value is None or _fits(value, wanted) for value in values):
         raise ValueError

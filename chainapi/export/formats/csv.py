@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import NESTED, header, loads, require, unlike, value_of
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["FORMAT", "Csv"]
 
@@ -79,7 +79,7 @@ def _json(raw: Any) -> str:
 
 def _time(seconds: int) -> str:
     try:
-        return moment(seconds).isoformat()[:19] + "Z"
+        return utc_datetime(seconds).isoformat()[:19] + "Z"
     except ValueError:
         return str(seconds)
 

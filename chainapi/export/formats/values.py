@@ -12,7 +12,7 @@ import msgspec
 
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE, Column
-from chainapi.models.timestamps import moment
+from chainapi.models.timestamps import utc_datetime
 
 __all__ = ["NESTED", "header", "loads", "not_plain", "require", "unlike", "value_of"]
 
@@ -75,7 +75,7 @@ def _time(value: Any) -> datetime | int:
     if isinstance(value, str) and value.endswith("Z"):
         return datetime.fromisoformat(value)
     try:
-        return moment(int(value))
+        return utc_datetime(int(value))
     except ValueError:
         return int(value)
 

@@ -40,7 +40,7 @@ class SentAt:
         """A hash of the rows."""
         return hash(self.body)
 
-    def contents(self) -> Sequence[bytes]:
+    def canonical_rows(self) -> Sequence[bytes]:
         """Return the content of each row."""
         return self.body
 

@@ -9,18 +9,18 @@ import msgspec
 from chainapi.core.numbers import DIGITS
 from chainapi.errors import DecodeError
 
-__all__ = ["REFUSED", "UNKNOWN_FIELD", "below", "names_unknown_field", "refusal"]
+__all__ = ["DECODING_ERRORS", "UNKNOWN_FIELD", "below", "is_unknown_field", "to_decode_error"]
 
 # What decoding raises: no JSON or another shape, no UTF-8, too deep a nesting, a fault with its path.
-REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeError)
+DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeError)
 
 UNKNOWN_FIELD = "Object contains unknown field"
 
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
-def refusal(error: BaseException) -> DecodeError:
-    """Return one of `REFUSED` as a DecodeError."""
+def to_decode_error(error: BaseException) -> DecodeError:
+    """Return one of `DECODING_ERRORS` as a DecodeError."""
     match error:
         case DecodeError():
             return error
@@ -35,7 +35,7 @@ def refusal(error: BaseException) -> DecodeError:
             return DecodeError(f"no valid JSON: {error}", malformed=True)
 
 
-def names_unknown_field(error: BaseException) -> bool:
+def is_unknown_field(error: BaseException) -> bool:
     """Check whether what is refused is a field that no record names."""
     return isinstance(error, msgspec.ValidationError) and str(error).startswith(UNKNOWN_FIELD)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from chainapi.errors import DecodeError
 from chainapi.models import BlockchainInfo, Transfer, Unknown
 from chainapi.models.codec import PageDecoder, decode_resource
-from chainapi.models.plain import exact, is_json, read_loosely, shown, written
+from chainapi.models.exact_json import ascii_json, decode_leniently, encode_json, exact_number, is_json
 from tests.documents import DEEP
 
 LOSSY = (
@@ -38,7 +38,7 @@ def test_values_of_any_depth_are_written(end: Any) -> None:
     value, text = end, json.dumps(end) if isinstance(end, str) else str(end)
     for _ in range(3_000):
         value, text = [1, {"a": value, "b": []}], f'[1,{{"a":{text},"b":[]}}]'
-    assert written(value).decode() == shown(value).replace(" ", "") == text
+    assert encode_json(value).decode() == ascii_json(value).replace(" ", "") == text
 
 
 @frozen
@@ -100,7 +100,7 @@ def test_no_number_changes(number: Any) -> None:
     digits = str(number)
     if not set(digits) & set(".eE"):
         digits += ".0"
-    assert Decimal(written(exact(digits)).decode()) == Decimal(digits)
+    assert Decimal(encode_json(exact_number(digits)).decode()) == Decimal(digits)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_odd_values_are_read_as_far_as_they_can(raw: bytes, value: Any) -> None:
     """What a decoder refuses is read all the same, or kept as text."""
     with pytest.raises((msgspec.MsgspecError, UnicodeError, RecursionError)):
         msgspec.json.decode(raw)
-    assert read_loosely(raw) == value
+    assert decode_leniently(raw) == value
     assert is_json(raw)
 
 
@@ -134,6 +134,6 @@ def test_what_is_no_json_is_none(raw: bytes) -> None:
 def test_halves_of_characters_are_written_as_escapes() -> None:
     """A lone surrogate is written as an escape; numbers beside it keep their digits."""
     value = {"\ud800": ["\udfff", Decimal("0.1234567890123456789"), {"a": None}]}
-    text = written(value)
+    text = encode_json(value)
     assert text == b'{"\\ud800":["\\udfff",0.1234567890123456789,{"a":null}]}'
     assert json.loads(text, parse_float=Decimal) == value

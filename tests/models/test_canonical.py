@@ -10,8 +10,8 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi.models.canonical import canonical_rows, split_rows
 from chainapi.models.codec import DecodedPage, PageDecoder
-from chainapi.models.contents import canonical_rows, split_rows
 
 
 @frozen
@@ -26,15 +26,15 @@ def page(rows: bytes, model: Any = None) -> DecodedPage:
     return PageDecoder(model, "rows").decode(b'{"rows":' + rows + b',"nextPageToken":"t"}')
 
 
-def contents(rows: bytes, model: Any = None) -> list[bytes]:
-    """Return the contents of the rows of a page."""
-    return page(rows, model).contents()
+def canonical(rows: bytes, model: Any = None) -> list[bytes]:
+    """Return canonical JSON of the rows of a page."""
+    return page(rows, model).canonical_rows()
 
 
 @pytest.mark.parametrize("model", [None, Row])
-def test_contents_are_those_of_the_answer_not_of_the_model(model: Any) -> None:
+def test_canonical_rows_are_those_of_the_answer_not_of_the_model(model: Any) -> None:
     """Keys are sorted, white space is left out, fields that no model names are kept."""
-    assert contents(b'[ {"b" : [1, {"d":2,"c":3}], "a":1}\n, {}, {"a":null} ]', model) == [
+    assert canonical(b'[ {"b" : [1, {"d":2,"c":3}], "a":1}\n, {}, {"a":null} ]', model) == [
         b'{"a":1,"b":[1,{"c":3,"d":2}]}',
         b"{}",
         b'{"a":null}',
@@ -47,17 +47,17 @@ def test_contents_are_those_of_the_answer_not_of_the_model(model: Any) -> None:
 )
 def test_numbers_keep_their_digits(digits: str) -> None:
     """No number is rounded, whatever its size or precision."""
-    assert contents(b'[{"n":%b}]' % digits.encode(), Row) == [b'{"n":%b}' % digits.encode()]
+    assert canonical(b'[{"n":%b}]' % digits.encode(), Row) == [b'{"n":%b}' % digits.encode()]
 
 
-def test_contents_of_equal_texts_are_equal() -> None:
+def test_canonical_rows_of_equal_texts_are_equal() -> None:
     """An escape and the character that it stands for are one text."""
-    assert contents(b'["\\u0041\\u00e9\\/", "A\xc3\xa9/"]') == [b'"A\xc3\xa9/"'] * 2
+    assert canonical(b'["\\u0041\\u00e9\\/", "A\xc3\xa9/"]') == [b'"A\xc3\xa9/"'] * 2
 
 
-def test_a_page_without_rows_has_no_contents() -> None:
+def test_a_page_without_rows_has_no_canonical_rows() -> None:
     """An empty list and null hold no row."""
-    assert contents(b"[]") == contents(b"null") == []
+    assert canonical(b"[]") == canonical(b"null") == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_page_without_rows_has_no_contents() -> None:
 )
 def test_an_odd_row_is_returned_as_it_came(odd: bytes) -> None:
     """Of a row without a canonical form its bytes are taken; the others are canonical."""
-    assert contents(b'[{"a": 1}, %b ,{ }]' % odd, Row) == [b'{"a":1}', odd, b"{}"]
+    assert canonical(b'[{"a": 1}, %b ,{ }]' % odd, Row) == [b'{"a":1}', odd, b"{}"]
 
 
 def test_what_only_the_signs_tell_apart_is_split_as_well() -> None:
@@ -77,9 +77,9 @@ def test_what_only_the_signs_tell_apart_is_split_as_well() -> None:
 
 
 def test_of_two_lists_of_one_name_the_last_counts_everywhere() -> None:
-    """Rows and contents are of the same list."""
+    """Rows and canonical JSON are of the same list."""
     both = PageDecoder(None, "rows").decode(b'{"rows":[1],"rows":[2,3]}')
-    assert (both.rows, both.contents()) == ([2, 3], [b"2", b"3"])
+    assert (both.rows, both.canonical_rows()) == ([2, 3], [b"2", b"3"])
     deep = b"[" * 5_000 + b"]" * 5_000
     assert canonical_rows(b'{"rows":[1],"rows":[2,%b]}' % deep, "rows") == [b"2", deep]
 
@@ -107,7 +107,7 @@ values = st.recursive(
 
 
 @given(st.lists(values), st.sampled_from([None, 1]), st.booleans())
-def test_contents_are_canonical_json(rows: list[Any], indent: int | None, escaped: bool) -> None:
+def test_canonical_rows_are_canonical_json(rows: list[Any], indent: int | None, escaped: bool) -> None:
     """However rows were written, their contents are sorted and dense."""
     body = json.dumps({"list": [["x"]], "rows": rows}, indent=indent, ensure_ascii=escaped).encode()
     dense = [

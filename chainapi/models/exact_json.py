@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from attrs import frozen
 
-from chainapi.models.refusals import REFUSED
+from chainapi.models.decode_errors import DECODING_ERRORS
 
-__all__ = ["PLAIN", "exact", "is_json", "read_loosely", "shown", "written"]
+__all__ = ["EXACT", "ascii_json", "decode_leniently", "encode_json", "exact_number", "is_json"]
 
 
-def exact(digits: str) -> float | Decimal:
+def exact_number(digits: str) -> float | Decimal:
     """Return a number with a point or exponent, a Decimal where a float loses digits.
 
     Raises:
@@ -35,20 +35,20 @@ def exact(digits: str) -> float | Decimal:
     return value if isfinite(value) and Decimal(repr(value)) == number else number
 
 
-PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact)
+EXACT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact_number)
 
 
-def read_loosely(raw: bytes) -> Any:
+def decode_leniently(raw: bytes) -> Any:
     """Return the value of JSON that a decoder refused, or its text.
 
     Halves of characters stay halves, bytes that are no UTF-8 become U+FFFD, NaN and Infinity texts.
     """
     try:
-        return PLAIN.decode(raw)
-    except REFUSED:
+        return EXACT.decode(raw)
+    except DECODING_ERRORS:
         text = raw.decode("utf-8", "replace")
     try:
-        return json.loads(text, parse_float=exact, parse_constant=str)
+        return json.loads(text, parse_float=exact_number, parse_constant=str)
     except (ValueError, RecursionError):
         return text
 
@@ -64,29 +64,29 @@ def is_json(body: bytes) -> bool:
     return True
 
 
-def written(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Return a plain value as JSON, numbers with all their digits."""
     try:
         return _ENCODER.encode(value)
     except (UnicodeEncodeError, RecursionError):  # only an escape can stand for half of a character
-        return _written(value).encode()
+        return _encoded(value).encode()
 
 
-def shown(value: Any, indent: int | None = None) -> str:
+def ascii_json(value: Any, indent: int | None = None) -> str:
     """Return a plain value as ASCII JSON, numbers with all digits, as `json.dumps`."""
     try:
         return json.dumps(value, indent=indent)
     except RecursionError:
-        text = written(value).decode()
+        text = encode_json(value).decode()
     except TypeError:  # a Decimal
-        text = msgspec.json.format(written(value), indent=indent or 0).decode()
+        text = msgspec.json.format(encode_json(value), indent=indent or 0).decode()
     return re.sub(r"[^\x00-\x7f]", lambda char: json.dumps(char[0])[1:-1], text)
 
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
-def _written(value: Any) -> str:
+def _encoded(value: Any) -> str:
     """Return JSON without recursion: decoders of Python 3.12 and later read deeper than its stack is."""
     texts: list[str] = []
     waiting: list[Any] = [value]
