@@ -296,7 +296,7 @@ def test_a_target_of_another_command() -> None:
         ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
         ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
         ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit=5 is not a query parameter"),
-        ([BLOCKS, "--out", "b.csv"], "the columns of these rows are not known"),
+        ([BLOCKS, "--out", "b.csv"], "those of these rows are not known"),
     ],
 )
 def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:

@@ -390,7 +390,7 @@ def test_nothing_that_a_file_says_is_run(name: str, what: str, script: str, tmp_
     path = made(tmp_path / name, script.replace("{secret}", str(secret)))
     outcome = chainapi("plot", str(path))
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    assert f"has {what} in place of a plain table of rows" in outcome.err
+    assert f"has {what} in place of a table of rows" in outcome.err
     assert "Copy the rows into a table" in outcome.err
     assert "hunter2" not in outcome.err
     assert outcome.err.count("\n") == 1
@@ -405,7 +405,7 @@ def test_a_table_beside_a_view_is_read(name: str, tmp_path: Path) -> None:
     assert read_chart(path).series == {"": [(1.0, 2.5), (2.0, 3.5)]}
     assert path.read_bytes() == before
     made(other := tmp_path / f"other-{name}", "CREATE TABLE blocks (a INTEGER)")
-    with pytest.raises(ConfigurationError, match=r"is no (sqlite|duckdb) file of an export"):
+    with pytest.raises(ConfigurationError, match=r"is not a (sqlite|duckdb) file of an export"):
         read_chart(other)
 
 
@@ -566,5 +566,5 @@ def test_plot_needs_more_than_ascii(tmp_path: Path) -> None:
     path = exported(tmp_path / "f.csv", MetricPoint, {"a": points(2)})
     outcome = chainapi("plot", str(path), out=Ascii())
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    assert "use a UTF-8 terminal" in outcome.err
+    assert "the output supports ASCII only: use a UTF-8 terminal" in outcome.err
     assert chainapi("plot", str(path), "--png", str(tmp_path / "f.png"), out=Ascii()).code == 0

@@ -91,8 +91,8 @@ async def test_the_error_names_the_row_and_the_ways_on() -> None:
     assert (error.row, error.path, error.reason) == (1, "$.blocks[1].gasUsed", "Expected `int`, got `str`")
     assert str(error) == (
         "$.blocks[1].gasUsed: Expected `int`, got `str` in the response to GET /v1/chains/43114/blocks; "
-        'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record; '
-        "without a model, list() of the same path and parameters goes on with plain JSON"
+        'resume=error.checkpoint with on_invalid="raw" continues and returns this row as an Invalid record; '
+        "without a model, list() of the same path and parameters continues with JSON values"
     )
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.row, copy.advice) == (str(error), error.row, error.advice)
