@@ -266,15 +266,8 @@ class Queue(Generic[W]):
             waiter.lane.remove(waiter)
 
     def step_in(self, waiter: W) -> None:
-        """Put a waiter that paid back where it stood; better ones that came meanwhile take its place."""
+        """Put a waiter that paid back where it stood."""
         self._lanes[waiter.rank].add(waiter)
-        group = waiter.group
-        best = None if group is None else group.best()
-        # While it paid they could not: a newcomer of their rank would, and so pass them.
-        if group is not None and best is not None and self._displace(best.rank, group):
-            best.lane.remove(best)
-            best.entered = None
-            self._place(best)
 
     def freed(self, group: Group) -> None:
         """Note that a request of a group is in flight no more."""
