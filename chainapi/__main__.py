@@ -20,7 +20,7 @@ def main() -> int:
         with _leaving_at_once():
             from chainapi.cli import run
         return run(sys.argv[1:])
-    except ModuleNotFoundError as error:  # what only one command needs is imported by that command
+    except ModuleNotFoundError as error:  # a command imports its own packages
         return _missing(error)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -30,12 +30,13 @@ def main() -> int:
 
 @contextmanager
 def _leaving_at_once() -> Iterator[None]:
-    """End the process on Ctrl-C without a word while modules load: nothing was begun that needs an end.
+    """End the process on Ctrl-C at once while modules load: nothing needs to be closed yet.
 
-    An exception would not do: raised inside of a class that is being made or of a callback, it becomes
-    another one, or a message.
+    An exception would not do: raised in a class body or in a callback it becomes another error, or a message.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
+    if (
+        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):  # ignored, or replaced by the program around it
         yield
         return
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
@@ -53,7 +54,7 @@ def _missing(error: ModuleNotFoundError) -> int:
 
 
 def _let_go() -> None:
-    """Drop what cannot be written any more, or the interpreter would complain of it at exit."""
+    """Drop output for a closed pipe, or the interpreter would print an error at exit."""
     if sys.stdout is None:  # closed before the start
         return
     try:

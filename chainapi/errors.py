@@ -335,7 +335,7 @@ class DecodeError(ChainAPIError):
         self.advice = advice
         self.attempts = attempts
         self.elapsed = elapsed
-        place = f" in the answer for {where}" if where else ""
+        place = f" in the response to {where}" if where else ""
         text = f"{self.path}: {self.reason}{place}{_tried(attempts, elapsed)}"
         super().__init__(f"{text}; {advice}" if advice else text)
 

@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
+from chainapi._text import quoted
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
 from chainapi.client.call import Dispatcher
@@ -145,41 +146,34 @@ class Session:
             timeout=seconds_of("timeout", timeout),
             now=function("now", now),
         )
-        if rate is not None and not is_rate(rate):
-            raise ConfigurationError(
-                f"rate={rate!r} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
-            )
-        isolated = boolean("isolated", isolated)
-        flying = None if max_in_flight is None else whole_number("max_in_flight", max_in_flight)
+        make_share = partial(
+            Share,
+            rate=_rate(rate),
+            max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
+            probe=boolean("probe", probe),
+            max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
+            now=now,
+        )
         known = _limits(limits)
-        stop = None if max_stop is None else seconds_of("max_stop", max_stop)
         try:
-            endpoints = resolve(
+            configs = resolve(
                 provider,
                 metrics_base_url=metrics_base_url,
                 data_base_url=data_base_url,
                 api_key=None if key is None else key.reveal(),
             )
         except ConfigurationError as error:
-            raise error.with_traceback(None) from None
+            raise error.with_traceback(None) from None  # its frames have the key
         services = {
             name: (
-                endpoint
-                if isinstance(endpoint, Unconfigured)
-                else _service(
-                    endpoint,
-                    now=now,
-                    rate=rate,
-                    flying=flying,
-                    limits=known.get(name, ()),
-                    probe=boolean("probe", probe),
-                    max_stop=stop,
-                    emit=emit,
-                )
+                config
+                if isinstance(config, Unconfigured)
+                else _service(config, partial(make_share, limits=known.get(name, ())), emit)
             )
-            for name, endpoint in zip(("metrics", "data"), endpoints, strict=True)
+            for name, config in zip(("metrics", "data"), configs, strict=True)
         }
-        self.connection = Connection(services, dispatcher, states, transport, isolated, emit)
+        alone = boolean("isolated", isolated)
+        self.connection = Connection(services, dispatcher, states, transport, alone, emit)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 
@@ -234,28 +228,17 @@ class Session:
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
 
 
-def _service(
-    endpoint: ServiceConfig,
-    *,
-    now: Callable[[], float],
-    rate: Limit | AsyncLimiter | None,
-    flying: int | None,
-    limits: Sequence[Limit],
-    probe: bool,
-    max_stop: float | None,
-    emit: Emitter,
-) -> Service:
-    events = ServiceEvents(endpoint.name, emit)
-    share = Share(
-        rate=rate,
-        max_in_flight=flying,
-        limits=limits,
-        probe=probe,
-        max_stop=max_stop,
-        on_wait=events.on_wait,
-        now=now,
-    )
-    return Service(endpoint, share, events)
+def _service(config: ServiceConfig, make_share: Callable[..., Share], emit: Emitter) -> Service:
+    events = ServiceEvents(config.name, emit)
+    return Service(config, make_share(on_wait=events.on_wait), events)
+
+
+def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:
+    if value is not None and not is_rate(value):
+        raise ConfigurationError(
+            f"rate={quoted(value)} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
+        )
+    return value
 
 
 def _transport(
@@ -273,7 +256,7 @@ def _transport(
 
 def _lifetime(value: object) -> float:
     if not isinstance(value, timedelta) or value <= timedelta(0):
-        raise ConfigurationError(f"page_token_lifetime={value!r} must be a timedelta above 0")
+        raise ConfigurationError(f"page_token_lifetime={quoted(value)} must be a timedelta above 0")
     return value.total_seconds()
 
 

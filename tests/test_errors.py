@@ -77,7 +77,7 @@ def test_the_tree_is_as_drawn() -> None:
 
 
 def test_every_error_is_exported_and_described() -> None:
-    """`__all__` names the errors and nothing else; each says what it means."""
+    """`__all__` names the errors and nothing else; each has a docstring."""
     assert sorted(errors.__all__) == sorted(defined()), "__all__ in chainapi/errors.py names each class"
     assert all(kind.__doc__ for kind in defined().values())
 
@@ -87,7 +87,7 @@ def test_every_error_is_exported_and_described() -> None:
     [(ConfigurationError, ValueError), (APITimeoutError, TimeoutError), (CheckpointError, ValueError)],
 )
 def test_some_errors_are_builtin_ones_too(kind: type[ChainAPIError], builtin: type[Exception]) -> None:
-    """What the docstring calls "also a ..." is caught by that name."""
+    """An error that the docstring calls "also a ..." is caught by that name."""
     assert issubclass(kind, builtin)
 
 
@@ -139,7 +139,7 @@ def test_all_errors_are_tried() -> None:
 def test_the_failures_of_an_export_survive_as_well(
     duplicate: Callable[[ChainAPIError], ChainAPIError],
 ) -> None:
-    """What each source of an export failed with is in pickles and copies of the error."""
+    """The error of each failed source is in pickles and copies of the export's error."""
     error = IncompleteExportError("1 of 3 failed", {"77": NotFoundError(messages=("no such chain",))})
     twin = duplicate(error)
     assert isinstance(twin, IncompleteExportError)
@@ -176,7 +176,7 @@ def test_a_copy_is_independent() -> None:
 
 
 def test_errors_outside_of_a_walk_have_no_checkpoint() -> None:
-    """Every error can be asked for a checkpoint and rows."""
+    """Every error has the attributes `checkpoint` and `partial`."""
     assert all(error.checkpoint is None and error.partial is None for error in ALL)
 
 
@@ -202,7 +202,7 @@ def test_each_class_knows_its_status(kind: type[APIStatusError], status: int) ->
 
 
 def test_the_text_of_a_status_error() -> None:
-    """The text has status, error type, place, messages, and how often and how long was tried."""
+    """The text has status, error type, place, messages, the number of attempts and their seconds."""
     error = ServerError(503, "Service Unavailable", ("node down", "try later"))
     assert str(error) == "503 Service Unavailable: node down; try later"
     placed = error.after(where="GET /v1/chains", attempts=3, elapsed=4.25)
@@ -246,12 +246,12 @@ def test_a_refused_page_is_both_errors() -> None:
 def test_the_text_of_a_decode_error() -> None:
     """The text begins with the JSON path."""
     error = DecodeError("missing", path="$.results[3].value", where="GET /v1/avg_tps/1")
-    assert str(error) == "$.results[3].value: missing in the answer for GET /v1/avg_tps/1"
+    assert str(error) == "$.results[3].value: missing in the response to GET /v1/avg_tps/1"
     assert str(DecodeError("not an object")) == "$: not an object"
 
 
 def test_the_text_of_a_quota_wait_error() -> None:
-    """The text has both times; the attributes say when to come back."""
+    """The text has both times; the attributes have the time of the next attempt."""
     error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
     assert str(error) == "quota is available again in 12.3 s, later than max_wait=5 s allows"
     assert (error.retry_at, error.retry_after, error.max_wait) == (1_700_000_000.0, 12.34, 5.0)
@@ -285,6 +285,6 @@ def test_texts_are_safe_to_print(text: str) -> None:
 
 @given(st.text(max_size=50))
 def test_what_was_escaped_is_not_escaped_again(text: str) -> None:
-    """Making an error anew from what it holds does not change it."""
+    """An error made again from its attributes is the same."""
     error = DecodeError(text, path=text)
     assert str(error.after(where="", attempts=1, elapsed=0.0)) == str(error)

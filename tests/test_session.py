@@ -854,10 +854,10 @@ def test_bad_limit(value: Any) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "said", "requests"),
     [
-        (204, b"", "$: an answer without a body: 204 No Content in the answer for GET /v1/x", 1),
-        (205, b" ", "$: an answer without a body: 205 Reset Content in the answer for GET /v1/x", 1),
-        (200, b"", "$: an answer without a body: 200 OK in the answer for GET /v1/x (tried 3 times", 3),
-        (299, b"\r\n ", "$: an answer without a body: 299 in the answer for GET /v1/x (tried 3 times", 3),
+        (204, b"", "$: an answer without a body: 204 No Content in the response to GET /v1/x", 1),
+        (205, b" ", "$: an answer without a body: 205 Reset Content in the response to GET /v1/x", 1),
+        (200, b"", "$: an answer without a body: 200 OK in the response to GET /v1/x (tried 3 times", 3),
+        (299, b"\r\n ", "$: an answer without a body: 299 in the response to GET /v1/x (tried 3 times", 3),
     ],
 )
 async def test_an_answer_without_a_body(status: int, body: bytes, said: str, requests: int) -> None:

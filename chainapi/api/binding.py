@@ -1,4 +1,4 @@
-"""Methods of services and groups, declared by their signatures alone."""
+"""Methods of services and groups, endpoint by their signatures alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Group:
-    """Some routes of a service, under one name."""
+    """Group of routes of a service."""
 
     def __init__(self, service: ServiceAPI) -> None:
         self._service_api = service
@@ -31,11 +31,11 @@ class Group:
         return self._service_api
 
 
-class _GroupAt:
-    """Makes a group when it is first asked for; its module is not loaded before."""
+class _LazyGroup:
+    """Descriptor of a group, whose module is loaded at the first access."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, path: str) -> None:
+        self._path = path
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -43,33 +43,33 @@ class _GroupAt:
     @property
     def kind(self) -> type[Group]:
         """The class of the group."""
-        module, _, name = self._place.rpartition(".")
+        module, _, name = self._path.rpartition(".")
         return cast("type[Group]", getattr(import_module(module), name))
 
     def __get__(self, service: ServiceAPI | None, owner: type) -> Any:
         if service is None:
             return self
-        made = vars(service)[self._name] = self.kind(service)
-        return made
+        found = vars(service)[self._name] = self.kind(service)
+        return found
 
 
-def group(place: str) -> Any:
-    """Declare a group of a service by the place of its class, such as ``"chainapi.api.groups.evm.EVM"``."""
-    return _GroupAt(place)
+def group(path: str) -> Any:
+    """Declare a group by the path of its class, such as ``"chainapi.api.groups.evm.EVM"``."""
+    return _LazyGroup(path)
 
 
 def lists(route: Route) -> Callable[[F], F]:
-    """Declare a method that walks a list; its signature ends with `NOT_SENT`."""
+    """Declare a method that walks a list; the last parameters are those of `NOT_SENT`."""
 
     def declare(function: F) -> F:
-        declared = Endpoint(route, function, single=False)
+        endpoint = Endpoint(route, function, single=False)
 
         @wraps(function)
         def walk(self: Any, *args: Any, **kwargs: Any) -> Any:
-            given = declared.bind((self, *args), kwargs)
-            return _api(self).walk_route(declared.for_call(given), given)
+            given = endpoint.bind((self, *args), kwargs)
+            return _service(self).walk_route(endpoint.for_call(given), given)
 
-        walk.endpoint = declared  # type: ignore[attr-defined]
+        walk.endpoint = endpoint  # type: ignore[attr-defined]
         return cast("F", walk)
 
     return declare
@@ -78,32 +78,32 @@ def lists(route: Route) -> Callable[[F], F]:
 def gets(route: Route) -> Callable[[F], F]:
     """Declare a coroutine method that returns a single resource.
 
-    Its signature ends with ``priority`` and ``deadline``.
+    Its last parameters are ``priority`` and ``deadline``.
     """
 
     def declare(function: F) -> F:
-        declared = Endpoint(route, function, single=True)
+        endpoint = Endpoint(route, function, single=True)
 
         @wraps(function)
         async def get(self: Any, *args: Any, **kwargs: Any) -> Any:
-            given = declared.bind((self, *args), kwargs)
-            return await _api(self).get_route(declared, given)
+            given = endpoint.bind((self, *args), kwargs)
+            return await _service(self).get_route(endpoint, given)
 
-        get.endpoint = declared  # type: ignore[attr-defined]
+        get.endpoint = endpoint  # type: ignore[attr-defined]
         return cast("F", get)
 
     return declare
 
 
 def endpoints_in(kind: type) -> dict[str, Endpoint]:
-    """Return the routes that a class declares, by the names of their methods."""
+    """Return the endpoints of a class by the names of their methods."""
     return {name: value.endpoint for name, value in vars(kind).items() if hasattr(value, "endpoint")}
 
 
 def groups_of(kind: type) -> dict[str, type[Group]]:
-    """Return the groups that a service declares, by the names of its attributes."""
-    return {name: value.kind for name, value in vars(kind).items() if isinstance(value, _GroupAt)}
+    """Return the groups of a service by the names of its attributes."""
+    return {name: value.kind for name, value in vars(kind).items() if isinstance(value, _LazyGroup)}
 
 
-def _api(place: Any) -> ServiceAPI:
-    return cast("ServiceAPI", place.service)
+def _service(owner: Any) -> ServiceAPI:
+    return cast("ServiceAPI", owner.service)

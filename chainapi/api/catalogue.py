@@ -1,4 +1,4 @@
-"""All routes of both services by the dotted names of their methods, such as ``data.evm.blocks``."""
+"""Catalogue of all endpoints by the dotted names of their methods, such as ``data.evm.blocks``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["ROUTES"]
 
 def _found() -> Iterator[tuple[str, Endpoint]]:
     for service, kind in (("data", DataAPI), ("metrics", MetricsAPI)):
-        for name, declared in endpoints_in(kind).items():
-            yield f"{service}.{name}", declared
+        for name, endpoint in endpoints_in(kind).items():
+            yield f"{service}.{name}", endpoint
         for group, members in groups_of(kind).items():
-            for name, declared in endpoints_in(members).items():
-                yield f"{service}.{group}.{name}", declared
+            for name, endpoint in endpoints_in(members).items():
+                yield f"{service}.{group}.{name}", endpoint
 
 
 ROUTES: Mapping[str, Endpoint] = MappingProxyType(dict(_found()))

@@ -1,4 +1,4 @@
-"""The Data API: its routes as data, bound to a session."""
+"""Data API: its endpoints and groups."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class DataAPI(ServiceAPI):
         nfts: tokens of ERC-721 and ERC-1155 collections.
         primary_network: the P-, X- and C-Chain, their validators, subnets and blockchains.
         icm: messages between chains.
-        teleporter: the same by their former name; deprecated.
-        usage: what an organisation's own requests used.
-        webhooks: the webhooks of the account, to read.
+        teleporter: the former name of `icm`; deprecated.
+        usage: usage of the API by an organisation.
+        webhooks: the webhooks of the account, read only.
 
     """
 

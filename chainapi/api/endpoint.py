@@ -1,7 +1,7 @@
-"""Endpoint: a route as its signature declares it.
+"""Endpoint: a route with the signature of its method.
 
-A declaration has no body. Its signature is read at the first call: the names and types of the parameters, and
-the class of the rows. Until then no model is loaded.
+The method has no body. Its signature is read at the first call: names and types of the parameters, and the
+class of the rows. Until then no model is loaded.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint"]
 
-# Bases of rows that are no records of a module that is loaded on first use.
+# Rows whose classes are loaded at once, unlike those of the models.
 _BASES = {"MetricPoint": MetricPoint, "str": None}
 
 
 class _Signature:
-    """The signature of a declaration; its records are loaded when they are needed."""
+    """Signature of a method; its models are loaded when they are needed."""
 
     def __init__(self, function: Callable[..., Any], path: str, *, single: bool) -> None:
         self._function = function
         self._path = path
         self.loading: asyncio.Future[object] | None = None
-        self._gives, _, rest = str(function.__annotations__["return"]).partition("[")
-        self.rows_name = self._gives if single else rest.removesuffix("]")
+        self._returns, _, rest = str(function.__annotations__["return"]).partition("[")
+        self.rows_name = self._returns if single else rest.removesuffix("]")
 
     @cached_property
-    def declared(self) -> inspect.Signature:
+    def signature(self) -> inspect.Signature:
         """The signature."""
         return inspect.signature(self._function)
 
@@ -60,8 +60,8 @@ class _Signature:
         texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
         hints = self._resolved(texts)
         return tuple(
-            Parameter.read(declared, hints[name], self._path)
-            for name, declared in self.declared.parameters.items()
+            Parameter.read(parameter, hints[name], self._path)
+            for name, parameter in self.signature.parameters.items()
             if name not in ("self", *NOT_SENT)
         )
 
@@ -73,10 +73,10 @@ class _Signature:
     @property
     def stream(self) -> Any:
         """Class of the stream of a list."""
-        return self._function.__globals__[self._gives]
+        return self._function.__globals__[self._returns]
 
     def forget(self, loading: asyncio.Future[object]) -> None:
-        """Let go of what was loading, and of its event loop with it."""
+        """Release the future of a load that ended, and with it its event loop."""
         if self.loading is loading:
             self.loading = None
 
@@ -86,7 +86,7 @@ class _Signature:
 
 
 class Endpoint:
-    """A route as it is declared: its record, and what its signature says."""
+    """A route with the signature of its method: parameters, rows, decoder."""
 
     def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
         self.record = route
@@ -99,14 +99,14 @@ class Endpoint:
 
     @cached_property
     def route(self) -> Route:
-        """The record, with the classes that it names."""
+        """The record, with its model and the classes of its other fields."""
         others = tuple((name, self._resolve(kind)) for name, kind in self.record.others)
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
         return evolve(self.record, model=model, others=others)
 
     @cached_property
     def unloaded(self) -> Route:
-        """The record before its classes are loaded: in place of the model its base stands."""
+        """The record before its models are loaded, with a base class in place of the model."""
         return evolve(self.record, model=_BASES.get(self._signature.rows_name, Record))
 
     @property
@@ -121,16 +121,16 @@ class Endpoint:
 
     @property
     def page_size(self) -> Parameter | None:
-        """The parameter that says how many rows a page has at most."""
+        """The parameter of the page size, if there is one."""
         return next((one for one in self.parameters if one.wire == "pageSize"), None)
 
     @property
     def loaded(self) -> bool:
-        """Whether the records that the route names are there."""
+        """Whether the models of the route are loaded."""
         return "rows" in vars(self._signature)
 
     async def load(self) -> None:
-        """Load the records of the route and make its decoder, once and in a thread."""
+        """Load the models of the route and its decoder, once and in a thread."""
         signature, loop = self._signature, asyncio.get_running_loop()
         if signature.loading is None or signature.loading.get_loop() is not loop:
             signature.loading = in_thread(self.decoder)
@@ -138,7 +138,7 @@ class Endpoint:
         await asyncio.shield(signature.loading)
 
     def decoder(self, **options: Any) -> Stepwise[Any]:
-        """Return what decodes the answers of the route."""
+        """Return the decoder of the responses."""
         route = self.route
         if self.single:
             return ResourceDecoder(route.model)
@@ -146,7 +146,7 @@ class Endpoint:
 
     @staticmethod
     def _resolve(kind: Any) -> Any:
-        """Return the type that a record names, such as ``"list[str]"``."""
+        """Return the type of a name such as ``"list[str]"``."""
         named = SimpleNamespace(__annotations__={"kind": kind})
         return _hints(named, {}, [str(kind)])["kind"]
 
@@ -155,9 +155,9 @@ class Endpoint:
         return self._signature.stream(walk, source)
 
     def for_call(self, given: Mapping[str, Any]) -> Endpoint:
-        """Return the declaration with its record as it holds for these values of the parameters.
+        """Return the endpoint for a call with these values of its parameters.
 
-        So an order that the caller turned round is never taken for the order of the list.
+        The route may have an order or a key under a condition only, such as ``sort_order="desc"``.
         """
         route = self.record.for_call(given)
         if route is self.record:
@@ -169,28 +169,28 @@ class Endpoint:
         return called
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of all parameters, defaults among them.
+        """Return the values of all parameters, with defaults.
 
         Raises:
-            ConfigurationError: there is no such parameter.
-            TypeError: one is missing, or given twice.
+            ConfigurationError: an argument is unknown.
+            TypeError: an argument is missing, or given twice.
 
         """
-        names = [name for name in self._signature.declared.parameters if name != "self"]
+        names = [name for name in self._signature.signature.parameters if name != "self"]
         unknown = [name for name in kwargs if name not in names]
         refuse_unknown(unknown, names, self.function.__name__, kwargs)
         try:
-            bound = self._signature.declared.bind(*args, **kwargs)
+            bound = self._signature.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.function.__name__}(): {error}") from None
         bound.apply_defaults()
         return bound.arguments
 
-    def asked(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-        """Return what goes into the path and what into the query.
+    def encode(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+        """Return the values for the path, by the names on the wire, and the parameters of the query.
 
         Raises:
-            ConfigurationError: a value cannot be sent.
+            ConfigurationError: a value is invalid.
 
         """
         from chainapi.api.parameters import wire_parameters
@@ -215,7 +215,7 @@ def _hints(named: object, known: dict[str, Any], texts: Sequence[str]) -> dict[s
 
 
 def _names(texts: Sequence[str]) -> dict[str, Any]:
-    """Return what of the models and the parameters is named in annotations."""
+    """Return the models, enumerations and types of parameters that annotations name."""
     from chainapi.api import parameters
     from chainapi.models import enums
 

@@ -1,4 +1,4 @@
-"""From a route to the identity of its rows: readers of keys, of numbers, and of what never changes."""
+"""Identity of the rows of a route: readers of keys, of numbers, and of constant fields."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Reader = Callable[[Any], Any]
 
 
 def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bool = False) -> Deduplicator:
-    """Return what finds the rows given before of a walk over `route` that begins at `start`.
+    """Return the deduplicator of a walk over `route` that begins at `start`.
 
-    Rows of a `declared` route are frozen records; a caller's own may change under the reader's hands. With
-    `invalid` rows there are `Invalid` ones among them.
+    Rows of a `declared` route are frozen records; a caller's own rows may change while they are read. With
+    `invalid`, some rows may be `Invalid`.
 
     Raises:
         CheckpointError: the caller names an order now, and named none when `start` was taken, or the list was
@@ -50,7 +50,7 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bo
 
 
 def _check_order(watermark: Watermark | None, route: Route) -> None:
-    """Refuse numbers of one field as those of another: rows between them would be taken for given."""
+    """Refuse the numbers of another field: rows between them would count as repeated."""
     if watermark is not None and watermark.number_field != _number_field(route):
         raise CheckpointError(
             f"the checkpoint has rows in the order of {quoted(watermark.number_field)}, and this walk is in"
@@ -90,7 +90,7 @@ def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
 
 
 def _key_of_caller(route: Route) -> Reader | None:
-    """Return what reads the key that a caller named; None where a row has null in it."""
+    """Return a reader of the key that a caller named; it returns None if null is in the key."""
     if not route.key:
         return None
     readers = [_reader(name, route.model) for name in route.key]
@@ -99,7 +99,7 @@ def _key_of_caller(route: Route) -> Reader | None:
         try:
             values = [read(row) for read in readers]
         except (LookupError, AttributeError, TypeError):
-            if hasattr(row, "raw"):  # a row that could not be made into the caller's model
+            if hasattr(row, "raw"):  # a row that does not fit the caller's model
                 return None
             raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
         if None in values:
@@ -120,7 +120,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
-    """Return what reads the number of a row: a whole number, perhaps sent as a text."""
+    """Return a reader of the number of a row, which may have been sent as a text."""
     name = route.descending_key or ""
     if route.model is MetricPoint and not invalid:
         return operator.attrgetter(name)
@@ -133,7 +133,7 @@ def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
             value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
         if (whole := whole_of(value)) is not None:
             return whole
-        if hasattr(row, "raw"):  # not made into its model: nobody knows what is in it
+        if hasattr(row, "raw"):  # not made into its model: it may have any fields
             return None
         raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
 
@@ -141,7 +141,7 @@ def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
 
 
 def _reader(name: str, model: Any) -> Reader:
-    """Return what reads a field: an attribute of a model, an item of a dict; dots lead into objects."""
+    """Return a reader of a field: an attribute of a model, an item of a dict; dots lead into objects."""
     if model is not None and not typing.is_typeddict(model):
         return operator.attrgetter(name)
     items = [operator.itemgetter(part) for part in name.split(".")]
@@ -155,7 +155,7 @@ def _reader(name: str, model: Any) -> Reader:
 
 
 def _raw_field(value: Any, name: str) -> Any:
-    """Return a field of a row that was not made into its model; None for a row without it."""
+    """Return a field of a row that was not made into its model; None if the row lacks it."""
     for part in name.split("."):
         value = value.get(wire_name(part)) if isinstance(value, dict) else None
     return value

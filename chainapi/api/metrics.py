@@ -1,4 +1,4 @@
-"""The Metrics API: its routes as data, bound to a session."""
+"""Metrics API: its endpoints and groups."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class MetricsAPI(ServiceAPI):
         Args:
             chain_id: identifier of the chain.
             resume: a checkpoint of the same query.
-            on_invalid: "raise" raises DecodeError at a row that is no data point, "raw" gives it as an
-                `Invalid` among the other rows.
-            prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
-            priority: requests with a higher one pass the others in the queue for quota.
-            deadline: seconds that each page may take in all, instead of the session's.
+            on_invalid: "raise" raises DecodeError at an invalid data point, "raw" returns it as an `Invalid`
+                among the other rows.
+            prefetch: pages to fetch ahead of the reader, 0 to 16.
+            priority: requests of a higher priority are first in the queue for quota.
+            deadline: seconds for each page with its waits and retries; by default the session's.
 
         Raises:
-            ConfigurationError: an argument cannot be used; nothing was sent.
+            ConfigurationError: an argument is invalid; nothing was sent.
             CheckpointError: `resume` belongs to another query.
 
         """

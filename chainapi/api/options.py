@@ -36,7 +36,7 @@ def priority_of(priority: object) -> int:
     """Return the argument ``priority=``.
 
     Raises:
-        ConfigurationError: it is no whole number.
+        ConfigurationError: it is not a whole number.
 
     """
     return whole_number("priority", priority, least=None)

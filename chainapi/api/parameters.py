@@ -1,7 +1,7 @@
-"""What the parameters of routes are: their types as users see them, and how each goes out on the wire.
+"""Parameters of routes: their types for users, and their values in requests.
 
-A type says it all: the bounds of a number, the values of a text, a name on the wire that is not the one of
-Python. It is checked before anything is sent.
+The annotation of a parameter has the bounds of a number, the values of a text, and a name in the request that
+does not follow from the name in Python. Values are checked before a request is sent.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ class Bounds:
         return f"from {self.least} on" if self.most is None else f"from {self.least} to {self.most}"
 
     def hold(self, number: float) -> bool:
-        """Tell whether a number lies within."""
+        """Check whether a number lies within."""
         return self.least <= number and (self.most is None or number <= self.most)
 
 
 @frozen
 class Wire:
-    """A name on the wire that does not follow from the name in Python."""
+    """Name in the request that does not follow from the name in Python."""
 
     name: str
 
 
 @frozen
 class Repeated:
-    """A list of which each entry is sent as a parameter of its own."""
+    """List whose entries are sent as parameters of their own."""
 
 
 REPEATED = Repeated()
 
-ChainId: TypeAlias = int | str  # a number, or a name that the service gives a chain
+ChainId: TypeAlias = int | str  # a number, or the name of a chain in the service
 Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime
 Texts: TypeAlias = Sequence[str] | str  # sent with commas between them
 PageSize: TypeAlias = Annotated[int, Bounds(1, 100)]
@@ -80,18 +80,18 @@ PageSize10000: TypeAlias = Annotated[int, Bounds(1, 10_000)]
 
 @frozen
 class Parameter:
-    """One parameter of a route.
+    """Parameter of a route.
 
     Attributes:
         name: its name in Python.
-        wire: its name on the wire.
-        kinds: classes that a value may be of; a datetime goes out as Unix seconds.
+        wire: its name in the request.
+        kinds: classes of its values; a datetime is sent as Unix seconds.
         in_path: whether it is a segment of the path.
-        required: whether it has to be given.
-        default: what is sent where it is not given; None for nothing.
+        required: whether a call has to pass it.
+        default: value that is sent by default; None if none is.
         bounds: of a number, or None.
-        choices: the values that the service lists; none where it lists none.
-        many: whether a list of such values may be given.
+        choices: values that the service lists; empty if it lists none.
+        many: whether a list of such values is accepted.
         repeated: whether the entries of a list are sent one by one.
 
     """
@@ -131,7 +131,7 @@ class Parameter:
         """Return a value as it is sent.
 
         Raises:
-            ConfigurationError: the route does not take it.
+            ConfigurationError: the route does not accept it.
 
         """
         if self.many and isinstance(value, list | tuple | set | frozenset):

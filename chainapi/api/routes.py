@@ -1,4 +1,4 @@
-"""A route as data: what a session needs to know to walk a list of a service, or to ask for one resource."""
+"""Route: path, list field, keys and cost of a list or of a single resource, as data."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "x
 
 Conditional: TypeAlias = Literal["key", "descending_key"]
 
-# What a request of each weight costs, in compute units.
+# Cost of a request of each weight, in compute units.
 UNITS: Mapping[Weight, int] = MappingProxyType(
     {"none": 0, "free": 1, "small": 10, "medium": 20, "large": 50, "xl": 100, "xxl": 200}
 )
 
-# What takes an attribute out of a record: without an order there is nothing that `until` could bound.
+# Changes that remove an attribute of a record: without an order `until` has nothing to bound.
 _WITHOUT: Mapping[Conditional, dict[str, Any]] = {
     "key": {"key": ()},
     "descending_key": {"descending_key": None, "until": None},
@@ -30,29 +30,29 @@ _WITHOUT: Mapping[Conditional, dict[str, Any]] = {
 
 @frozen
 class Route:
-    """One route.
+    """Record of one route.
 
     Names of row attributes may be paths with dots, such as ``native_transaction.tx_hash``.
 
     Attributes:
-        path: below the base address, with its parameters in braces, named as on the wire.
-        items: name of the list field; None where the first page decides, and for a single resource.
+        path: path below the base address, with parameters in braces, by their names on the wire.
+        items: name of the list field; None for a single resource, and if the first page decides.
         model: class of the rows, or of the resource; None for plain JSON values.
-        descending_key: name of the row attribute that is a whole number and does not rise from row to row;
+        descending_key: name of the row attribute with a whole number that does not increase from row to row;
             several rows may share it.
-        others: further fields of the envelope, by their Python names, each with its type or the name of it.
+        others: further fields of the envelope, by their Python names, each with its type or the type's name.
         until: name of the query parameter that bounds the `descending_key` number from above.
         key: names of the row attributes that identify a row: by the service's definition no two rows of the
-            whole list share all of them, and they do not change from answer to answer. A row where one of
-            them is None or missing has no key. Empty where rows have none: equal rows are several rows then.
-        kind_keys: the keys of some kinds of rows, by the names of their classes, where the kinds of one list
-            have different keys; rows of the other kinds have no key. A list has this or `key`.
-        immutable: names of the attributes that do not change from answer to answer, of rows without a key.
-            Several rows may share all of them: they count rows, and do not identify one.
-        holds_if: what holds for some calls only: name of an attribute of this record, name of a parameter of
-            the method, and the value that the caller has to give for it; None for any value.
-        weight: how dear a request is said to be; None where the service does not say.
-        deprecated: whether the service wants to take it away.
+            list share all of them, and they do not change between responses. A row in which one of them is
+            None or missing has no key. Empty if rows have no key: then equal rows are several rows.
+        kind_keys: keys by the names of row classes, if the kinds of rows in one list have different keys;
+            rows of the other kinds have no key. A list has this or `key`.
+        immutable: names of the attributes that do not change between responses, for rows without a key.
+            Several rows may share all of them: they serve to count rows, not to identify one.
+        holds_if: conditions of `key` and `descending_key`: name of the attribute, name of a parameter of the
+            method, and the value that the caller has to give for it; None for any value.
+        weight: documented weight of a request; None if there is none.
+        deprecated: whether the service will remove the route.
 
     """
 
@@ -71,7 +71,7 @@ class Route:
 
     @property
     def units(self) -> int | None:
-        """What a request is said to cost, in compute units."""
+        """Documented cost of a request, in compute units."""
         return None if self.weight is None else UNITS[self.weight]
 
     def deprecation(self, name: str) -> str:
@@ -79,9 +79,9 @@ class Route:
         return f"{name} is deprecated: the service will remove {self.path}"
 
     def for_call(self, given: Mapping[str, Any]) -> Route:
-        """Return the record as it holds for a call, with the values `given` for the parameters of the method.
+        """Return the record for a call with the values `given` for the parameters of the method.
 
-        A condition of `holds_if` that is not met takes the order or the key out.
+        It has no order or no key if the condition in `holds_if` is not met.
         """
         undone: dict[str, Any] = {}
         for field, name, wanted in self.holds_if:
@@ -90,7 +90,7 @@ class Route:
         return evolve(self, **undone) if undone else self
 
     def key_reader(self) -> Callable[[Any], Any] | None:
-        """Return a function from a row to its key, which is None for a row without one; None for no keys."""
+        """Return a function from a row to its key, or to None; None if rows have no keys."""
         if self.key:
             return _reader(operator.attrgetter(*self.key))
         if not self.kind_keys:
@@ -99,7 +99,7 @@ class Route:
         return lambda row: readers[name](row) if (name := type(row).__name__) in readers else None
 
     def immutable_reader(self) -> Callable[[Any], Any] | None:
-        """Return a function from a row to what never changes of it; None where all of it counts."""
+        """Return a function from a row to its immutable values; None if all values are."""
         return _reader(operator.attrgetter(*self.immutable)) if self.immutable else None
 
 
@@ -108,7 +108,7 @@ def _meets(value: Any, wanted: str | None) -> bool:
 
 
 def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a reader of keys; None where an attribute is None or missing."""
+    """Return a reader of keys that returns None if an attribute is None or missing."""
 
     def key(row: Any) -> Any:
         try:
@@ -122,6 +122,6 @@ def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def route_name(service: str, path: str) -> str:
-    """Name the requests that are taken to cost alike: those whose paths differ in identifiers only."""
+    """Return the name of all requests of one cost: those whose paths differ only in identifiers."""
     shape = re.sub(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*", "*", path)
     return f"{service}:{shape}"

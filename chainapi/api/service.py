@@ -1,4 +1,4 @@
-"""What both services offer: any list by its path, any single resource."""
+"""Service: lists and resources by path, and by their endpoints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
 from chainapi.api.options import NOT_SENT, Options, priority_of, refuse_misspelt
@@ -42,7 +43,7 @@ class ServiceAPI:
 
     @property
     def quota(self) -> QuotaSnapshot:
-        """What is known of the service's quota now; inside a running event loop.
+        """Snapshot of the quota of the service; inside a running event loop.
 
         Raises:
             ConfigurationError: the service is not configured.
@@ -109,31 +110,33 @@ class ServiceAPI:
 
         Args:
             path: the route below the base address, such as ``/v1/chains/43114/blocks``.
-            items: name of the list field; without it, the only field of the first page that holds a list.
-            model: an attrs class (or what else msgspec or cattrs can make) for the rows; dicts without one.
-            page_size: rows a page, 1 to 10,000 (most routes take up to 100); else the service's default.
-            key: name of the row field (a model: attribute), or the names of the fields, that identify a row
-                by the service's definition; dots lead into objects. A row that a shifted list repeats on a
-                neighbouring page is then dropped, and a row that changed is not given again after a restart.
-            descending_key: a row field (of a model: attribute) that is a whole number and never rises from
-                row to row; rows given before a restart or a resume are then left out without memory. A page
-                that breaks the order is noticed: no row is lost by it.
-            until: name of the query parameter that bounds that number from above; a restart begins there.
-            resume: a checkpoint of the same query, of a walk with or without a model.
-            on_invalid: "raise" raises DecodeError at a row that cannot be made into `model`; "raw" gives it
-                as an `Invalid` among the other rows.
-            prefetch: pages to fetch ahead, 0 to 16, while the reader works on the one in hand.
-            priority: requests with a higher one pass the others in the queue for quota.
-            deadline: seconds that each page may take in all, waits and retries included; else the session's.
-            params: query parameters, named as on the wire; None is left out, a list is joined with commas.
+            items: name of the list field; by default the only field of the first page with a list.
+            model: class of the rows: attrs, or any other that msgspec or cattrs supports; by default dict.
+            page_size: rows per page, 1 to 10,000 (most routes accept 1 to 100); None for the default.
+            key: name of the row field (of a model: attribute), or names of the fields, that identify a row by
+                the service's definition; dots lead into objects. Then a row that a shifted list repeats on
+                the next page is dropped, and a row that changed is not returned again after a restart.
+            descending_key: a row field (of a model: attribute) with a whole number that does not increase
+                from row to row; then rows returned before a restart or a resume are dropped without memory. A
+                page that breaks the order is detected: no row is lost.
+            until: name of the query parameter with the upper bound of that number, to begin a restart at.
+            resume: a checkpoint of the same query, with or without a model.
+            on_invalid: "raise" raises DecodeError at a row that does not match `model`; "raw" returns it as
+                an `Invalid` among the other rows.
+            prefetch: pages to fetch ahead of the reader, 0 to 16.
+            priority: requests of a higher priority are first in the queue for quota.
+            deadline: seconds for each page with its waits and retries; by default the session's.
+            params: query parameters by their names on the wire; None is left out, a list is joined by commas.
 
         Raises:
-            ConfigurationError: an argument cannot be used; nothing was sent.
+            ConfigurationError: an argument is invalid; nothing was sent.
             CheckpointError: `resume` belongs to another query.
 
         """
         if until is not None and descending_key is None:
-            raise ConfigurationError(f"until={until!r} needs descending_key: the row field that it bounds")
+            raise ConfigurationError(
+                f"until={quoted(until)} needs descending_key=: give the row field that it bounds"
+            )
         route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
         options = Options(resume, on_invalid, prefetch, priority, deadline)
         return Pages(*self._walk(route, route.path, self._params(page_size, params), options))
@@ -149,11 +152,11 @@ class ServiceAPI:
     ) -> Any:
         """Return one resource, as plain JSON values or as `model`.
 
-        Requests with a higher `priority` pass the others in the queue for quota. `deadline` is how many
-        seconds the call may take in all, instead of the session's.
+        Requests of a higher `priority` are first in the queue for quota. `deadline` is the seconds of the
+        call with its waits and retries, by default the session's.
 
         Raises:
-            ConfigurationError: an argument cannot be used; nothing was sent.
+            ConfigurationError: an argument is invalid; nothing was sent.
             ChainAPIError: any of chainapi's errors.
 
         """
@@ -166,32 +169,32 @@ class ServiceAPI:
 
     @property
     def service(self) -> ServiceAPI:
-        """The service itself, as groups of its routes name it."""
+        """The service itself: methods of services and of groups have the same attribute."""
         return self
 
     def walk_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:
-        """Walk a declared list with the values `given` for its parameters.
+        """Return the stream of a list with the values `given` for its parameters.
 
         Raises:
-            ConfigurationError: an argument cannot be used; nothing was sent.
+            ConfigurationError: an argument is invalid; nothing was sent.
             CheckpointError: `resume` belongs to another query.
 
         """
-        segments, params = declared.asked(given)
+        segments, params = declared.encode(given)
         route = declared.unloaded
         path = _filled(route.path, segments)
         options = Options(*(given[name] for name in NOT_SENT))
         return declared.stream(*self._walk(route, path, params, options, declared))
 
     async def get_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:
-        """Return a declared resource, with the values `given` for its parameters.
+        """Return a resource with the values `given` for its parameters.
 
         Raises:
-            ConfigurationError: an argument cannot be used; nothing was sent.
+            ConfigurationError: an argument is invalid; nothing was sent.
             ChainAPIError: any of chainapi's errors.
 
         """
-        segments, params = declared.asked(given)
+        segments, params = declared.encode(given)
         route = declared.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
         priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
@@ -243,7 +246,7 @@ def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint
         return Checkpoint(fingerprint, path)
     if not isinstance(resume, Checkpoint):
         raise ConfigurationError(
-            f"resume must be a Checkpoint, not {type(resume).__name__}: Checkpoint.loads reads one"
+            f"resume= must be a Checkpoint, not {type(resume).__name__}: read it with Checkpoint.loads"
         )
     if resume.query != fingerprint:
         raise CheckpointError(

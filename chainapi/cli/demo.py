@@ -116,7 +116,7 @@ async def demonstrate(terminal: Terminal) -> None:
     terminal.console.print(
         "Both services, simulated on this machine, each asked for more than the "
         f"{SETTINGS['limit']} requests it takes in {SETTINGS['window']:g} s.\n"
-        "The Data API tells its limit in headers, the Metrics API does not.\n"
+        "The Data API sends its limit in headers, the Metrics API does not.\n"
     )
     async with Simulator(**SETTINGS) as simulator:
         session = terminal.session(

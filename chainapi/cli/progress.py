@@ -1,4 +1,4 @@
-"""Progress of a session: counts of its events, and what it waits for."""
+"""Progress of a session: counts of its events, and its waits."""
 
 from __future__ import annotations
 

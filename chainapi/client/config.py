@@ -1,4 +1,4 @@
-"""Where the services are and which key opens them: from arguments, else from the environment, checked."""
+"""Base addresses, API key and certificates: from arguments, else from the environment, checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Provider.PUBLIC = Provider(
 
 
 class Secret:
-    """A text that no repr, log or pickle shows; `reveal` hands it out where it is sent."""
+    """A text that no repr, log or pickle shows; `reveal` returns it to the code that sends it."""
 
     __slots__ = ("_text",)
 
@@ -63,7 +63,7 @@ class Secret:
 
 @frozen
 class ServiceConfig:
-    """How one service is reached: base address without a trailing slash, and the key if it takes one."""
+    """Address and key of one service: no trailing slash; no key for a service that takes none."""
 
     name: str
     base_url: str
@@ -79,7 +79,7 @@ class ServiceConfig:
 
 @frozen(eq=False, repr=False)
 class Unconfigured:
-    """A service that cannot be reached until `reason` is mended."""
+    """A service without an address or a key; `reason` is the message of the error."""
 
     reason: str
 
@@ -92,9 +92,9 @@ def resolve(
     api_key: str | None,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[ServiceConfig | Unconfigured, ServiceConfig | Unconfigured]:
-    """Return how the Metrics API and the Data API are reached.
+    """Return the configuration of the Metrics API and of the Data API.
 
-    A service whose address or key is nowhere given is `Unconfigured`: a session may well use only the other.
+    A service without an address or a key is `Unconfigured`: a session may use only the other.
 
     Raises:
         ConfigurationError: an address or the key is given but cannot be used; the key is not shown.
@@ -123,12 +123,12 @@ def resolve(
 def trusted(
     given: ssl.SSLContext | None, environment: Mapping[str, str] = os.environ
 ) -> ssl.SSLContext | None:
-    """Return what decides which certificates are trusted; None where the system's authorities do.
+    """Return the context that checks certificates; None to trust the authorities of the system.
 
-    Without `given` the variables SSL_CERT_FILE and SSL_CERT_DIR name the authorities, as OpenSSL reads them.
+    Without `given` it trusts those in the file SSL_CERT_FILE and the folder SSL_CERT_DIR, as OpenSSL does.
 
     Raises:
-        ConfigurationError: `given` does not check certificates, or a variable names none.
+        ConfigurationError: `given` does not check certificates, or a variable names a path without any.
 
     """
     if given is not None:
@@ -136,7 +136,7 @@ def trusted(
     places = {name: environment.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
     if not any(places.values()):
         return None
-    context = ssl.create_default_context()  # which passes over what it cannot read
+    context = ssl.create_default_context()  # ignores what it cannot read: checked below
     for name, place in places.items():
         if place and (fault := _unreadable(context, name, place)):
             raise ConfigurationError(f"{name} names no certificates: {place}: {fault}")
@@ -155,7 +155,7 @@ def _checked_context(context: object) -> ssl.SSLContext:
 
 
 def _unreadable(context: ssl.SSLContext, name: str, place: str) -> str:
-    """Say why there are no certificates at a place; nothing where there are."""
+    """Return why there are no certificates at a path; empty if there are."""
     if name == "SSL_CERT_DIR":
         folders = place.split(os.pathsep)
         return "" if any(map(os.path.isdir, folders)) else "there is no such folder"

@@ -1,7 +1,7 @@
 """The gates of a process: one for each event loop, origin, API key and transport.
 
-A gate knows its quota for as long as a session uses it, and after that while it is one of the `REMEMBERED`
-that were used last in its loop: sessions that are opened one after the other begin with what was learned.
+A gate is kept while a session uses it, and afterwards while it is among the `REMEMBERED` gates that were used
+last in its loop: a session that opens after another one closed begins with the quota that was learned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SALT = os.urandom(16)
 
 
 class _Identity:
-    """Stands for one object, which it does not keep alive where that can be avoided."""
+    """Identity of one object as a dictionary key, by a weak reference where the object has them."""
 
     __slots__ = ("_get", "_number")
 
@@ -81,21 +81,21 @@ _LOCK = threading.Lock()  # loops run in threads of their own
 def gate_of(loop: asyncio.AbstractEventLoop, endpoint: ServiceConfig, transport: object) -> Gate:
     """Return the gate of a service in a loop.
 
-    `transport` is what its user gave to send the requests, and None where they go to the network: what two
-    transports lead to cannot be known, so each has gates of its own.
+    `transport` is the one that the user passed, and None for the network. Each has gates of its own, because
+    two transports may lead to different servers.
     """
     with _LOCK:
         for other in [other for other in _LOOPS if other.is_closed()]:
             del _LOOPS[other]
         try:
             gates = _LOOPS.setdefault(loop, _Gates())
-        except TypeError:  # a loop that takes no weak references: what it learned could never be forgotten
+        except TypeError:  # a loop without weak references: its gates would never be freed
             return Gate()
         return gates.get(_place(endpoint, transport))
 
 
 def used(loop: asyncio.AbstractEventLoop, endpoint: ServiceConfig, transport: object, gate: Gate) -> None:
-    """Remember a gate that a session has used until now."""
+    """Remember the gate of a session that closes."""
     place = _place(endpoint, transport)
     with _LOCK:
         gates = next((gates for known, gates in _LOOPS.items() if known is loop), None)
@@ -111,5 +111,5 @@ def _place(endpoint: ServiceConfig, transport: object) -> Place:
 
 
 def _digest(key: Secret | None) -> bytes:
-    """Return what tells keys apart, and nothing of the key; no key has none."""
+    """Return a keyed digest: equal for equal keys, useless without this process; empty for no key."""
     return b"" if key is None else blake2b(key.reveal().encode(), key=_SALT, digest_size=16).digest()

@@ -127,8 +127,8 @@ class Service:
         fault = self.shown_fault(error)
         if error.malformed and is_markup(body):
             reason = (
-                "the answer is a web page (HTML), no JSON: is the base address right, or does the network"
-                f" want a sign-in first? Open {self.endpoint.origin} in a browser"
+                "the answer is a web page (HTML), not JSON: check the base address, and whether the network"
+                f" requires a sign-in. Open {self.endpoint.origin} in a browser to see the page"
             )
             return fault.changed(reason=reason)
         return fault

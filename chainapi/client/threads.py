@@ -1,4 +1,4 @@
-"""Threads for work that would block the event loop."""
+"""Work in a thread of its own, for work that would block the event loop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Ts = TypeVarTuple("Ts")
 
 
 def in_thread(work: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
-    """Start a piece of work in a thread of its own, which ends with it.
+    """Start work in a thread that ends with it.
 
-    Cancelling the waiter does not end the thread: shield the future if its result must not be lost.
+    Cancelling the future does not stop the thread: shield the future if the result must not be lost.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""The one door to the network: what a transport is, and the one that aiohttp carries."""
+"""Transports: the protocol, and the one that sends requests with aiohttp."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["AiohttpTransport", "Transport"]
 
 MAX_BODY = 8 * 2**20  # bytes, decompressed; 100 blocks are under 50 kB
 
-# The deadline is the session's, for every transport alike; aiohttp's own would cost more and round up.
+# The session has a timeout for every transport; those of aiohttp would cost more and round up.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None)
 
 _GZIP = b"\x1f\x8b"  # how each gzip stream begins, and no JSON does
@@ -65,10 +65,10 @@ class AiohttpTransport:
     Args:
         client: a session of your own, which is never closed or changed here (its middlewares are not used);
             None makes one at the first request: no cookies, no environment proxies, no limit of connections
-            (how many requests fly is decided before they get here).
-        max_body: bytes that a body may have, decompressed; while one is read, at most twice as many are held.
-        ssl_context: decides which certificates are trusted; a `client` has its own. None trusts what the
-            system trusts.
+            (the gate limits the requests in flight).
+        max_body: bytes that a body may have, decompressed; reading one takes at most twice the memory.
+        ssl_context: decides which certificates are trusted; a `client` has its own. None trusts the
+            authorities of the system.
 
     Raises:
         ConfigurationError: an argument cannot be used.
@@ -103,8 +103,8 @@ class AiohttpTransport:
 
         """
         client = await self._open()
-        # The error is made outside of the handler: the one of aiohttp holds the request's headers, and would
-        # hang on ours as its context.
+        # The error is raised outside of the handler: aiohttp's error holds the headers of the request, the
+        # key among them, and would become the context of ours.
         fault: APIConnectionError
         try:
             async with client.request(
@@ -126,9 +126,9 @@ class AiohttpTransport:
         except RuntimeError:
             if self._loop is None or not self._loop.is_closed():
                 raise
-            raise GeneratorExit from None  # dropped after its loop was closed, where nothing can be closed
+            raise GeneratorExit from None  # dropped after its loop was closed: no connection can be closed
         except asyncio.CancelledError as error:
-            # The frames of aiohttp that it came through hold the request's headers: it goes on without them.
+            # The frames of aiohttp in its traceback hold the request's headers: it is raised without them.
             error.__context__ = None
             raise error.with_traceback(None) from None
         raise fault
@@ -145,7 +145,7 @@ class AiohttpTransport:
         return self._client
 
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
-        """Read the body piece by piece, and stop at the cap: a few bytes can unpack to gigabytes."""
+        """Read the body in pieces up to the cap: a few bytes can decompress to gigabytes."""
         pieces: list[bytes] = []
         size = 0
         with self._watch(answer) as lost:
@@ -160,13 +160,13 @@ class AiohttpTransport:
 
     @contextmanager
     def _watch(self, answer: aiohttp.ClientResponse) -> Iterator[asyncio.Future[None] | None]:
-        """Let the body end when its connection is lost, and give the future that says so.
+        """End the body when its connection is lost; yield the future of that loss.
 
-        After a bad chunk aiohttp closes the connection, and never ends the body.
+        After a bad chunk aiohttp closes the connection and never ends the body: the read would never return.
         """
         content, connection = answer.content, answer.connection
         protocol = None if connection is None else connection.protocol
-        if protocol is None or content.is_eof():  # it is here already
+        if protocol is None or content.is_eof():  # the body has arrived
             yield None
             return
 
@@ -175,7 +175,7 @@ class AiohttpTransport:
                 content.set_exception(aiohttp.ClientPayloadError())
 
         lost = protocol.closed
-        if lost is None:  # it was lost before anybody asked
+        if lost is None:  # the connection was lost before
             end(None)
             yield None
             return
@@ -189,11 +189,11 @@ class AiohttpTransport:
             lost.remove_done_callback(end)
 
     def _unpacked(self, body: bytes) -> bytes:
-        """Unpack a body that is gzip although no header says so."""
+        """Decompress a body that is gzip although no header names that encoding."""
         try:
             unpacked = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(body, self._max_body + 1)
         except zlib.error:
-            return body  # whoever decodes it says what is wrong
+            return body  # the decoder raises the error
         if len(unpacked) > self._max_body:
             raise self._too_large()
         return unpacked
@@ -207,7 +207,7 @@ class AiohttpTransport:
         )
 
     async def aclose(self) -> None:
-        """Close the connections, unless the `ClientSession` was given; nothing is sent any more."""
+        """Close the connections, unless the `ClientSession` was passed in; send nothing from then on."""
         self._closed = True
         keeper, self._keeper, self._client = self._keeper, None, None
         if keeper is not None:
@@ -215,10 +215,10 @@ class AiohttpTransport:
 
 
 async def _next_piece(content: aiohttp.StreamReader, lost: asyncio.Future[None] | None) -> bytes:
-    """Return what arrived of a body; nothing at its end."""
+    """Return the bytes of a body that have arrived; empty at its end."""
     try:
         return await content.readany()
-    except RuntimeError:  # the connection is closing, and has not said yet how the body ends
+    except RuntimeError:  # the connection is closing: the body ends when that is done
         if lost is None:
             raise aiohttp.ClientPayloadError from None
     await asyncio.wait((lost,))
@@ -226,13 +226,13 @@ async def _next_piece(content: aiohttp.StreamReader, lost: asyncio.Future[None] 
 
 
 def _retrieve(lost: asyncio.Future[None]) -> None:
-    """Take note of how a connection was lost, or asyncio would complain that nobody did."""
+    """Retrieve the exception of a lost connection, or asyncio would log that nobody did."""
     if not lost.cancelled():
         lost.exception()
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module
-    """Carries a fault past aiohttp, which would send the request again by itself after its own errors."""
+    """Carries an error past aiohttp, which sends a request again after errors of its own."""
 
     def __init__(self, fault: APIConnectionError) -> None:
         super().__init__()
@@ -242,12 +242,12 @@ class _Fault(Exception):  # noqa: N818 - never leaves this module
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a GET a second time, past the gate, when a connection breaks."""
+    """Prevent aiohttp from sending a GET again, without the gate, after a broken connection."""
     fault: APIConnectionError
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
-        raise  # never got through; aiohttp does not repeat these
+        raise  # no connection, so nothing was sent; aiohttp does not repeat these
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         fault = APIConnectionError(_reason(error))
     raise _Fault(fault)
@@ -257,10 +257,10 @@ _SEND_ONCE = (_send_once,)
 
 
 async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """Give the client, then close it.
+    """Yield the client, then close it.
 
-    A loop closes the generators that nobody holds any more, and those that are left when it ends: that closes
-    the connections of a session that its user forgot.
+    A loop closes generators that nobody refers to, and those that are left when it ends. So it closes the
+    connections of a session that was never closed.
     """
     try:
         yield client
@@ -278,21 +278,21 @@ KEEP_ALIVE = 75.0  # seconds
 
 @frozen
 class _Kept:
-    """What keeps a client open: by which generator, in which loop, of which process."""
+    """Owner of an open client: the generator that closes it, its loop, its process."""
 
     keeper: ref[AsyncGenerator[aiohttp.ClientSession, None]]
     loop: asyncio.AbstractEventLoop
     process: int
 
 
-# Held until they are closed: a client that was collected before would complain of that.
+# Referred to until they are closed: aiohttp logs an error for an open client that is garbage-collected.
 _KEPT: dict[aiohttp.ClientSession, _Kept] = {}
 
 
 def _let_go(*, running: bool = False) -> None:
-    """Let go of clients that nobody can close any more: their loop was closed, or is another process's.
+    """Detach clients that cannot be closed any more: their loop is closed, or belongs to another process.
 
-    With `running` also of those whose loop runs, in another thread.
+    `running` includes those whose loop runs in another thread.
     """
     for client, kept in list(_KEPT.items()):
         ours = kept.process == os.getpid()
@@ -305,9 +305,9 @@ def _let_go(*, running: bool = False) -> None:
 
 @atexit.register
 def _close_at_exit() -> None:
-    """Close what a program leaves open in loops that it neither closed nor runs any more.
+    """Close clients that are open at the end of the program, in loops that are neither closed nor running.
 
-    Else aiohttp would complain of each client, connector and connection.
+    Otherwise aiohttp would log an error for each client, connector and connection.
     """
     _let_go(running=True)
     for kept in list(_KEPT.values()):
@@ -315,20 +315,20 @@ def _close_at_exit() -> None:
 
 
 async def _finish(kept: _Kept) -> None:
-    await _turns()  # a keeper that was dropped is closed by its loop now
+    await _turns()  # the loop now closes a keeper without references
     if (keeper := kept.keeper()) is not None:
         await keeper.aclose()
     await _turns()
 
 
 async def _turns() -> None:
-    """Let callbacks run that closing takes."""
+    """Run the callbacks that closing schedules."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 def _warn_of_unclosed() -> None:
-    """Warn of a session that was not closed; never as an error, which nobody could catch here."""
+    """Warn of a session that was not closed; never as an error, which no caller could catch."""
     message = "a Session was not closed: use async with, or aclose()"
     try:
         warnings.warn(message, ResourceWarning, stacklevel=1)
@@ -337,9 +337,9 @@ def _warn_of_unclosed() -> None:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Keeps connections for the next request, but none on which the server has spoken or hung up since.
+    """Reuses connections, except those on which the server has sent bytes or hung up since.
 
-    What it said unasked would else be taken for the answer to the next request.
+    Unsolicited bytes would be taken for the response to the next request.
     """
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
@@ -350,12 +350,12 @@ class _Connector(aiohttp.TCPConnector):
         self._used = WeakSet[object]()
 
     def __del__(self, *_: object) -> None:
-        """Say nothing: of the session that was not closed, its keeper has told."""
+        """Do nothing: the keeper of an unclosed session has warned already."""
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
-        """Return a new connection, or one that has been quiet since its last answer."""
+        """Return a new connection, or one that received nothing since its last response."""
         while True:
             connection = await super().connect(req, traces, timeout)
             if connection.protocol not in self._used:
@@ -367,7 +367,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 def _is_quiet(connection: Connection) -> bool:
-    """Tell whether nothing has arrived, neither read already nor waiting in the socket."""
+    """Return whether a connection received nothing, neither read nor waiting in the socket."""
     protocol, transport = connection.protocol, connection.transport
     if protocol is None or transport is None or protocol.should_close:
         return False
@@ -377,7 +377,7 @@ def _is_quiet(connection: Connection) -> bool:
 def _is_readable(descriptor: int) -> bool:
     if sys.platform == "win32":
         return bool(select.select([descriptor], [], [], 0)[0])
-    poll = select.poll()  # takes any number of a file descriptor, and needs none itself
+    poll = select.poll()  # takes descriptors of any number, and needs none of its own
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
 
@@ -409,7 +409,7 @@ def _fault_of(error: aiohttp.ClientError | OSError | ValueError) -> APIConnectio
 
 
 def _reason(error: aiohttp.ClientError | OSError | ValueError) -> str:
-    """Say what broke, without what aiohttp's errors carry along: request headers, bytes of the answer."""
+    """Return the cause, without the request headers and response bytes in aiohttp's errors."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
@@ -424,7 +424,7 @@ def _reason(error: aiohttp.ClientError | OSError | ValueError) -> str:
 
 
 def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
-    """Say why a certificate is not trusted, and what to do about it."""
+    """Return why a certificate is not trusted, and what to do about it."""
     certificate = error.certificate_error
     why, code = str(certificate), None
     if isinstance(certificate, ssl.SSLCertVerificationError):
@@ -434,12 +434,12 @@ def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
 
 
 def _advice(code: int | None) -> str:
-    """Return what to do about a certificate, by OpenSSL's code of what is wrong with it."""
+    """Return what to do about a certificate, by the verification error code of OpenSSL."""
     if code in (9, 10):  # not valid yet, not valid any more
-        return "check this machine's clock; the operator of the server has to renew it"
+        return "check this machine's clock; otherwise the operator of the server must renew it"
     if code in (62, 64):  # for another name, for another address
-        return "check the base address, and whether the network answers in the place of the service"
+        return "check the base address, and whether a proxy of the network intercepts the connection"
     return (
-        "the network may answer in the place of the service; where it is signed by an authority of your own,"
-        " name that with ssl_context= or the variable SSL_CERT_FILE"
+        "a proxy of the network may intercept the connection; if an authority of your own signed the"
+        " certificate, set ssl_context= or the variable SSL_CERT_FILE"
     )

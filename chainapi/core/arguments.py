@@ -55,10 +55,10 @@ def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
 
 
 def deadline_of(value: object) -> float | None:
-    """Return the argument ``deadline=`` in seconds; None where it is not given.
+    """Return the argument ``deadline=`` in seconds; None if it is not given.
 
     Raises:
-        ConfigurationError: it is no finite number above 0.
+        ConfigurationError: it is not a finite number above 0.
 
     """
     return None if value is None else seconds_of("deadline", value)
@@ -68,7 +68,7 @@ def boolean(name: str, value: object) -> bool:
     """Return an argument that is True or False.
 
     Raises:
-        ConfigurationError: it is not, not even if Python would take it for one.
+        ConfigurationError: it is something else, such as 1.
 
     """
     if type(value) is not bool:

@@ -270,12 +270,12 @@ class CallFlow:
     def _refused(self, exchange: Exchange, error: str, messages: tuple[str, ...], now: float) -> None:
         """Count a 429, or raise its error; without a pause: the gate holds the next attempt back."""
         limits, verdict, retry = exchange.limits, exchange.verdict, self._settings.retry
-        if verdict in (Verdict.QUOTA, Verdict.HIDDEN):
+        if verdict in (Verdict.QUOTA, Verdict.UNANNOUNCED):
             endless = self._settings.max_wait is None and retry.max_attempts > 1
-            again = self._state.refused(retry, patient=endless and verdict is Verdict.HIDDEN)
+            again = self._state.refused(retry, patient=endless and verdict is Verdict.UNANNOUNCED)
         else:
-            again = self._state.route_refused(retry) and verdict is not Verdict.TOO_DEAR
-        if verdict is Verdict.TOO_DEAR:
+            again = self._state.route_refused(retry) and verdict is not Verdict.TOO_EXPENSIVE
+        if verdict is Verdict.TOO_EXPENSIVE:
             messages = (*messages, "refused while the whole limit was left: it costs more than the limit")
         retry_after = limits.reset if limits.retry_after is None else limits.retry_after
         self.last = rate_limited(error, messages, retry_after)

@@ -1,4 +1,4 @@
-"""What a session tells about its work: frozen events, one stream, for logs, traces and progress displays.
+"""Events of a session, for logs, traces and progress displays.
 
 No event carries the API key, a header or a body. Times are seconds; `where` is a method and a path.
 """
@@ -46,7 +46,7 @@ class ResponseReceived:
 
 @frozen
 class RetryScheduled:
-    """A call waits `wait` seconds after a fault and is then sent again."""
+    """A call pauses for `wait` seconds after a fault, and is then sent again."""
 
     service: str
     where: str
@@ -59,7 +59,7 @@ class RetryScheduled:
 class WaitBegan:
     """Nothing is sent to a service for `seconds`, a second or more.
 
-    The `reason` is "stop" after a 429, "quota" when it is used up, "rate" for the user's own ceiling.
+    The `reason` is "stop" after a 429, "quota" when the quota is used up, "rate" for your own ceiling.
     """
 
     service: str
@@ -78,7 +78,7 @@ class WaitEnded:
 
 @frozen
 class PageReceived:
-    """A walk got a page of `rows` rows, its `page`-th since it began or restarted."""
+    """A walk received a page of `rows` rows, its `page`-th since it began or restarted."""
 
     service: str
     where: str
@@ -90,8 +90,8 @@ class PageReceived:
 class Restarted:
     """A walk begins again at the first page, because its page token is no longer valid.
 
-    `exact` is False where rows given before a resume, or as pages, cannot be told by now and may come again;
-    then it may also tell of a restart before the resume, which `restarts` counts already.
+    `exact` is False if rows that were yielded before a resume, or as pages, cannot be recognised any more and
+    may come again. The event may then report a restart before the resume, which `restarts` includes.
     """
 
     service: str
@@ -103,9 +103,9 @@ class Restarted:
 
 @frozen
 class TokenRenewed:
-    """The service refused a page token; the page before it was fetched once more and had a new one.
+    """The service refused a page token; the page before it was fetched again and had a new one.
 
-    The walk has `pages` pages so far, and continues behind them with the new token.
+    The walk has received `pages` pages, and continues after them with the new token.
     """
 
     service: str
@@ -115,10 +115,10 @@ class TokenRenewed:
 
 @frozen
 class KeyNotUnique:
-    """Two rows of the `page`-th page, or of it and its neighbours, share the key that is to identify a row.
+    """Two rows of the `page`-th page, or of it and its neighbours, share the key that should identify a row.
 
-    The key is given up: no row is dropped for it any more, and rows are counted by their content. Rows that
-    were given under the key come again after a restart.
+    The walk stops using the key: it drops no row for it any more, and counts rows by their content. Rows that
+    were yielded under the key come again after a restart.
     """
 
     service: str
@@ -141,7 +141,7 @@ class OrderBroken:
 
 @frozen
 class LoopFound:
-    """A walk ends with PaginationLoopError, because its `page`-th page had been there before."""
+    """A walk ends with PaginationLoopError, because its `page`-th page repeats an earlier one."""
 
     service: str
     where: str

@@ -1,4 +1,4 @@
-"""The query of a request: a checked path and its parameters, percent-encoded once."""
+"""URLs of requests: paths and query parameters, checked and percent-encoded once."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ MAX_SEGMENT = 1_024  # characters
 
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
 _SAFE_PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")  # most paths: nothing in them is quoted
-_MAX_WHOLE = 10**100  # no identifier or number of a query is as large, and larger ones may have no text
+_MAX_WHOLE = 10**100  # identifiers are smaller, and Python does not convert every larger one to text
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SEPARATOR = re.compile(r"[/?#%\\\s]")  # of a segment
 _PATH_END = re.compile(r"[?#\\\s]")  # of a path
 _HALF = re.compile(r"[\ud800-\udfff]")  # halves of characters, which UTF-8 cannot carry
 
 
+def _encode(query: Query) -> str:
+    plain = _SAFE_PATH.fullmatch(query.path)
+    encoded = query.path if plain else quote(query.path, safe=_PATH_SAFE)
+    return f"{encoded}?{urlencode(query.params)}" if query.params else encoded
+
+
 @frozen
 class Query:
-    """What is asked of a service, page token apart.
+    """Path and parameters of a request, without the page token.
 
-    `route` names the requests that cost alike, `cost` is what one is thought to cost in quota units.
+    Requests of one `route` have the same cost; `cost` is the documented one in compute units, if any.
     """
 
     path: str
     params: tuple[tuple[str, str], ...] = ()
     route: str = ""
     cost: float | None = None
-    _encoded: str = field(
-        init=False, repr=False, eq=False, default=Factory(lambda self: self._encode(), True)
-    )
-
-    def _encode(self) -> str:
-        plain = _SAFE_PATH.fullmatch(self.path)
-        encoded = self.path if plain else quote(self.path, safe=_PATH_SAFE)
-        return f"{encoded}?{urlencode(self.params)}" if self.params else encoded
+    _encoded: str = field(init=False, repr=False, eq=False, default=Factory(_encode, takes_self=True))
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
         """Return the whole URL, with the page token as one parameter."""
@@ -62,7 +61,7 @@ class Query:
 
     @property
     def where(self) -> str:
-        """How errors and events name it."""
+        """Method and path, as errors and events show them."""
         return f"GET {self.path}"
 
 

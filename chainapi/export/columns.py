@@ -1,8 +1,8 @@
-"""From row models to columns, from rows to JSON objects, and from those to the values of columns.
+"""Columns of row models, rows as JSON objects, and the values of their columns.
 
-A row is written as JSON once, when it is fetched; the formats of files never see models. Between the two
-stands what is decided here for each field: its name, its kind, and whether a whole number has to be expected
-not to fit into 64 bits, which is told by its name (`is_amount`).
+A row is encoded as JSON once, when it is fetched; file formats never see models. The columns define what
+formats have in common: the name and the kind of each field, and whether a whole number often does not fit
+into 64 bits (`chainapi.models.schema.is_amount`).
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ Kind: TypeAlias = Literal[
 ]
 
 SOURCE = "source"  # the first column of every file: the label of the series that a row is of
-INVALID = b"!"  # before the JSON of a row that could not be made, which goes to a file of its own
-EXTRA = "extra"  # in the rows of a union: what a row of an unknown kind has beyond the known columns
+INVALID = b"!"  # before the JSON of an invalid row, which is written to a separate file
+EXTRA = "extra"  # in rows of a union: fields of an unknown kind beyond the known columns
 
 
 @frozen
 class Column:
-    """A column: its name and what is in it; None may be in every column.
+    """Column: its name, its kind, and the columns in it; every column may hold None.
 
     - ``integer``: a whole number that usually fits into 64 bits; ``big``: one that often does not
     - ``float``, ``boolean``, ``text``; ``decimal``: an exact fraction
     - ``time``: Unix time in whole seconds
     - ``json``: any JSON value
-    - ``struct``: a record, its columns are `fields`; ``list``: of what the only one of `fields` says
+    - ``struct``: a record, its columns are `fields`; ``list``: its entries are the only one of `fields`
     """
 
     name: str
@@ -61,7 +61,7 @@ class Column:
     fields: tuple[Column, ...] = ()
 
 
-# From models to columns. Beside each column stands its mirror: the type from which msgspec writes its JSON.
+# Columns of models. Beside each column stands its mirror: the type from which msgspec writes its JSON.
 # The mirror of a record is a private Struct with the record's attributes under the names of the columns.
 
 _Mirrored: TypeAlias = tuple[Column, Any]
@@ -79,7 +79,7 @@ _KINDS: Mapping[str, Kind] = {
 def _record(
     model: type, within: tuple[type, ...] = (), taken: Iterable[str] = ()
 ) -> tuple[tuple[Column, ...], Any]:
-    """Return the columns of a record and its mirror; `taken` are names that no column may have."""
+    """Return the columns of a record and its mirror; no column has a name in `taken`."""
     columns, fields, used = [], [], {*taken}
     for field in fields_of(model):
         column, mirror = _column(_free(field.name, used), field.type, (*within, model), field)
@@ -89,7 +89,7 @@ def _record(
 
 
 def _free(attribute: str, used: set[str]) -> str:
-    """Return the name of a column; databases do not tell capitals and small letters apart."""
+    """Return the name of a column; databases ignore the case of letters."""
     name = attribute.strip("_") or attribute
     while name.lower() in used:
         name += "_"
@@ -126,7 +126,7 @@ def _scalar(kind: Type) -> Kind:
 
 
 def _merged(one: Column, other: Column) -> Column:
-    """Return a column that has room for both."""
+    """Return a column wide enough for both."""
     if one == other:
         return one
     kinds = {one.kind, other.kind}
@@ -150,14 +150,14 @@ def _table(kinds: Iterable[Sequence[Column]]) -> tuple[Column, ...]:
     return tuple(columns.values())
 
 
-# From rows to JSON.
+# JSON of rows.
 
 
 class Codec:
-    """Makes JSON of rows: objects by the names of the columns; whole numbers are exact, decimals are texts.
+    """Encoder of rows: JSON objects by the names of the columns, whole numbers exact, decimals as texts.
 
-    A row of a kind of a union that nobody knows yet gives its known columns, as far as its plain values fit
-    into them, and all the rest under its own names in the column ``extra``.
+    A row of an unknown kind of a union has values in the known columns if they fit; its other fields are in
+    the column ``extra``, by their own names.
     """
 
     def __init__(self, model: Any) -> None:
@@ -173,10 +173,10 @@ class Codec:
         self._check: Callable[[bytes], object] = unpacker(self.columns, nested=True)
 
     def encode(self, row: Any) -> bytes:
-        """Return a row as a JSON object; behind `INVALID` for an invalid row.
+        """Return a row as a JSON object; that of an invalid row begins with `INVALID`.
 
         Raises:
-            ConfigurationError: a value is not what its column is for.
+            ConfigurationError: a value does not fit its column.
 
         """
         if isinstance(row, Invalid):
@@ -191,7 +191,7 @@ class Codec:
             self._check(made)
         except msgspec.ValidationError as error:
             name = getattr(self.model, "__name__", self.model)
-            raise ConfigurationError(f"a row of {name} is not what its columns are for: {error}") from None
+            raise ConfigurationError(f"a row of {name} does not fit its columns: {error}") from None
         return made
 
     def _without_mirror(self, row: Any) -> dict[str, Any]:
@@ -213,12 +213,12 @@ class Codec:
         return {**made, EXTRA: msgspec.Raw(encode_json(extra)) if extra else None}
 
 
-# Of types that JSON does not know, which the models of users may have, it has the text.
+# Values of types that JSON lacks, in models of users, are encoded as their texts.
 _ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 
 
 def _as_object(row: Any) -> Any:
-    """Return a row without columns as an object whose names leave room for the name of its source."""
+    """Return a row without columns as an object; the name ``source`` stays free for the label."""
     if not isinstance(row, dict):
         return {"value": row} if isinstance(row, str | int | float | Decimal | list | None) else row
     if SOURCE not in row:
@@ -228,7 +228,7 @@ def _as_object(row: Any) -> Any:
 
 
 def _fitting(kind: Kind, value: Any) -> Any:
-    """Return a plain JSON value as one for a column of this kind; None where it does not fit as it is."""
+    """Return a JSON value for a column of this kind; None if it does not fit unchanged."""
     if kind in ("integer", "big", "time"):
         return whole_of(value)
     if kind == "float" and is_number(value):
@@ -257,15 +257,15 @@ def _decimal_text(text: str) -> str | None:
         return None
 
 
-# From JSON to the values of columns.
+# Values of columns.
 
 
 def unpacker(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], tuple[Any, ...]]:
-    """Return what makes the values of its columns from a row as `Codec` encodes it, in their order.
+    """Return a function from a row, as `Codec` encodes it, to the values of its columns in their order.
 
     Whole numbers and times are int, decimals are texts, and a value of a ``json`` column is raw JSON, for
-    `json_text`. So are records and lists, unless `nested`: a record is an object then whose
-    values `msgspec.structs.astuple` gives, in the order of its columns.
+    `json_text`. Records and lists are raw JSON too; with `nested`, a record is a Struct, whose values
+    `msgspec.structs.astuple` returns in the order of its columns.
     """
     decoder = msgspec.json.Decoder(_struct(columns, nested))
 

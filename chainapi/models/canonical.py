@@ -1,4 +1,4 @@
-"""Rows of a page as the service sent them: split, and as canonical JSON."""
+"""Canonical JSON of the rows of a page, as the service sent them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainapi.models.sizes import LARGE
 
 __all__ = ["canonical_rows", "first_bytes", "scan", "split_rows"]
 
-# What a decoder refuses: no JSON, no Unicode (also a lone surrogate), too deep a nesting.
+# Errors of a decoder: not JSON, not Unicode (a lone surrogate), nested too deeply.
 _REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 # A number with a point or an exponent keeps its digits; a whole number has them in any case.
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 @lru_cache(maxsize=256)
 def _lists(items: str) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]:
-    """Return the decoders of a list field: to plain values, and to bytes of rows."""
+    """Return the decoders of a list field: to JSON values, and to bytes of rows."""
     plain, raw = (
         msgspec.defstruct("Lists", [("rows", rows, msgspec.field(name=items, default=None))])
         for rows in (list[Any] | None, list[msgspec.Raw] | None)
@@ -62,14 +62,14 @@ def split_rows(body: bytes, items: str) -> list[bytes]:
         return scan(body, items)[0]
 
 
-# A text, whole or cut off at the end of the body, or a sign of the structure.
+# A text, whole or cut off at the end of the body, or a bracket, colon or comma.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
 
 
 def scan(body: bytes, items: str) -> tuple[list[bytes], bytes]:
     """Return the bytes of each row of the field `items`, and the body without them.
 
-    It goes by the signs of the structure alone: at any depth, and without a look at the values.
+    It reads the brackets, colons and commas alone, at any depth, and no values.
     """
     rows: list[bytes] = []
     depth, begin, text, key, rest = 0, 0, b"", "", (0, 0)

@@ -1,4 +1,4 @@
-"""From the body of an answer to rows: the envelope of a page, a single resource, an error."""
+"""Decoders of response bodies: pages of rows, and single resources."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["DecodedPage", "OnInvalid", "PageDecoder", "ResourceDecoder", "Stepwi
 OnInvalid: TypeAlias = Literal["raise", "raw"]
 T = TypeVar("T")
 
-_AS_RAW = 'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record'
-_UNTYPED = "; without a model, list() of the same path and parameters goes on with plain JSON"
-_GET = "get() of the same path and parameters, without a model, gives the resource as plain JSON"
+_AS_RAW = 'resume=error.checkpoint with on_invalid="raw" continues and returns this row as an Invalid record'
+_UNTYPED = "; without a model, list() of the same path and parameters continues with JSON values"
+_GET = "get() of the same path and parameters, without a model, returns the resource as JSON values"
 PART = 256  # rows of a large body that are decoded in one step
 
 
 @frozen(eq=False, repr=False)
 class DecodedPage:
-    """The rows of a page, the token to the next one, and what else its route names.
+    """Rows of a page, the next page token, and further fields of the envelope.
 
-    `items` is the name of the list field of `body`.
+    `items` is the name of the list field of `body`, `others` has the further fields of the route.
     """
 
     rows: list[Any]
@@ -50,32 +50,32 @@ class DecodedPage:
     def digest(self) -> int:
         """A hash of the body from the first ``[`` to the last ``]``, for this process.
 
-        Another page token or another `lastRun` does not change it where they stand outside of all lists.
+        A page token or `lastRun` before or after all lists does not change it.
         """
         return hash(lists_of(self.body))
 
     def canonical_rows(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it.
 
-        It is made at each call. Keys are sorted, white space is left out, numbers keep their digits; fields
-        that no model names are in it. A row that has no canonical form (with a lone surrogate, or nested too
-        deeply) is returned as its bytes in the body. It raises nothing for a page that was decoded.
+        Keys are sorted, white space is left out, numbers keep their digits, fields that no model names are
+        included. A row without a canonical form (a lone surrogate, nested too deeply) keeps its bytes. Each
+        call encodes the rows again.
         """
         return canonical_rows(self.body, self.items)
 
 
 class Stepwise(Generic[T]):
-    """Decodes bodies, a large one in steps between which others can run."""
+    """Decoder of bodies; a large body is decoded in steps, between which other tasks run."""
 
     def steps(self, body: bytes) -> Generator[None, None, T]:
-        """Decode a body; between two steps nothing is held."""
+        """Decode a body; yield between two steps."""
         raise NotImplementedError
 
     def __call__(self, body: bytes) -> T:
         """Decode a body at once.
 
         Raises:
-            DecodeError: the body is not what it should be.
+            DecodeError: the body is not JSON, or of another shape.
 
         """
         steps = self.steps(body)
@@ -87,15 +87,15 @@ class Stepwise(Generic[T]):
 
 
 class PageDecoder(Stepwise[DecodedPage]):
-    """Decodes the pages of one route into rows of `model`, or into plain JSON values without one.
+    """Decoder of the pages of one route, into rows of `model` or into JSON values without one.
 
-    `items` names the list field. Where it is None the first page decides: the only field that holds a list.
-    `others` are further fields of the envelope to hand out, each with its type; they may be missing.
-    A row that cannot be made is a `DecodeError`; with `shown` it is an `Invalid` in its place, whose error
-    is as `shown` returns it.
+    `items` names the list field; if it is None, it is the only field with a list of the first page.
+    `others` are further fields of the envelope, each with its type; they may be missing. A row that does not
+    fit the model raises `DecodeError`; with `shown`, an `Invalid` takes its place, with the error that
+    `shown` returns.
 
     Raises:
-        ConfigurationError: `items` is no name of a list field, or no rows can be made of `model`.
+        ConfigurationError: `items` cannot be the name of a field, or `model` cannot be made from JSON.
 
     """
 
@@ -107,7 +107,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         *,
         shown: Callable[[DecodeError], DecodeError] | None = None,
     ) -> None:
-        self._maker = RowDecoder(model)
+        self._rows = RowDecoder(model)
         self._others = [(name, RowDecoder(kind)) for name, kind in others]
         self._shown = shown
         self._advice = _AS_RAW if model is None else _AS_RAW + _UNTYPED
@@ -115,22 +115,22 @@ class PageDecoder(Stepwise[DecodedPage]):
         try:
             self._envelope = None if items is None else self._envelope_of(items)
         except (TypeError, ValueError):
-            raise ConfigurationError(f"items={quoted(items)} is no name of a list field") from None
+            raise ConfigurationError(f"items={quoted(items)} is not the name of a list field") from None
 
     def decode(self, body: bytes) -> DecodedPage:
         """Decode one page at once; null stands for an empty list.
 
         Raises:
-            DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
+            DecodeError: the body is not JSON, not of the route's shape, or its list field is ambiguous.
 
         """
         return self(body)
 
     def steps(self, body: bytes) -> Generator[None, None, DecodedPage]:
-        """Decode one page, a large one some rows at a step.
+        """Decode one page, a large one in steps of some rows.
 
         Raises:
-            DecodeError: the body is not JSON, not of the route's shape, or its list field cannot be told.
+            DecodeError: the body is not JSON, not of the route's shape, or its list field is ambiguous.
 
         """
         refuse_dense(body)
@@ -141,25 +141,25 @@ class PageDecoder(Stepwise[DecodedPage]):
         token = page.next_page_token
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
-        others = tuple(self._other(name, maker, getattr(page, name)) for name, maker in self._others)
+        others = tuple(self._other(name, decoder, getattr(page, name)) for name, decoder in self._others)
         return DecodedPage(page.rows, token or None, others, body, self.items or "")
 
     def _envelope_of(self, items: str) -> Envelope:
-        return envelope_of(items, self._maker.strict, tuple(name for name, _ in self._others))
+        return envelope_of(items, self._rows.strict, tuple(name for name, _ in self._others))
 
     def _find_envelope(self, body: bytes) -> Envelope:
         items = find_list(body, loosely=self._shown is not None)
         try:
             self._envelope = self._envelope_of(items)
         except ValueError:  # with a control character or a quotation mark in its name
-            raise DecodeError(f"no usable name of a list field: {items}") from None
+            raise DecodeError(f"the name of the list field cannot be used: {items}") from None
         self.items = items
         return self._envelope
 
     def _whole(self, envelope: Envelope, body: bytes) -> tuple[Any, bool]:
-        """Decode all rows at once; None where they have to be decoded in parts.
+        """Decode all rows at once; return None if they have to be decoded in parts.
 
-        The second value says whether a field that no record names is the reason.
+        The second value is True if a field that no record names is the reason.
         """
         try:
             return envelope.read(body), False
@@ -170,12 +170,12 @@ class PageDecoder(Stepwise[DecodedPage]):
             return None, unnamed
 
     def _of_row(self, fault: DecodeError) -> DecodeError:
-        """Return the same fault with the number of the row that it is in, if it is in one."""
+        """Add the number of the row to a fault that is in a row."""
         found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
         return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
     def _in_parts(self, envelope: Envelope, body: bytes, *, unnamed: bool) -> Generator[None, None, Any]:
-        """Decode some rows at a time, and each by itself where one of them is invalid."""
+        """Decode some rows at a time; if one of them is invalid, each by itself."""
         page = self._split(envelope, body)
         refuse_many("rows", len(page.rows), body)
         rows: list[Any] = []
@@ -189,7 +189,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         try:
             return envelope.split(body)
         except DecodeError as fault:
-            # What is JSON and cannot be decoded (half of a character, too deep a nesting) is a row's fault.
+            # JSON that cannot be decoded (a lone surrogate, nested too deeply) is the fault of a row.
             if self._shown is None or not is_json(body):
                 raise fault from None
         rows, rest = scan(body, self.items or "")
@@ -199,13 +199,13 @@ class PageDecoder(Stepwise[DecodedPage]):
 
     def _part(self, raws: list[bytes | msgspec.Raw], start: int, *, unnamed: bool) -> list[Any]:
         try:
-            return self._maker.several(raws, unnamed=unnamed)
+            return self._rows.several(raws, unnamed=unnamed)
         except DecodeError:
             return [self._row(raw, number) for number, raw in enumerate(raws, start)]
 
     def _row(self, raw: bytes | msgspec.Raw, number: int) -> Any:
         try:
-            return self._maker.one(raw)
+            return self._rows.one(raw)
         except DecodeError as error:
             path = f"$.{self.items}[{number}]{error.path[1:]}"
             if self._shown is None:
@@ -213,47 +213,47 @@ class PageDecoder(Stepwise[DecodedPage]):
             return Invalid(decode_leniently(bytes(raw)), self._shown(error.changed(path=path, row=number)))
 
     @staticmethod
-    def _other(name: str, maker: RowDecoder, raw: msgspec.Raw) -> Any:
+    def _other(name: str, decoder: RowDecoder, raw: msgspec.Raw) -> Any:
         if raw == NULL:
             return None
         try:
-            return maker.one(raw)
+            return decoder.one(raw)
         except DecodeError as fault:
             raise below(f"$.{wire_name(name)}", fault.path[1:], fault) from None
 
 
 class ResourceDecoder(Stepwise[Any]):
-    """Decodes single resources, into `model` or into plain JSON values.
+    """Decoder of single resources, into `model` or into JSON values.
 
     Raises:
-        ConfigurationError: nothing can be made of `model`.
+        ConfigurationError: `model` cannot be made from JSON.
 
     """
 
     def __init__(self, model: Any = None) -> None:
-        self._maker = RowDecoder(model)
+        self._rows = RowDecoder(model)
         self._advice = "" if model is None else _GET
 
     def steps(self, body: bytes) -> Generator[None, None, Any]:
-        """Decode a resource, at once.
+        """Decode a resource in one step.
 
         Raises:
-            DecodeError: the body is not JSON or not of the model's shape.
+            DecodeError: the body is not JSON or does not fit the model.
 
         """
         refuse_dense(body)
         yield from ()
         try:
-            return self._maker.one(body)
+            return self._rows.one(body)
         except DecodeError as fault:
             raise fault if fault.malformed else fault.changed(advice=self._advice) from None
 
 
 def decode_resource(body: bytes, model: Any = None) -> Any:
-    """Decode a single resource, into `model` or into plain JSON values.
+    """Decode a single resource, into `model` or into JSON values.
 
     Raises:
-        DecodeError: the body is not JSON or not of the model's shape.
+        DecodeError: the body is not JSON or does not fit the model.
 
     """
     return ResourceDecoder(model)(body)

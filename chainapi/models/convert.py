@@ -1,10 +1,10 @@
-"""From JSON values to the classes of a user: fast through msgspec where it can, else through cattrs.
+"""Row types of models: through msgspec if it can make the model, else through cattrs.
 
 A model is an attrs class whose fields are named as on the wire or as Python names them (`block_number` is
 read from `blockNumber`). msgspec decodes into a private Struct with the names of the wire, derived from the
-class once, and makes the objects from it; a whole number may come as a string of digits. What msgspec cannot
-do (converters, aliases, foreign types, recursion) goes through the one cattrs converter, where users register
-hooks for types of their own. Dataclasses, TypedDicts and msgspec's Structs are read by their own names.
+class once, and makes the objects from it; a whole number may come as a string of digits. Models that msgspec
+cannot make (converters, aliases, foreign types, recursion) go through the one cattrs converter. Users add
+hooks for their own types to it. Dataclasses, TypedDicts and msgspec Structs are read by their own names.
 """
 
 from __future__ import annotations
@@ -31,27 +31,29 @@ from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 
 __all__ = ["row_type"]
 
-# Models of ours whose fields are on the wire as they are here: decoded without a detour.
+# Records with the same names in JSON and in Python: msgspec decodes them directly.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
 
 
 def row_type(model: Any, *, strict: bool = False) -> RowType:
-    """Return how to make rows of `model`; None stands for plain JSON values.
+    """Return the row type of a model; None stands for JSON values.
 
-    `strict` ones are refused where they have fields that our records do not name; it is for our records only.
+    With `strict`, rows of our records are refused if they have fields that the records do not name.
 
     Raises:
-        ConfigurationError: nothing can make rows of it; the reason says what is missing.
+        ConfigurationError: the model cannot be made from JSON; the message names what is missing.
 
     """
     try:
         return _row_type(model, strict and _names_fields(model))
     except TypeError as error:  # not even hashable
-        raise ConfigurationError(f"model={model!r} is no class to make rows of: {error}") from None
+        raise ConfigurationError(
+            f"model={model!r} is not a class that rows can be decoded into: {error}"
+        ) from None
 
 
 def _names_fields(model: Any) -> bool:
-    """Tell whether rows of `model` are our records, which keep what they do not name."""
+    """Check that all rows of a model are our records, which keep fields that they do not name."""
     classes = row_classes(model)
     return bool(classes) and all(issubclass(kind, Record) for kind in classes)
 
@@ -63,7 +65,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
     if model in _AS_ON_THE_WIRE:
         return RowType(model, fields=len(fields_of(model)) if strict else None)
     if tags := tags_of(model):
-        return RowType(msgspec.Raw, _Union(tags, strict), _tagged_way(tags, strict))
+        return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict))
     try:
         wire = wire_type(model, strict=strict)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
@@ -73,11 +75,11 @@ def _row_type(model: Any, strict: bool) -> RowType:
         return RowType(Any, lambda rows: structure(rows, model), rounded=True)
     if wire is model:
         return RowType(model)
-    return RowType(wire, lambda rows: _convert(rows, model), _fast_way(model, strict))
+    return RowType(wire, lambda rows: _convert(rows, model), _fast_path(model, strict))
 
 
-def _fast_way(model: Any, strict: bool) -> tuple[Any, Finish] | None:
-    """Return the quick way to rows of a class of ours or a user's, or None where there is none."""
+def _fast_path(model: Any, strict: bool) -> tuple[Any, Finish] | None:
+    """Return the fast path to rows of a class; None if it has none."""
     try:
         wire = fast_type(model, strict=strict)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
@@ -96,8 +98,8 @@ def _fast_finish(model: Any) -> Finish:
     return finish
 
 
-def _tagged_way(tags: Sequence[Tag], strict: bool) -> tuple[Any, Finish] | None:
-    """Return the quick way to rows of several kinds, where one field tells them all by its value."""
+def _fast_union(tags: Sequence[Tag], strict: bool) -> tuple[Any, Finish] | None:
+    """Return the fast path to rows of a union if one field names the kind of each row."""
     if len({tag.path for tag in tags}) > 1 or len(tags[0].path) > 1 or None in {tag.value for tag in tags}:
         return None
     if any(row_type(tag.kind, strict=strict).fast is None for tag in tags):
@@ -111,7 +113,7 @@ def _tagged_way(tags: Sequence[Tag], strict: bool) -> tuple[Any, Finish] | None:
 
 
 def _grouped(rows: list[Any], kinds: Iterable[Any], make: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-    """Make the rows of each kind together; they stay in their order."""
+    """Make the rows of each kind together and return them in their order."""
     numbers: dict[Any, list[int]] = {}
     for number, kind in enumerate(kinds):
         numbers.setdefault(kind, []).append(number)
@@ -123,7 +125,7 @@ def _grouped(rows: list[Any], kinds: Iterable[Any], make: Callable[[Any, list[An
 
 
 def _convert(rows: list[Any], model: Any) -> list[Any]:
-    """Make the objects from private Structs; lax, because a whole number may have come as a string."""
+    """Make objects from Structs; lax, because a whole number may have come as a string."""
     try:
         made: list[Any] = msgspec.convert(
             rows, types.GenericAlias(list, (model,)), from_attributes=True, strict=False
@@ -137,11 +139,11 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
 
 
 class _Union:
-    """Makes rows of several kinds: a look at what tells them apart, then those of each kind together."""
+    """Maker of the rows of a union: it reads the tag of each, then makes the rows of each kind together."""
 
     def __init__(self, tags: Sequence[Tag], strict: bool) -> None:
         heads = {head: f"f{number}" for number, head in enumerate(dict.fromkeys(tag.path[0] for tag in tags))}
-        # A field that only has to be there is passed over, not read.
+        # The value of a field that only has to be present is skipped.
         read = {tag.path[0] for tag in tags if tag.value is not None or len(tag.path) > 1}
         fields = [
             (name, Any if head in read else msgspec.Raw, msgspec.field(name=head, default=None))
@@ -152,7 +154,7 @@ class _Union:
         self._strict = strict
 
     def __call__(self, rows: list[Any]) -> list[Any]:
-        """Make the rows; the path of what is wrong with one has its number."""
+        """Make the rows; the path of a fault has the number of its row."""
         try:
             return self._make(rows)
         except DECODING_ERRORS:

@@ -1,4 +1,4 @@
-"""Faults of decoding, whatever found them, as a DecodeError with its JSON path."""
+"""Errors of msgspec and Python while decoding, as DecodeError with a JSON path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chainapi.errors import DecodeError
 
 __all__ = ["DECODING_ERRORS", "UNKNOWN_FIELD", "below", "is_unknown_field", "to_decode_error"]
 
-# What decoding raises: no JSON or another shape, no UTF-8, too deep a nesting, a fault with its path.
+# Errors while decoding: not JSON or another shape, not UTF-8, nested too deeply, a fault with its path.
 DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeError)
 
 UNKNOWN_FIELD = "Object contains unknown field"
@@ -20,7 +20,7 @@ _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
 def to_decode_error(error: BaseException) -> DecodeError:
-    """Return one of `DECODING_ERRORS` as a DecodeError."""
+    """Convert one of `DECODING_ERRORS` to a DecodeError."""
     match error:
         case DecodeError():
             return error
@@ -36,7 +36,7 @@ def to_decode_error(error: BaseException) -> DecodeError:
 
 
 def is_unknown_field(error: BaseException) -> bool:
-    """Check whether what is refused is a field that no record names."""
+    """Check whether the fault is a field that no record names."""
     return isinstance(error, msgspec.ValidationError) and str(error).startswith(UNKNOWN_FIELD)
 
 
@@ -46,7 +46,7 @@ def below(place: str, path: str, fault: DecodeError) -> DecodeError:
 
 
 def _explained(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return what msgspec found wrong, and its JSON path."""
+    """Return the fault that msgspec found, and its JSON path."""
     reason, _, place = str(error).partition(" - at `")
     path = place.rstrip("`") or "$"
     if missing := _MISSING.fullmatch(reason):

@@ -26,7 +26,7 @@ def lists_of(body: bytes) -> bytes:
 
 
 class Envelope:
-    """Decodes the bodies of a route into rows, or into the JSON of each row."""
+    """Decoder of the bodies of a route, into rows or into the JSON of each row."""
 
     def __init__(self, items: str, rows: RowType, others: tuple[str, ...]) -> None:
         def body(kind: Any) -> Any:
@@ -44,15 +44,15 @@ class Envelope:
         self._fast: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
         if rows.fast is not None:
             wire, finish = rows.fast
-            quick = body(types.GenericAlias(list, (wire,)))
-            self._fast = rows.decoder(quick, strict=False), finish
+            lax = body(types.GenericAlias(list, (wire,)))
+            self._fast = rows.decoder(lax, strict=False), finish
         self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
 
     def read(self, content: bytes) -> Any:
-        """Return a body with its rows made.
+        """Decode a body and its rows.
 
         Raises:
-            DecodeError: it is not of the route's shape, or a row has a field that no record names.
+            DecodeError: it does not fit the route, or a row has a field that no record names.
 
         """
         if self._fast is not None:
@@ -69,10 +69,10 @@ class Envelope:
             page = self._whole.decode(content)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None
-        page.rows = self._made(page.rows or [], content)
+        page.rows = self._general(page.rows or [], content)
         return page
 
-    def _made(self, rows: list[Any], content: bytes) -> list[Any]:
+    def _general(self, rows: list[Any], content: bytes) -> list[Any]:
         if self._rows.fields is not None and not self._rows.names_all(lists_of(content), len(rows)):
             keep(rows, self.split(content).rows)
         if self._rows.finish is None or not rows:
@@ -84,10 +84,10 @@ class Envelope:
             raise below(self._place, fault.path[1:], fault) from None
 
     def split(self, content: bytes) -> Any:
-        """Return a body with the JSON of each row.
+        """Decode a body; its rows stay JSON.
 
         Raises:
-            DecodeError: it is not of the route's shape.
+            DecodeError: it does not fit the route.
 
         """
         try:
@@ -100,7 +100,7 @@ class Envelope:
 
 @lru_cache(maxsize=256)
 def envelope_of(items: str, rows: RowType, others: tuple[str, ...]) -> Envelope:
-    """Return what decodes pages with a list field of this name: made once for all streams of a route."""
+    """Return the decoder of pages with this list field: one for all streams of a route."""
     return Envelope(items, rows, others)
 
 
@@ -133,5 +133,5 @@ def find_list(body: bytes, *, loosely: bool) -> str:
             return candidates[0]
         if candidates:
             named = ", ".join(candidates)
-            raise DecodeError(f"several fields could hold the rows: name one with items= ({named})")
+            raise DecodeError(f"several fields could hold the rows: choose one with items= ({named})")
     raise DecodeError(f"no field holds a list; the fields are: {', '.join(fields) or 'none'}")

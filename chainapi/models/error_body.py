@@ -1,4 +1,4 @@
-"""Error bodies of the services: their type and messages, as they may be shown."""
+"""Error bodies of the services: their error type and messages, safe to print."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGES = 20  # messages of one error body that are kept
 def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
     """Read an error body (specification, section 2): its error type and its messages.
 
-    `message` may be a text or a list; what is no error body is kept as an excerpt. Texts are cut to
+    `message` may be a text or a list. An excerpt stands for a body of another shape. Texts are cut to
     300 characters, control characters are shown as escapes, and `secret` is masked.
     """
     try:

@@ -1,4 +1,4 @@
-"""Plain JSON values, read and written without rounding a number."""
+"""JSON values, decoded and encoded without rounding a number."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["EXACT", "ascii_json", "decode_leniently", "encode_json", "exact_numb
 
 
 def exact_number(digits: str) -> float | Decimal:
-    """Return a number with a point or exponent, a Decimal where a float loses digits.
+    """Return a number with a point or exponent: a float, or a Decimal if a float loses digits.
 
     Raises:
         ValueError: its exponent has more than 18 digits.
 
     """
     value = float(digits)
-    # 15 digits survive in every float that is neither too large nor too small for all of its precision.
+    # A float keeps 15 digits, unless it is too large or too small for its full precision.
     if len(digits) < 17 and 1e-290 < value < 1e300:
         return value
     try:
@@ -39,9 +39,9 @@ EXACT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact_number)
 
 
 def decode_leniently(raw: bytes) -> Any:
-    """Return the value of JSON that a decoder refused, or its text.
+    """Decode JSON that a decoder refused; return its text if it is not JSON.
 
-    Halves of characters stay halves, bytes that are no UTF-8 become U+FFFD, NaN and Infinity texts.
+    Lone surrogates stay, bytes that are not UTF-8 become U+FFFD, NaN and Infinity become texts.
     """
     try:
         return EXACT.decode(raw)
@@ -65,15 +65,15 @@ def is_json(body: bytes) -> bool:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a plain value as JSON, numbers with all their digits."""
+    """Return a JSON value as JSON, numbers with all their digits."""
     try:
         return _ENCODER.encode(value)
-    except (UnicodeEncodeError, RecursionError):  # only an escape can stand for half of a character
+    except (UnicodeEncodeError, RecursionError):  # a lone surrogate has to be escaped
         return _encoded(value).encode()
 
 
 def ascii_json(value: Any, indent: int | None = None) -> str:
-    """Return a plain value as ASCII JSON, numbers with all digits, as `json.dumps`."""
+    """Return a JSON value as ASCII JSON like `json.dumps`, numbers with all their digits."""
     try:
         return json.dumps(value, indent=indent)
     except RecursionError:
@@ -87,7 +87,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def _encoded(value: Any) -> str:
-    """Return JSON without recursion: decoders of Python 3.12 and later read deeper than its stack is."""
+    """Encode without recursion: from Python 3.12 on, decoders read deeper than the stack."""
     texts: list[str] = []
     waiting: list[Any] = [value]
     while waiting:
@@ -108,13 +108,13 @@ def _encoded(value: Any) -> str:
 
 @frozen
 class _Text:
-    """A part of JSON that is written already."""
+    """Part of a text that is encoded already."""
 
     text: str
 
 
 def _enclosed(opening: str, inner: Sequence[tuple[Any, ...]], closing: str) -> list[Any]:
-    """Return what stands between brackets, commas between its parts, last part first."""
+    """Return the parts between two brackets, with commas, last part first."""
     parts: list[Any] = [_Text(closing)]
     for index, part in reversed(list(enumerate(inner))):
         parts += reversed(part)

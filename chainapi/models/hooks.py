@@ -1,4 +1,4 @@
-"""cattrs for what msgspec cannot do: converters, aliases, foreign types, hooks."""
+"""The cattrs converter for models that msgspec cannot make: aliases, foreign types, hooks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _own_hooks: set[Any] = set()
 def converter() -> cattrs.Converter:
     """Return the one cattrs converter, for structure hooks of your own.
 
-    Register them before a model is first used. It is stricter than a plain one: null is no text, 3.5 is no
-    whole number, true is no number.
+    Register them before a model is first used. The converter is stricter than the default one: null is not a
+    text, 3.5 is not a whole number, true is not a number.
     """
     import cattrs.gen
 
@@ -68,9 +68,9 @@ def is_hooked(kind: Any) -> bool:
 
     try:
         hook = converter().get_structure_hook(kind, cache_result=False)
-    except (cattrs.StructureHandlerNotFoundError, NameError):  # nothing knows it, or what it is made of
+    except (cattrs.StructureHandlerNotFoundError, NameError):  # no hook for it, or a name in it is undefined
         return False
-    # Hooks of cattrs itself, for enumerations and the like, do what msgspec does.
+    # Hooks of cattrs itself, such as those for enumerations, make the same values as msgspec.
     of_cattrs = (getattr(hook, "__module__", None) or "cattrs").startswith("cattrs")
     return hook not in _own_hooks and (attrs.has(kind) or not of_cattrs)
 
@@ -84,7 +84,7 @@ def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
     except TypeError:
         foreign = True
     if foreign:
-        message = f"{kind!r} is unknown: register a structure hook for it with chainapi.models.converter()"
+        message = f"{kind!r} has no structure hook: register one with chainapi.models.converter()"
         raise cattrs.StructureHandlerNotFoundError(message, kind)
     return _own(lambda value, _: msgspec.convert(value, kind))
 
@@ -105,7 +105,7 @@ def _whole(value: Any, _: Any) -> int:
 
 
 def check_cattrs(model: Any) -> None:
-    """Find out before anything is sent whether cattrs can make rows of a model.
+    """Check that cattrs can make rows of a model, before a request is sent.
 
     Raises:
         ConfigurationError: it cannot.
@@ -120,10 +120,10 @@ def check_cattrs(model: Any) -> None:
 
 
 def structure(rows: Sequence[Any], model: Any) -> list[Any]:
-    """Make objects of plain values.
+    """Make objects of JSON values.
 
     Raises:
-        DecodeError: one of them is not of the model's shape; its path begins with the number of the row.
+        DecodeError: one of them does not fit the model; its path begins with the number of the row.
 
     """
     import cattrs
@@ -138,7 +138,7 @@ def structure(rows: Sequence[Any], model: Any) -> list[Any]:
 
 
 def _first_fault(error: BaseException) -> tuple[str, str]:
-    """Return what is wrong first among all that cattrs found, and its JSON path."""
+    """Return the first fault that cattrs found, and its JSON path."""
     import cattrs
 
     path, name = "", ""

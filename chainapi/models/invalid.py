@@ -1,4 +1,4 @@
-"""Rows that are not of the shape that their route promises."""
+"""Rows that do not fit the model of their route."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Invalid"]
 
 @frozen
 class Invalid:
-    """A row that could not be made, in its place among the others.
+    """Row that does not fit its model, in its place among the others.
 
-    Lists give it where they are called with ``on_invalid="raw"``. Each field of it can also be read as an
-    attribute, named as Python names it.
+    Lists return it if they are called with ``on_invalid="raw"``. Each of its fields is an attribute too, by
+    its name in Python.
 
     Attributes:
-        raw: the row as plain JSON, usually a dict; its text where it cannot be read.
-        error: what is wrong with it, with the JSON path.
+        raw: the row as a JSON value, usually a dict; its text if it is not JSON.
+        error: the fault, with its JSON path.
 
     """
 

@@ -21,8 +21,8 @@ NULL = msgspec.Raw(b"null")
 class Record:
     """A record of a service.
 
-    The JSON of a record is kept where an answer has fields that no record names, until `extra` reads it;
-    elsewhere nothing is. It is no field: it is in no comparison, `repr` or `attrs.asdict`.
+    If a response has fields that no record names, each record keeps its JSON until `extra` is read. The JSON
+    is not a field: comparisons, `repr` and `attrs.asdict` leave it out.
     """
 
     __slots__ = ("_extra",)
@@ -31,7 +31,7 @@ class Record:
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """Fields that the record does not name, as plain JSON by their wire names.
+        """Fields that the record does not name, as JSON values by their names in JSON.
 
         Raises:
             DecodeError: one of them is nested too deeply.
@@ -61,10 +61,10 @@ _keep = Record.__dict__["_extra"].__set__  # records are frozen
 
 
 def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
-    """Let records, and those in them, keep the JSON that they were made of.
+    """Store in records, and in the records inside them, the JSON that they were made of.
 
     Raises:
-        MsgspecError, UnicodeError, RecursionError: it is not the JSON of one of them.
+        MsgspecError, UnicodeError, RecursionError: the JSON does not fit one of them.
 
     """
     kinds = {type(row) for row in rows}
@@ -99,7 +99,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @cache
 def _records_in(kind: Any) -> tuple[tuple[str, ...], msgspec.json.Decoder[Any] | None]:
-    """Return the fields of a record that hold records, and what reads their JSON."""
+    """Return the fields of a record that hold records, and a decoder of their JSON."""
     found = [field for field in fields_of(kind) if any(map(_is_record, field.type.parts()))]
     fields = [(field.name, msgspec.Raw, msgspec.field(name=field.wire, default=NULL)) for field in found]
     look = msgspec.json.Decoder(msgspec.defstruct("Look", fields)) if fields else None

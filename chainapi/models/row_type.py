@@ -27,12 +27,17 @@ Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
 @frozen(eq=False, repr=False)
 class RowType:
-    """How rows are made: msgspec decodes each to `wire`, `finish` makes the objects of a list of them.
+    """Decoding of rows: msgspec decodes each to `wire`, `finish` makes the objects of a list of them.
 
-    `quick` is a shorter way of the same kind, where there is one. It takes nothing that the other refuses;
-    what it refuses, the other way may take, or else tells what is wrong. `fields` is how many fields a row
-    has, where neither way can refuse further ones. Numbers without a type keep all their digits; `rounded`
-    ones are floats, as hooks of a caller's expect.
+    Attributes:
+        wire: type that msgspec decodes.
+        finish: function that makes the objects; None if `wire` is the model itself.
+        fast: the same pair for the fast path, or None. The fast path accepts nothing that the general one
+            refuses; rows that it refuses are decoded again by the general one, which names the fault.
+        fields: number of fields of a row, if msgspec cannot refuse further ones by itself.
+        rounded: whether numbers without a type are floats, as hooks of a user expect; else they keep all
+            digits.
+
     """
 
     wire: Any
@@ -42,7 +47,7 @@ class RowType:
     rounded: bool = False
 
     def decoder(self, wire: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
-        """Return what decodes `wire`, in which there are rows."""
+        """Return a decoder of `wire`, a type with rows in it."""
         return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
 
     def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
@@ -51,7 +56,7 @@ class RowType:
 
 
 class _Decoder:
-    """Makes rows of JSON: the quick way where that works for all, else the other."""
+    """Decoder of rows: the fast path if all rows take it, else the general one."""
 
     def __init__(self, rows: RowType) -> None:
         several: Any = types.GenericAlias(list, (rows.wire,))
@@ -99,12 +104,12 @@ class _Decoder:
 
 @lru_cache(maxsize=256)
 def decoder_of(rows: RowType) -> _Decoder:
-    """Return what makes rows: one for all streams of a route."""
+    """Return the decoder of a row type: one for all streams of a route."""
     return _Decoder(rows)
 
 
 def finish_one(finish: Finish, row: Any, place: str = "$") -> Any:
-    """Make one row; what is wrong with it has its path below `place`."""
+    """Make one row; the path of a fault begins with `place`."""
     try:
         return finish([row])[0]
     except DECODING_ERRORS as error:

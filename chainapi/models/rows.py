@@ -1,4 +1,4 @@
-"""Rows of a model, made of their JSON; our records keep the fields that they do not name."""
+"""Decoder of the rows of a model; records keep the fields that they do not name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["RowDecoder"]
 
 
 class RowDecoder:
-    """Makes rows of a model, or plain values, of JSON.
+    """Decoder of the rows of a model, or of JSON values without one.
 
-    Our records keep the fields that they do not name.
+    Our records keep the JSON of fields that they do not name.
 
     Raises:
-        ConfigurationError: nothing can make rows of the model; the reason says what is missing.
+        ConfigurationError: the model cannot be made from JSON; the message names what is missing.
 
     """
 
@@ -31,10 +31,10 @@ class RowDecoder:
         self._model = model
 
     def one(self, raw: bytes | msgspec.Raw) -> Any:
-        """Make one row.
+        """Decode one row.
 
         Raises:
-            DecodeError: it is not of its model's shape.
+            DecodeError: it does not fit the model.
 
         """
         try:
@@ -43,14 +43,14 @@ class RowDecoder:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
         row = decoder_of(row_type(self._model)).one(raw)
-        _kept([row], [raw])
+        _keep([row], [raw])
         return row
 
     def several(self, raws: Sequence[bytes | msgspec.Raw], *, unnamed: bool = False) -> list[Any]:
-        """Make rows; `unnamed` says that some have fields that no record names.
+        """Decode rows; with `unnamed`, some have fields that no record names.
 
         Raises:
-            DecodeError: one of them is not of its model's shape; the path begins with its number.
+            DecodeError: one of them does not fit the model; the path begins with its number.
 
         """
         try:
@@ -60,13 +60,13 @@ class RowDecoder:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
         rows = decoder_of(row_type(self._model)).several(raws)
-        _kept(rows, raws)
+        _keep(rows, raws)
         return rows
 
 
-def _kept(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
-    """Let rows keep their JSON."""
+def _keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
+    """Store the JSON of rows in them."""
     try:
         keep(rows, raws)
-    except DECODING_ERRORS as error:  # deeper than the stack goes from here
+    except DECODING_ERRORS as error:  # nested deeper than the stack that is left
         raise to_decode_error(error) from None

@@ -62,7 +62,7 @@ _UNIONS = (typing.Union, types.UnionType)
 class Type:
     """Type of a value: an annotation without None, notes and names of its own.
 
-    Types inside of a type are read when they are asked for, so that a type may contain itself.
+    Types inside a type are read on access, so that a type may contain itself.
 
     Attributes:
         hint: the annotation that is left: ``int`` of ``Annotated[int, Meta(ge=0)] | None``.
@@ -236,8 +236,8 @@ def is_record(model: Any) -> bool:
 def row_classes(model: Any) -> tuple[type, ...]:
     """Return the classes of records that rows of a model can be: several of one of our unions.
 
-    A generic class with its arguments counts as that class. It is empty for rows that are no records, such as
-    texts and plain JSON.
+    A generic class with its arguments counts as that class. It is empty for rows that are not
+    records, such as texts and JSON values.
     """
     if tags := tags_of(model):
         return tuple(dict.fromkeys(tag.kind for tag in tags))
@@ -246,7 +246,7 @@ def row_classes(model: Any) -> tuple[type, ...]:
 
 
 def fields_of(model: Any) -> tuple[Field, ...]:
-    """Return the fields of a record in their order; empty for what is no record.
+    """Return the fields of a record in their order; empty for anything else.
 
     They are cached by class, unless an annotation cannot be resolved yet.
     """

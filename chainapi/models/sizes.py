@@ -1,4 +1,4 @@
-"""Sizes of bodies: which are decoded in steps, and which would take too much memory."""
+"""Limits on the size of bodies: for decoding in steps, and for memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from chainapi.errors import DecodeError
 
 __all__ = ["LARGE", "refuse_dense", "refuse_many"]
 
-# A body of more bytes is decoded in steps: a decoder lets no other thread run, so that a thread is no help.
+# A body of more bytes is decoded in steps: a decoder holds the GIL, so a thread would not help.
 LARGE = 262_144
 # Bytes for each object, list and row that a large body has on average: each takes several hundred in memory.
 DENSEST = 12
@@ -16,7 +16,7 @@ def refuse_dense(body: bytes) -> None:
     """Refuse a large body that would take many times its size in memory.
 
     Raises:
-        DecodeError: it is made of little else than objects and lists.
+        DecodeError: it consists of little but objects and lists.
 
     """
     if len(body) > LARGE:
@@ -24,14 +24,14 @@ def refuse_dense(body: bytes) -> None:
 
 
 def refuse_many(what: str, count: int, body: bytes) -> None:
-    """Refuse a large body with so many of something that each has less than 12 bytes.
+    """Refuse a large body in which objects, lists or rows have less than 12 bytes each.
 
     Raises:
-        DecodeError: it has.
+        DecodeError: they have.
 
     """
     if len(body) > LARGE and count * DENSEST > len(body):
         raise DecodeError(
-            f"{count} {what} in {len(body)} bytes would take too much memory: in an answer of more than "
-            f"{LARGE} bytes each has at least {DENSEST}; ask for smaller pages"
+            f"{count} {what} in {len(body)} bytes would take too much memory: in a response of more than "
+            f"{LARGE} bytes each has at least {DENSEST}; request smaller pages"
         )

@@ -1,12 +1,13 @@
 """Private Structs, derived from attrs classes, into which msgspec decodes.
 
-There are two kinds. A `wire_type` is read strictly, and a whole number may come as a string of digits. A
-`fast_type` is read by a lax decoder, which makes whole numbers of strings without looking at each with a
-pattern; what it would take for one by mistake (1.0, 1e3) it takes for a float, which the strict second step
-refuses. All its other types are those that a lax decoder reads like a strict one, or `Any`, and null is not
-among them, because it would find that in texts too.
+There are two kinds. A strict decoder reads a `wire_type`; whole numbers may come as strings of digits, which
+a pattern checks. A lax decoder reads a `fast_type`: it makes whole numbers of strings without a pattern. It
+would also accept 1.0 and 1e3 as whole numbers, so the type is ``int | float``: they become floats, and the
+second step refuses those. A lax decoder reads the other types of the fast path like a strict one. Null is not
+among them, because it would accept the text "null" too. Constraints of `Annotated` are checked in the second
+step, on the model.
 
-`strict` Structs of our records refuse fields that the record does not name.
+With `strict`, Structs refuse fields that the record does not name.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
 def fast_type(model: Any, *, strict: bool) -> Any:
-    """Return the quick type of a model; TypeError where it has none."""
+    """Return the type of a model on the fast path; TypeError if it has none."""
     kind = type_of(model)
     if kind.optional:
-        raise TypeError(f"{kind} takes the other way")
+        raise TypeError(f"{kind} is not on the fast path")
     return _fast_type(kind, strict)
 
 
 def _fast_type(kind: Type, strict: bool) -> Any:
-    """Return the quick type without None; TypeError where there is none."""
+    """Return the type on the fast path, without None; TypeError if there is none."""
     if kind.kind == "integer":
         return int | float
     if kind.kind in ("boolean", "float", "any"):
@@ -54,11 +55,11 @@ def _fast_type(kind: Type, strict: bool) -> Any:
             return types.GenericAlias(dict, (str, item))
     if attrs.has(kind.hint) and kind.kind == "record":
         return fast_struct(kind.hint, strict=strict)
-    raise TypeError(f"{kind} takes the other way")
+    raise TypeError(f"{kind} is not on the fast path")
 
 
 def fast_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
-    """Derive the private Struct of the quick way; msgspec reads the field of a `tag`."""
+    """Derive the Struct of the fast path; msgspec reads the field of a `tag`."""
     fields: list[Any] = []
     constants: dict[str, Any] = {}
     for field in fields_of(model):
@@ -66,9 +67,9 @@ def fast_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
             constants[field.name] = tag.value
             continue
         if field.type.optional and field.default is not None:
-            raise TypeError(f"{model.__name__}.{field.name} takes the other way")
+            raise TypeError(f"{model.__name__}.{field.name} is not on the fast path")
         quick = _fast_type(field.type, strict)
-        # A text stays a text. Elsewhere null is left to the other way, and only a missing field is None.
+        # Null of a text is None. Null elsewhere goes to the general path; here only a missing field is None.
         wire = str | None if quick is str and field.type.optional else quick
         fields.append((field.name, wire, _wire_field(field)))
     if tag is None:
@@ -77,14 +78,14 @@ def fast_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
 
 
 def _struct(model: type, fields: list[Any], strict: bool, **more: Any) -> Any:
-    # What is decoded has no cycles: the garbage collector need not look at it.
+    # Decoded JSON has no cycles: the garbage collector can skip it.
     return msgspec.defstruct(
         model.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=strict, **more
     )
 
 
 def _struct_of(model: type, within: tuple[type, ...], strict: bool) -> Any:
-    """Derive the private Struct of an attrs class; TypeError where cattrs must do it."""
+    """Derive the Struct of an attrs class; TypeError if only cattrs can make it."""
     if model in within or is_hooked(model):
         raise TypeError(f"{model.__name__} needs cattrs")
     fields: list[Any] = []
@@ -111,12 +112,12 @@ def _wire_field(field: Field) -> Any:
 
 
 def wire_type(model: Any, *, strict: bool = False) -> Any:
-    """Return the type that msgspec decodes for a model; TypeError where cattrs must make it."""
+    """Return the type that msgspec decodes for a model; TypeError if only cattrs can make it."""
     return _wire_type(type_of(model), (), strict)
 
 
 def _wire_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
-    """Return the type of a value on the wire. Constraints are checked in the second step, on the model."""
+    """Return the type of a value on the wire."""
     wire = _given_type(kind, within, strict)
     return typing.Optional[wire] if kind.optional else wire  # noqa: UP045 - made at run time
 
@@ -131,7 +132,7 @@ def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
         more = (...,) if kind.origin is tuple else ()
         return types.GenericAlias(kind.origin, (_wire_type(kind.item, within, strict), *more))
     if kind.kind == "mapping":
-        # The keys of an object are texts of which msgspec makes numbers as it is.
+        # Keys are texts; msgspec makes numbers of them by itself.
         return types.GenericAlias(kind.origin, (kind.key.hint, _wire_type(kind.item, within, strict)))
     if kind.kind in ("tuple", "union"):
         wires = tuple(_wire_type(member, within, strict) for member in kind.members)
@@ -142,12 +143,12 @@ def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
 
 
 def _wire_union(kind: Type, wires: tuple[Any, ...]) -> Any:
-    """Accept whole numbers of a union as strings, unless it has strings."""
+    """Accept whole numbers of a union as strings, unless texts are among its types."""
     members = zip(kind.members, wires, strict=True)
     strict: Any = typing.Union[  # noqa: UP007 - made at run time
         tuple(int if member.kind == "integer" else wire for member, wire in members)
     ]
-    if any(member.kind == "text" for member in kind.members):  # a text that is no number would be refused
+    if any(member.kind == "text" for member in kind.members):  # texts that are no numbers would be refused
         return strict
     lenient: Any = typing.Union[wires]  # noqa: UP007 - made at run time
     try:
@@ -158,9 +159,9 @@ def _wire_union(kind: Type, wires: tuple[Any, ...]) -> Any:
 
 
 def _is_foreign(info: object) -> bool:
-    """Check whether a type has one in it that msgspec cannot make by itself.
+    """Check for a type in a type that msgspec cannot make by itself.
 
-    Those are foreign types, and attrs classes, of which it does not know the names on the wire.
+    Those are foreign types, and attrs classes: msgspec would use their Python names.
     """
     stack, seen = [info], set[int]()
     while stack:
@@ -173,6 +174,6 @@ def _is_foreign(info: object) -> bool:
             stack.extend(entry)
         elif isinstance(entry, msgspec.inspect.Type | msgspec.inspect.Field) and id(entry) not in seen:
             seen.add(id(entry))
-            if not isinstance(entry, msgspec.inspect.StructType):  # msgspec's own: there is no other way
+            if not isinstance(entry, msgspec.inspect.StructType):  # only msgspec can make it
                 stack.extend(getattr(entry, name) for name in entry.__struct_fields__)
     return False

@@ -1,4 +1,4 @@
-"""Times of records: the raw whole number stays, a property gives the aware datetime."""
+"""Timestamps of records: the field stays a whole number, a property returns the datetime."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ def utc_datetime(timestamp: int) -> datetime:
 
 
 class UTCDatetime:
-    """A property that gives a field in Unix seconds as an aware datetime in UTC.
+    """Property of a record: a field in Unix seconds as an aware datetime in UTC.
 
-    Reading it raises ValueError where the timestamp lies outside the years 1 to 9999.
+    Raises:
+        ValueError: when it is read, and the timestamp lies outside the years 1 to 9999.
+
     """
 
     def __init__(self, field: str) -> None:
@@ -41,7 +43,7 @@ class UTCDatetime:
 
 
 class OptionalUTCDatetime:
-    """The same of a field that may be missing: None then."""
+    """Property like `UTCDatetime` of an optional field; it is None if the field is."""
 
     def __init__(self, field: str) -> None:
         self.field = field

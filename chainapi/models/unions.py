@@ -1,4 +1,4 @@
-"""Rows of several kinds: what tells them apart, and what becomes of a kind that nobody knows yet."""
+"""Unions of records: the tags that distinguish their kinds, and rows of unknown kinds."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["Tag", "Unknown", "raw_field", "register_union", "tags_of", "wire_nam
 
 
 def wire_name(name: str) -> str:
-    """Return the name on the wire of a field: `block_number` is `blockNumber`."""
+    """Return the name in JSON of a field: `block_number` is `blockNumber`."""
     head, *rest = name.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest) if head else name
 
 
 @frozen
 class Unknown:
-    """A row of a kind that this version does not know.
+    """Row of a kind that this version has no record for.
 
-    `raw` has its fields as they came, and `extra` the same: none of them is named. Each can also be read as
-    an attribute, named as Python names it.
+    `raw` is the row as a JSON object, and so is `extra`, because no record names its fields. Each field is an
+    attribute too, by its name in Python.
     """
 
     raw: dict[str, Any]
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """All fields, by their names in the answer."""
+        """All fields, by their names in JSON."""
         return self.raw
 
     def __getattr__(self, name: str) -> Any:
@@ -46,14 +46,14 @@ def raw_field(row: Any, name: str) -> Any:
 
 @frozen(eq=False, repr=False)
 class Tag:
-    """What a row of one kind has: a field at `path`, and the `value` of it unless that is None."""
+    """Mark of one kind of a union: a field at `path`, with this `value` unless that is None."""
 
     path: tuple[str, ...]
     value: str | None
     kind: type
 
     def fits(self, row: Any) -> bool:
-        """Tell whether a row, as plain JSON, is of this kind."""
+        """Check whether a row, as a JSON value, is of this kind."""
         for name in self.path:
             if not isinstance(row, dict) or name not in row:
                 return False
@@ -65,10 +65,10 @@ _tags: dict[Any, tuple[Tag, ...]] = {}
 
 
 def register_union(union: Any, kinds: Mapping[str, type]) -> None:
-    """Say how the kinds of a union are told apart, in the order in which they are looked for.
+    """Register the tags of a union's kinds, in the order in which they are tried.
 
-    ``"name=value"`` stands for a field of that value, ``"name"`` for a field that is there and not null; dots
-    lead into objects.
+    ``"name=value"`` stands for a field with that value, ``"name"`` for a field that is present and not null;
+    dots lead into objects.
     """
     tags = []
     for rule, kind in kinds.items():
@@ -78,5 +78,5 @@ def register_union(union: Any, kinds: Mapping[str, type]) -> None:
 
 
 def tags_of(union: Any) -> tuple[Tag, ...]:
-    """Return the tags of a union; none for what is no union of ours."""
+    """Return the tags of a registered union; empty for anything else."""
     return _tags.get(union, ())

@@ -38,7 +38,7 @@ from tests.test_session import reply, scripted, session_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
 
-LISTS = sorted(name for name, declared in ROUTES.items() if not declared.single)
+LISTS = sorted(name for name, endpoint in ROUTES.items() if not endpoint.single)
 KEYED = [name for name in LISTS if ROUTES[name].route.key]
 # Attributes of keys that a response may lack; a row without one has no key.
 MAY_BE_MISSING = {
@@ -165,22 +165,22 @@ def test_over_all_chains_the_chain_is_in_the_key() -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_conditions_are_sound(name: str) -> None:
-    """Conditions name optional parameters, their values, and declared attributes."""
-    declared = ROUTES[name]
-    parameters = {parameter.name: parameter for parameter in declared.parameters}
-    for field, parameter, value in declared.route.holds_if:
-        assert getattr(declared.route, field)
+    """Conditions name optional parameters, values that these take, and attributes of the model."""
+    endpoint = ROUTES[name]
+    parameters = {parameter.name: parameter for parameter in endpoint.parameters}
+    for field, parameter, value in endpoint.route.holds_if:
+        assert getattr(endpoint.route, field)
         assert not parameters[parameter].required
         assert value is None or value in parameters[parameter].choices
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_an_order_that_the_caller_chooses_is_conditional(name: str) -> None:
-    """The order of a list with a parameter for sorting depends on that parameter."""
-    declared = ROUTES[name]
-    conditions = {parameter for field, parameter, _ in declared.route.holds_if if field == "descending_key"}
-    chosen = {parameter.name for parameter in declared.parameters} & {"sort_order", "sort_by"}
-    assert not declared.route.descending_key or chosen <= conditions
+    """A list that takes a sort order or a property to sort by has no order that does not depend on it."""
+    endpoint = ROUTES[name]
+    conditions = {parameter for field, parameter, _ in endpoint.route.holds_if if field == "descending_key"}
+    chosen = {parameter.name for parameter in endpoint.parameters} & {"sort_order", "sort_by"}
+    assert not endpoint.route.descending_key or chosen <= conditions
 
 
 # Conditions of a call
@@ -202,11 +202,11 @@ def test_an_order_holds_only_for_calls_that_ask_for_it(
     subnets = session.data.primary_network.subnets
     pages = subnets("mainnet", sort_order=sort_order)
     assert pages.walk.ordered == (order is not None)
-    declared: Endpoint = ROUTES["data.primary_network.subnets"]
-    called = declared.for_call({"sort_order": sort_order})
+    endpoint: Endpoint = ROUTES["data.primary_network.subnets"]
+    called = endpoint.for_call({"sort_order": sort_order})
     assert called.route.descending_key == order
     assert called.route.key == ("subnet_id",)
-    assert (called is declared) == (order is not None)
+    assert (called is endpoint) == (order is not None)
 
 
 async def test_a_list_that_goes_up_is_walked_whole_after_a_restart() -> None:
@@ -235,9 +235,9 @@ async def test_a_list_that_goes_up_is_walked_whole_after_a_restart() -> None:
 
 
 def test_points_of_several_subnets_have_no_key() -> None:
-    """Points of a staking metric have a key only with subnet_id=: no point names its subnet."""
-    declared = ROUTES["metrics.networks.metric"]
-    one, all_of_them = (declared.for_call({"subnet_id": given}).route for given in ("11111", None))
+    """Points of a staking metric have a key only where one subnet is asked for: none names its own."""
+    endpoint = ROUTES["metrics.networks.metric"]
+    one, all_of_them = (endpoint.for_call({"subnet_id": given}).route for given in ("11111", None))
     assert (one.key, all_of_them.key) == (("timestamp",), ())
     assert all_of_them.descending_key == "timestamp"
     assert all_of_them.until == "endTimestamp"
@@ -306,20 +306,20 @@ def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
 @pytest.mark.parametrize("name", LISTS)
 async def test_keys_are_unique(name: str) -> None:
     """No two rows of a simulated list have the same key, and each row has one where its list or kind has."""
-    declared = ROUTES[name]
-    given = arguments(declared)
+    endpoint = ROUTES[name]
+    given = arguments(endpoint)
     if name == "metrics.networks.metric":
         given["subnet_id"] = "11111111111111111111111111111111LpoYY"
     async with session_with(simulator(rows=200)) as session:
         rows = await method_of(session, name)(**given).collect()
     assert rows or name == BLOCK_ROWS
-    read = declared.route.key_reader()
+    read = endpoint.route.key_reader()
     if read is None:
         assert keys.identity_of(name).why.startswith("no key: ")
         return
     keyed = [key for row in rows if (key := read(row)) is not None]
     assert len(set(keyed)) == len(keyed)
-    kinds = {kind for kind, key in keys_of(declared.route) if key}
+    kinds = {kind for kind, key in keys_of(endpoint.route) if key}
     may_miss = [operator.attrgetter(path) for listed, path in MAY_BE_MISSING if listed == name]
     for row in rows:
         lacks = any(value(row) is None for value in may_miss)
@@ -327,9 +327,9 @@ async def test_keys_are_unique(name: str) -> None:
 
 
 async def walked(name: str, *pages: list[Json]) -> list[Any]:
-    """Return the rows of a walk over these pages."""
-    declared = ROUTES[name]
-    items = declared.route.items or "chains"
+    """Return the rows that a walk of a list gives, of the pages that the service answers with."""
+    endpoint = ROUTES[name]
+    items = endpoint.route.items or "chains"
 
     def answer(request: Request) -> Response:
         number = len(transport.requests)
@@ -338,7 +338,7 @@ async def walked(name: str, *pages: list[Json]) -> list[Any]:
 
     transport = scripted(answer)
     async with session_of(transport) as session:
-        rows: list[Any] = await method_of(session, name)(**arguments(declared)).collect()
+        rows: list[Any] = await method_of(session, name)(**arguments(endpoint)).collect()
         return rows
 
 
@@ -415,10 +415,10 @@ def changed(maker: Maker, row: Json, tag: Tag | None, kind: Any, kept: tuple[str
 
 @pytest.mark.parametrize("name", KEYED)
 async def test_rows_that_have_changed_are_given_once(name: str) -> None:
-    """After a restart a row is recognised by its key, though all other values changed."""
-    declared, maker = ROUTES[name], Maker(seed=len(name), whole=True)
-    route = declared.route
-    given = values(declared, maker, optional=False)
+    """After a restart a row is known by its key, though everything else in it has changed."""
+    endpoint, maker = ROUTES[name], Maker(seed=len(name), whole=True)
+    route = endpoint.route
+    given = values(endpoint, maker, optional=False)
     if name == "metrics.networks.metric":
         given["subnet_id"] = "1"
     kept = tuple({*route.key, route.descending_key or route.key[0]})

@@ -52,12 +52,12 @@ def method_of(session: Session, name: str) -> Any:
 
 
 @contextlib.contextmanager
-def deprecation(declared: Endpoint) -> Iterator[None]:
-    """Expect a warning of deprecated routes, and of no others."""
+def deprecation(endpoint: Endpoint) -> Iterator[None]:
+    """Expect a warning of the routes that the service wants to take away, and of no others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    assert bool(caught) == declared.route.deprecated
+    assert bool(caught) == endpoint.route.deprecated
     assert all(issubclass(warning.category, DeprecationWarning) for warning in caught)
     assert all(warning.filename == __file__ for warning in caught)
 
@@ -80,43 +80,43 @@ def test_all_routes_are_there() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_every_route(name: str) -> None:
-    """Each route sends its path with all parameters, and yields rows or returns a record of its model."""
-    declared = ROUTES[name]
+    """Each route asks for its path with all parameters, and gives rows or a record of its model."""
+    endpoint = ROUTES[name]
     maker = Maker(seed=NAMES.index(name))
-    given = values(declared, maker)
+    given = values(endpoint, maker)
 
     def answer(request: Request) -> Response:
-        if declared.single:
-            return reply(maker.value(declared.route.model))
+        if endpoint.single:
+            return reply(maker.value(endpoint.route.model))
         page = len(transport.requests)
-        return reply(maker.page(declared, rows=5, token=f"token-{page}" if page < 3 else None))
+        return reply(maker.page(endpoint, rows=5, token=f"token-{page}" if page < 3 else None))
 
     transport = scripted(answer)
     async with session_of(transport) as session:
-        in_path = [given.pop(parameter.name) for parameter in declared.parameters if parameter.in_path]
-        with deprecation(declared):
+        in_path = [given.pop(parameter.name) for parameter in endpoint.parameters if parameter.in_path]
+        with deprecation(endpoint):
             made = method_of(session, name)(*in_path, **given)
-            rows = [await made] if declared.single else await made.collect()
-    assert len(transport.requests) == (1 if declared.single else 3)
-    assert {type(row) for row in rows} <= set(kinds_of(declared.route.model))
+            rows = [await made] if endpoint.single else await made.collect()
+    assert len(transport.requests) == (1 if endpoint.single else 3)
+    assert {type(row) for row in rows} <= set(kinds_of(endpoint.route.model))
     assert len(rows) >= 1
     url = urlsplit(transport.requests[0].url)
-    assert path_pattern(declared).fullmatch(url.path)
+    assert path_pattern(endpoint).fullmatch(url.path)
     sent = {wire for wire, _ in parse_qsl(url.query)}
-    assert sent == {parameter.wire for parameter in declared.parameters if not parameter.in_path}
+    assert sent == {parameter.wire for parameter in endpoint.parameters if not parameter.in_path}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not ROUTES[name].single])
 async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
-    """Without page_size= a request has the greatest page size: each request costs the same."""
-    declared = ROUTES[name]
+    """Each request costs the same, so a page has as many rows as the route gives, unless told otherwise."""
+    endpoint = ROUTES[name]
     maker = Maker(seed=1)
-    transport = scripted(lambda _: reply(maker.page(declared, rows=1)))
+    transport = scripted(lambda _: reply(maker.page(endpoint, rows=1)))
     async with session_of(transport) as session:
-        with deprecation(declared):
-            await method_of(session, name)(**values(declared, maker, optional=False)).collect()
+        with deprecation(endpoint):
+            await method_of(session, name)(**values(endpoint, maker, optional=False)).collect()
     query = dict(parse_qsl(urlsplit(transport.requests[0].url).query))
-    size = declared.page_size
+    size = endpoint.page_size
     assert query.get("pageSize") == (None if size is None else str(size.bounds and size.bounds.most))
 
 
@@ -145,7 +145,7 @@ def test_the_types_of_every_route_are_checked() -> None:
             known = list(ROUTES[name.removeprefix("session.")].parameters)
             named = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
             called[name.removeprefix("session.")] = named | {one.name for one in known[:count]}
-    wanted = {name: {one.name for one in declared.parameters} for name, declared in ROUTES.items()}
+    wanted = {name: {one.name for one in endpoint.parameters} for name, endpoint in ROUTES.items()}
     walks = {*NOT_SENT}
     assert {name: given - walks for name, given in called.items()} == wanted, f"run {COMMAND}"
 
@@ -170,8 +170,8 @@ async def test_the_names_lead_to_the_rows() -> None:
 async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
     """A walk by name resumes the checkpoint of a walk of the same list by its path, in its order."""
     maker = Maker(seed=4, whole=True)
-    declared = ROUTES["data.evm.blocks"]
-    transport = scripted(lambda _: reply(maker.page(declared, rows=2, token=f"t{len(transport.requests)}")))
+    endpoint = ROUTES["data.evm.blocks"]
+    transport = scripted(lambda _: reply(maker.page(endpoint, rows=2, token=f"t{len(transport.requests)}")))
     async with session_of(transport) as session:
         plain = session.data.list(
             "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockTimestamp"
@@ -309,14 +309,14 @@ async def test_names_that_python_keeps_are_sent_as_they_are() -> None:
 
 
 def test_records_are_sound() -> None:
-    """Bounds name parameters of the route, and weights are known; `test_keys` checks keys and orders."""
-    for name, declared in ROUTES.items():
-        route = declared.route
-        wires = {parameter.wire for parameter in declared.parameters}
+    """Bounds name parameters of the route, weights are known; what keys and orders name is in `test_keys`."""
+    for name, endpoint in ROUTES.items():
+        route = endpoint.route
+        wires = {parameter.wire for parameter in endpoint.parameters}
         assert route.until is None or route.until in wires, name
         assert route.weight is None or route.weight in UNITS, name
-        assert "{" not in path_pattern(declared).pattern
-        assert inspect.iscoroutinefunction(declared.function) == declared.single
+        assert "{" not in path_pattern(endpoint).pattern
+        assert inspect.iscoroutinefunction(endpoint.function) == endpoint.single
 
 
 def test_wrong_names_in_a_record_are_errors() -> None:
@@ -576,11 +576,11 @@ def test_records_are_loaded_off_the_loop() -> None:
 def test_a_route_keeps_no_event_loop() -> None:
     """The loader of records keeps no reference to the loop that waited for it."""
     known = ROUTES["data.evm.blocks"]
-    declared = Endpoint(known.record, known.function, single=False)
+    endpoint = Endpoint(known.record, known.function, single=False)
 
     def run() -> weakref.ref[asyncio.AbstractEventLoop]:
         async def load() -> None:
-            await asyncio.gather(declared.load(), declared.load())
+            await asyncio.gather(endpoint.load(), endpoint.load())
 
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             runner.run(load())
@@ -588,5 +588,5 @@ def test_a_route_keeps_no_event_loop() -> None:
 
     loop = run()
     gc.collect()
-    assert declared.loaded
+    assert endpoint.loaded
     assert loop() is None

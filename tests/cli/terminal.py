@@ -31,7 +31,7 @@ ADDRESSES = {
 
 
 class Stream(io.StringIO):
-    """What a program writes to: a terminal or not."""
+    """Output stream of a program: a terminal or not."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Fixed:
 
 @frozen
 class Outcome:
-    """How a command ended, and what it wrote."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -132,7 +132,7 @@ INTERRUPTIBLE = ("-c", INTERRUPTIBLE_MAIN)
 
 
 def plain(text: str) -> list[str]:
-    """Return the lines that a person sees in the end: what was drawn and taken back is gone."""
+    """Return the lines on the screen at the end, without those that were erased."""
     lines, row = [""], 0
     for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|[\r\n])", text):
         if part == "\n":

@@ -32,11 +32,12 @@ from chainapi.cli.names import route_names
 from chainapi.cli.progress import Progress, pause, waits
 from chainapi.cli.tables import RowTable
 from chainapi.cli.terminal import Terminal
-from chainapi.cli.wording import shell_words
+from chainapi.cli.wording import shell_words, worded
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
 from tests.cli.terminal import (
@@ -60,7 +61,7 @@ from tests.virtual_time import VirtualLoop
 
 
 def test_tps_prints_lines_of_json_to_a_pipe() -> None:
-    """Each point of each chain is a line, newest first, as many a chain as asked for."""
+    """Each point of each chain is a line, newest first, as many per chain as --limit allows."""
     outcome = chainapi("tps", "43114", "53935", "--limit", "2")
     assert (outcome.code, outcome.err) == (0, "")
     assert [row["chain"] for row in outcome.rows] == [43114, 43114, 53935, 53935]
@@ -127,7 +128,7 @@ def test_tps_keeps_the_points_that_came_before_an_error() -> None:
 
 
 def test_tps_ends_at_its_deadline() -> None:
-    """With --deadline a page that never comes ends the command, which says where the time went."""
+    """With --deadline a page that never arrives ends the command with a report of the times."""
     transport = Simulator(faults=[Fault(at=2, every=1, stall=True)]).transport()
     outcome = chainapi("tps", "43114", "--all", "--deadline", "7.5", transport=transport, tty=True)
     assert outcome.code == FAILED
@@ -161,8 +162,8 @@ def test_list_prints_each_row_as_a_line_of_json() -> None:
 def test_list_rounds_no_number(digits: str) -> None:
     """A row is printed with the digits that were sent, and in ASCII."""
     transport = Answer(f'{{"rows":[{{"n":{digits},"text":"\u00e9\U0001f600"}}]}}')
-    told = chainapi("list", "/v1/rows", "--json", transport=transport, tty=True)
-    assert told.out == f'{{"n": {digits}, "text": "\\u00e9\\ud83d\\ude00"}}\n'
+    outcome = chainapi("list", "/v1/rows", "--json", transport=transport, tty=True)
+    assert outcome.out == f'{{"n": {digits}, "text": "\\u00e9\\ud83d\\ude00"}}\n'
     assert digits in chainapi("list", "/v1/rows", transport=transport, tty=True).out
     row = chainapi(
         "list", "data.evm.transfers", "43114", "0x1", transport=Answer(f'{{"transfers":[{{"n":{digits}}}]}}')
@@ -178,7 +179,7 @@ class Answer(Fixed):
 
 
 def test_list_reaches_both_services() -> None:
-    """--api metrics lists what the Metrics API has; --items names the field."""
+    """--api metrics lists routes of the Metrics API; --items names the field."""
     rows = chainapi("list", "/v1/avg_tps/43114", "--api", "metrics", "--items", "results", "--all").rows
     assert len(rows) == 1_000
     assert set(rows[0]) == {"timestamp", "value"}
@@ -241,8 +242,8 @@ def test_list_that_fails_says_how_to_go_on() -> None:
     assert (first.code, len(first.rows)) == (FAILED, 30)
     *_, error, advice = first.err.splitlines()
     assert "--max-wait 0" in error
-    told, _, again = advice.partition(" so far; to continue: ")
-    assert told == "chainapi: 30 rows"
+    message, _, again = advice.partition(" so far; to continue: ")
+    assert message == "chainapi: 30 rows"
     program, *words = shlex.split(again)
     assert program == "chainapi"
     assert words[words.index("--limit") + 1] == "35"
@@ -281,7 +282,7 @@ def test_list_table_is_complete_before_the_error() -> None:
 
 
 def test_list_refuses_what_is_no_checkpoint() -> None:
-    """A text that cannot be read as a checkpoint is wrong usage, told in one line."""
+    """A text that cannot be read as a checkpoint is wrong usage, reported in one line."""
     outcome = chainapi("list", BLOCKS, "--resume", "{}")
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     assert outcome.err == "chainapi: --resume: this is no checkpoint of chainapi\n"
@@ -296,10 +297,10 @@ def test_list_refuses_a_checkpoint_of_another_query(route: list[str]) -> None:
     assert outcome.err.startswith(f"chainapi: the checkpoint belongs to another query ({BLOCKS})")
 
 
-# What is told on the way
+# Progress and waits
 
 
-def test_waits_are_told_on_standard_error() -> None:
+def test_waits_are_reported_on_standard_error() -> None:
     """Without a terminal, a wait of a second or more is one line, and the data stays clean."""
     transport = Simulator(limit=3, window=20.0).transport()
     outcome = chainapi("list", BLOCKS, "--limit", "50", transport=transport)
@@ -323,7 +324,7 @@ def test_waits_are_drawn_and_taken_back_on_a_terminal() -> None:
 
 
 def test_waits_are_drawn_beside_data_that_goes_to_a_file(tmp_path: Path) -> None:
-    """Progress is drawn on standard error where the data cannot come between, as in ``> rows.jsonl``."""
+    """Progress is drawn on standard error if the data goes elsewhere, as in ``> rows.jsonl``."""
     err = Stream(terminal=True)
     session = partial(Session, transport=Simulator(limit=3, window=20.0).transport())
     with (tmp_path / "rows.jsonl").open("w+") as out:
@@ -372,8 +373,8 @@ def test_progress_counts_what_a_session_tells() -> None:
         (7.0, 90_000.0, "quota of 7 s, back at {:%Y-%m-%d %H:%M}"),
     ],
 )
-def test_long_waits_are_told_as_a_time_of_day(window: float | None, seconds: float, said: str) -> None:
-    """A wait of a minute or more is told with its policy and the time at which it is over."""
+def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: float, said: str) -> None:
+    """A wait of a minute or more is shown with its policy and its end."""
     noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
     known = QuotaSnapshot(
         time=50.0, window=window, stopped_until=50.0 + seconds, unix_time=noon.timestamp(), waiting=1
@@ -392,7 +393,7 @@ def test_long_waits_are_told_as_a_time_of_day(window: float | None, seconds: flo
         (QuotaSnapshot(10.0, waiting=2), 0.0),
     ],
 )
-def test_pause_is_told_when_somebody_waits(quota: QuotaSnapshot, seconds: float) -> None:
+def test_pause_is_shown_when_requests_wait(quota: QuotaSnapshot, seconds: float) -> None:
     """There is a pause after a refusal, and where requests wait for quota and none is under way."""
     assert pause(quota) == seconds
 
@@ -448,13 +449,13 @@ def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: st
 
 
 @given(st.lists(st.text(st.characters(codec=None, exclude_characters="\0")), min_size=1))
-def test_commands_that_are_told_are_printable(words: list[str]) -> None:
-    """A command to go on with can be printed, whatever it holds."""
+def test_printed_commands_are_printable(words: list[str]) -> None:
+    """A command that continues a walk is printable with any content."""
     assert shell_words(words).isprintable()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_commands_that_are_told_can_be_run() -> None:
+def test_printed_commands_can_be_run() -> None:
     """A shell reads each word of such a command as it was."""
     words = [
         "plain",
@@ -484,7 +485,7 @@ def test_completions_are_printable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "told"),
+    ("tokens", "message"),
     [
         (["tps"], "CHAINS"),
         (["tps", "1", "--limit", "0"], "--limit"),
@@ -507,29 +508,54 @@ def test_completions_are_printable() -> None:
         (["dance"], "dance"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_code_2(tokens: list[str], told: str) -> None:
-    """What cannot be used is named on standard error, and nothing is printed."""
+def test_wrong_usage_is_one_line_and_exit_code_2(tokens: list[str], message: str) -> None:
+    """An invalid argument is named on standard error, and nothing is printed."""
     outcome = chainapi(*tokens)
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     (line,) = outcome.err.splitlines()
     assert line.startswith("chainapi: ")
-    assert told in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
-    ("tokens", "variable"),
+    ("tokens", "variable", "message"),
     [
-        (["tps", "1", "2"], "CHAINAPI_METRICS_BASE_URL"),
-        (["list", "/v1/chains"], "CHAINAPI_DATA_BASE_URL"),
+        (
+            ["tps", "1", "2"],
+            "CHAINAPI_METRICS_BASE_URL",
+            "the address of the Metrics API is not set: give --metrics-base-url or set the variable ",
+        ),
+        (
+            ["list", "/v1/chains"],
+            "CHAINAPI_DATA_BASE_URL",
+            "the address of the Data API is not set: give --data-base-url or set the variable ",
+        ),
+        (["list", "/v1/chains"], "CHAINAPI_API_KEY", "the key of the Data API is not set: set the variable "),
     ],
 )
-def test_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch, tokens: list[str], variable: str) -> None:
-    """A service that is not configured is one line with the variable to set."""
+def test_missing_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, tokens: list[str], variable: str, message: str
+) -> None:
+    """A service that is not configured is one line with the option and the variable to set."""
     monkeypatch.delenv(variable)
     outcome = chainapi(*tokens)
     assert outcome.code == WRONG_USAGE
-    (line,) = outcome.err.splitlines()
-    assert variable in line
+    assert outcome.err == f"chainapi: {message}{variable}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ConfigurationError("data_base_url is empty"), "--data-base-url is empty"),
+        (ConfigurationError("max_wait='x' must be"), "--max-wait 'x' must be"),
+        (QuotaWaitError(1.0, retry_after=9.0, max_wait=5.0), "in 9.0 s, later than --max-wait 5 s allows"),
+        (DecodeError("name one with items= (a, b)"), "$: name one with --items (a, b)"),
+        (APIStatusError(400, "no", ("deadline=5 is wrong",)), "400 no: deadline=5 is wrong"),
+    ],
+)
+def test_errors_name_options_and_not_arguments(error: ChainAPIError, message: str) -> None:
+    """An argument in a message of chainapi becomes an option; the service's words stay as they are."""
+    assert worded(error).endswith(message)
 
 
 def test_error_of_a_service_stays_one_line() -> None:
@@ -549,7 +575,7 @@ def test_complaint_is_one_printable_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "message"),
     [
         (BrokenPipeError(32, "Broken pipe"), PIPE_CLOSED, ""),
         (OSError(28, "No space left on device"), FAILED, "chainapi: [Errno 28] No space left on device\n"),
@@ -557,24 +583,24 @@ def test_complaint_is_one_printable_line() -> None:
 )
 @pytest.mark.parametrize("tokens", [["tps", "43114", "53935"], ["list", BLOCKS], ["--help"], ["demo"]])
 def test_output_that_cannot_be_written_ends_the_command(
-    error: OSError, code: int, told: str, tokens: list[str]
+    error: OSError, code: int, message: str, tokens: list[str]
 ) -> None:
     """A closed pipe ends it in silence, a full disk with one line."""
     err = io.StringIO()
     session = partial(Session, transport=Simulator().transport())
     terminal = Terminal(Broken(error), err, session)
     assert run(tokens, terminal=terminal, loop_factory=VirtualLoop) == code
-    assert err.getvalue() == told
+    assert err.getvalue() == message
 
 
 def test_broken_standard_error_changes_nothing() -> None:
-    """An error that cannot be told still has its exit code."""
+    """An error that cannot be written still has its exit code."""
     terminal = Terminal(io.StringIO(), Broken(BrokenPipeError()), Session)
     assert run(["dance"], terminal=terminal) == WRONG_USAGE
 
 
 def test_version_and_help() -> None:
-    """--version prints the version alone; help names every command, and where the key comes from."""
+    """--version prints the version alone; help names every command and the variable of the key."""
     assert chainapi("--version") == Outcome(0, __version__ + "\n", "")
     text = chainapi("--help").out
     assert all(word in text for word in ("tps", "list", "simulate", "demo", "CHAINAPI_API_KEY"))
@@ -656,7 +682,7 @@ sys.exit(main())
 )
 @pytest.mark.parametrize("loads", [1, 30, 300])
 def test_interrupt_while_modules_load_is_silent(loads: int, interrupt: str) -> None:
-    """Ctrl-C while modules load ends with 130, also where an exception would become another one."""
+    """Ctrl-C while modules load ends with 130, even if an exception would become another one."""
     outcome = finish(start("-c", EARLY.format(loads, interrupt)))
     assert outcome == Outcome(INTERRUPTED, "now\n", "")
 
@@ -664,7 +690,7 @@ def test_interrupt_while_modules_load_is_silent(loads: int, interrupt: str) -> N
 @pytest.mark.real_time
 @pytest.mark.parametrize("loads", [1, 150])
 def test_interrupt_from_outside_while_modules_load_is_silent(loads: int) -> None:
-    """A signal that comes at any moment of the start ends the process with 130 and without a traceback."""
+    """A signal at any moment of the start ends the process with 130 and without a traceback."""
     process = start("-c", EARLY.format(loads, "pass"))
     assert process.stdout is not None
     assert process.stdout.readline() == "now\n"
@@ -675,7 +701,7 @@ def test_interrupt_from_outside_while_modules_load_is_silent(loads: int) -> None
 
 @pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
 def test_main_leaves_the_handler_of_interrupts(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
-    """The handler of SIGINT is afterwards what it was: where it was ignored, it stays so."""
+    """The handler of SIGINT is restored; an ignored signal stays ignored."""
     before = signal.signal(signal.SIGINT, handler)
     try:
         monkeypatch.setattr(sys, "argv", ["chainapi", "--version"])
@@ -687,14 +713,14 @@ def test_main_leaves_the_handler_of_interrupts(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.real_time
 def test_interrupt_during_a_wait_ends_with_advice() -> None:
-    """Ctrl-C while the rate limit holds everything ends at once with 130 and the way to go on."""
+    """Ctrl-C while the rate limit holds everything ends at once with 130 and the command that continues."""
     with simulated("--limit", "2", "--window", "30") as variables:
         process = start(*INTERRUPTIBLE, "list", BLOCKS, "--limit", "50", **variables)
         assert process.stderr is not None
-        told = process.stderr.readline()
+        message = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         outcome = finish(process)
-    assert re.fullmatch(r"chainapi: data: rate limit reached, next request in \d+ s\n", told)
+    assert re.fullmatch(r"chainapi: data: rate limit reached, next request in \d+ s\n", message)
     assert (outcome.code, len(outcome.rows)) == (INTERRUPTED, 20)
     (advice,) = outcome.err.splitlines()
     assert advice.startswith("chainapi: 20 rows so far; to continue: chainapi list " + BLOCKS)
@@ -716,7 +742,7 @@ def test_interrupt_of_several_walks_is_silent() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("command", [["tps", "43114", "53935", "--all"], ["list", BLOCKS, "--all"]])
 def test_closed_pipe_ends_the_command_in_silence(command: list[str]) -> None:
-    """A reader that has enough, as ``head``, gets no traceback and no complaint at exit."""
+    """A reader that has enough, as ``head``, gets no traceback and no report at exit."""
     with simulated("--points", "3000", "--rows", "3000") as variables:
         process = start("-m", "chainapi", *command, **variables)
         assert process.stdout is not None
@@ -739,7 +765,7 @@ def test_demo_runs_to_its_end() -> None:
 
 @pytest.mark.real_time
 def test_demo_draws_on_a_terminal() -> None:
-    """A person sees each walk and what each service is asked, with the seconds of a wait."""
+    """A terminal shows each walk and the requests to each service, with the seconds of a wait."""
     out = Stream(terminal=True)
     # The waits are jumped over: the sockets are in this process and never keep the loop waiting.
     assert run(["demo"], terminal=Terminal(out, Stream(terminal=True)), loop_factory=VirtualLoop) == 0
@@ -762,7 +788,7 @@ def test_demo_leaves_the_plot_to_terminals_that_can_draw_it() -> None:
 
 
 def check_demo(lines: list[str], *, plot: bool = True) -> None:
-    """Check what the demonstration prints in the end."""
+    """Check the summary of the demonstration."""
     day = next(line for line in lines if line.startswith("2026-01-01 "))
     assert all(float(value) > 0 for value in day.split()[1:])
     assert any("┤" in line for line in lines) == plot
@@ -800,7 +826,7 @@ sys.exit(main())
     ("module", "command"), [("cyclopts", "--help"), ("rich", "--help"), ("plotext", "demo")]
 )
 def test_missing_extra_is_one_line(module: str, command: str) -> None:
-    """Without the packages of the extra, the command says which to install."""
+    """Without the packages of the extra, the command names the one to install."""
     outcome = finish(start("-c", BLOCKER.format(module), command))
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == f"chainapi: {module} is not installed: pip install 'chainapi[cli]'\n"
@@ -808,7 +834,7 @@ def test_missing_extra_is_one_line(module: str, command: str) -> None:
 
 @pytest.mark.parametrize("module", ["chainapi.cli.terminal", "chainapi.cli.demo"])
 def test_broken_installation_is_not_taken_for_a_missing_extra(module: str) -> None:
-    """A module of our own that is missing is shown as what it is."""
+    """A missing module of chainapi itself is an error of its own."""
     outcome = finish(start("-c", BLOCKER.format(module), "demo"))
     assert outcome.code == 1
     assert "Traceback" in outcome.err
@@ -845,7 +871,7 @@ def test_main_drops_what_a_closed_pipe_does_not_take(monkeypatch: pytest.MonkeyP
 
 
 def test_main_takes_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was started without standard output and error works and tells by its exit code."""
+    """A process without standard output and error works and returns its exit code."""
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
     for argument, code in (("--version", 0), ("dance", WRONG_USAGE)):
@@ -871,15 +897,15 @@ def invalid_page() -> Fixed:
 
 def test_list_prints_invalid_rows_as_they_came() -> None:
     """With --on-invalid raw they stand among the others and are counted."""
-    told = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
-    assert told.code == 0
-    assert told.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']
-    assert told.err.startswith("chainapi: 2 invalid rows printed as received; the first: $.rows[1]")
-    assert told.err.count("\n") == 1
+    outcome = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
+    assert outcome.code == 0
+    assert outcome.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']
+    assert outcome.err.startswith("chainapi: 2 invalid rows printed as received; the first: $.rows[1]")
+    assert outcome.err.count("\n") == 1
 
 
 def test_list_says_how_an_invalid_row_can_be_printed() -> None:
-    """The error names the option, and the command to go on has it."""
+    """The error names the option, and the command that continues has it."""
     blocks = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
     blocks["blocks"][1]["gasUsed"] = ""
     first = chainapi("list", "data.evm.blocks", "43114", transport=Fixed(200, blocks))
@@ -899,6 +925,6 @@ def test_list_says_how_an_invalid_row_can_be_printed() -> None:
 
 def test_tps_names_no_argument_of_python() -> None:
     """A wrong point ends the walk of its chain, without advice for Python."""
-    told = chainapi("tps", "7", transport=Fixed(200, {"results": [{"timestamp": 1}]}))
-    assert told.code == 1
-    assert told.err == "chainapi: $.results[0].value: missing in the answer for GET /v1/avg_tps/7\n"
+    outcome = chainapi("tps", "7", transport=Fixed(200, {"results": [{"timestamp": 1}]}))
+    assert outcome.code == 1
+    assert outcome.err == "chainapi: $.results[0].value: missing in the response to GET /v1/avg_tps/7\n"

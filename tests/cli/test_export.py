@@ -86,7 +86,7 @@ def test_paths_are_sources() -> None:
 
 
 def test_a_path_of_the_other_service() -> None:
-    """--api says which service has a path, --items where its list is, and --param goes into the query."""
+    """--api names the service of a path, --items its list field, and --param goes into the query."""
     outcome = exported(
         "/v2/chains/43114/metrics/gasUsed",
         *("--api", "metrics", "--items", "results", "--out", "gas.jsonl", "--limit", "5"),
@@ -129,7 +129,7 @@ def test_one_parameter_in_the_path_is_left() -> None:
 
 
 def test_a_list_without_values() -> None:
-    """A list that nothing has to be said of is exported as one source."""
+    """A list without required parameters is exported as one source."""
     simulator = Simulator(seed=1)
     assert exported("data.chains", "--out", "chains.jsonl", simulator=simulator).code == 0
     assert len(rows_in("chains.jsonl")) == len(simulator.chains)
@@ -164,7 +164,7 @@ def test_parameters_and_limit_hold_for_each_source() -> None:
     ],
 )
 def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) -> None:
-    """The suffix or --format says what the file is; what has no suffix, or ends with a slash, is a folder."""
+    """The suffix or --format sets the format; a name without a suffix, or with a final slash, is a folder."""
     outcome = exported(ROUTE, "43114", "--limit", "3", "--out", out, *option)
     assert outcome == Outcome(0, "", f"chainapi: 3 new rows of 1 source fetched, {written} written\n")
     name = option[1] if option else written
@@ -172,7 +172,7 @@ def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) ->
 
 
 def test_a_second_run_fetches_what_is_new() -> None:
-    """Run again, the same command adds new rows to the file, or says that there are none."""
+    """The same command again adds new rows to the file, or reports that there are none."""
     simulator = Simulator(seed=1, rows=30)
     command = (ROUTE, "43114", "53935", "--out", "blocks.parquet")
     assert exported(*command, simulator=simulator).code == 0
@@ -184,19 +184,19 @@ def test_a_second_run_fetches_what_is_new() -> None:
     assert sources_in("blocks.parquet") == {"43114": 34, "53935": 30}
 
 
-def test_a_deprecated_route_is_told_in_a_line() -> None:
-    """A deprecated route is exported, and one line tells that it will end."""
+def test_a_deprecated_route_is_reported() -> None:
+    """A deprecated route is exported, with one line of warning."""
     outcome = exported("data.teleporter.messages", "--limit", "3", "--out", "messages.csv")
-    told, last = outcome.err.splitlines()
+    message, last = outcome.err.splitlines()
     assert outcome.code == 0
-    assert told.startswith("chainapi: data.teleporter.messages is deprecated")
+    assert message.startswith("chainapi: data.teleporter.messages is deprecated")
     assert last == "chainapi: 3 new rows of 1 source fetched, messages.csv written"
 
 
 # What fails
 
 
-def test_each_failing_source_is_told() -> None:
+def test_each_failing_source_is_reported() -> None:
     """Sources that fail have a line each; the others are in the file, and the exit code is 1."""
     command = f"chainapi export {ROUTE} 77 43114 78 --out blocks.jsonl"
     outcome = exported(*command.split()[2:])
@@ -210,7 +210,7 @@ def test_each_failing_source_is_told() -> None:
 
 
 def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
-    """An error in the midst is told, and then the command, exactly as it was given, that goes on."""
+    """An error in the middle is reported, and then the same command, which continues."""
     name = "with space.jsonl"
     command = (ROUTE, "43114", "53935", "--page-size", "10", "--concurrency", "1", "--out", name)
     simulator = Simulator(seed=1, rows=30, faults=(Fault(at=4, status=401),))
@@ -226,7 +226,7 @@ def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
 
 
 def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was given to a command is in the one that goes on, and nothing else is."""
+    """The command that continues has all options that were given, and no others."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
     given = (
         "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
@@ -244,7 +244,7 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_key_that_is_refused_is_one_line() -> None:
-    """A key that no list takes is told once, and the export ends with 1."""
+    """A key that every list refuses is reported once, and the export ends with 1."""
     simulator = Simulator(seed=1, api_key="another-key")
     outcome = exported(ROUTE, "43114", "53935", "--out", "blocks.jsonl", simulator=simulator)
     assert outcome.code == FAILED
@@ -296,11 +296,11 @@ def test_a_target_of_another_command() -> None:
         ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
         ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
         ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit=5 is not a query parameter"),
-        ([BLOCKS, "--out", "b.csv"], "the columns of these rows are not known"),
+        ([BLOCKS, "--out", "b.csv"], "those of these rows are not known"),
     ],
 )
 def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:
-    """What cannot be meant is one line that says what is wrong, exit code 2, and no request."""
+    """Arguments that do not fit are one line with the reason, exit code 2, and no request."""
     (folder / "binary").write_bytes(b"\xff\xfe\x00")
     simulator = Simulator(seed=1)
     outcome = exported(*tokens, simulator=simulator)
@@ -320,7 +320,7 @@ def test_a_command_that_was_wrong_may_be_corrected() -> None:
 
 
 def test_plain_lines_every_ten_seconds() -> None:
-    """Where nobody watches, a line every ten seconds says all there is to know, the wait and its end."""
+    """Without a terminal a line every ten seconds has all counts, the wait and its end."""
     simulator = Simulator(seed=1, rows=60, chains=(1, 2), limit=4, window=15.0, latency=2.0)
     command = ("export", ROUTE, "1", "2", "--page-size", "10", "--out", "b.jsonl")
     err = Stream(terminal=False)
@@ -342,8 +342,8 @@ def test_plain_lines_every_ten_seconds() -> None:
     assert all(int(match[1]) == int(match[2]) for match in waits)
 
 
-def test_quiet_tells_the_end_only() -> None:
-    """With --quiet nothing is told but what came of it."""
+def test_quiet_reports_the_end_only() -> None:
+    """With --quiet only the result is reported."""
     simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
     outcome = exported(
         ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--quiet", simulator=simulator
@@ -387,7 +387,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportView:
-    """Return what is seen of an export one minute before midnight."""
+    """Return the view of an export one minute before midnight."""
     return ExportView(
         Progress(lambda: 0.0), lambda: quota, lambda: datetime(2026, 1, 31, 23, 59, tzinfo=UTC), progress
     )
@@ -404,13 +404,13 @@ def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportVi
     ],
 )
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
-    """A wait is told by its length and its end, with the day where that is another one."""
+    """A wait is shown with its length and its end, with the date if that is another day."""
     stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
     assert view_of(None, data=stopped).waits() == [f"data: 0 of 6,000 left, {said}"]
 
 
 def test_stages_and_failures_are_seen() -> None:
-    """Failed sources are counted, and the writing of the file is said."""
+    """Failed sources are counted, and the writing of the file is shown."""
     progress = ExportProgress(1_000, "writing", met=1_000, done=997, failed=3, pages=5_000, rows=123_456)
     assert view_of(progress).line() == (
         "997 of 1,000 sources · 123,456 rows · 0 rows/s · 0 requests · 3 failed · writing the file"
@@ -427,7 +427,7 @@ def test_stages_and_failures_are_seen() -> None:
 
 @asynccontextmanager
 async def process_of(*tokens: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start ``chainapi`` as a process, and end it where the block does not."""
+    """Start ``chainapi`` as a process, and end it if the block does not."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", *INTERRUPTIBLE, *tokens),
         env={**os.environ, **variables, "PYTHONPATH": str(ROOT)},
@@ -449,7 +449,7 @@ async def process_of(*tokens: str, **variables: str) -> AsyncIterator[asyncio.su
 async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
     sent: signal.Signals, code: int, folder: Path
 ) -> None:
-    """Ctrl-C and SIGTERM end an export that waits for quota; the command that is told does the rest."""
+    """Ctrl-C and SIGTERM end an export that waits for quota; the printed command completes it."""
     chains, rows = tuple(range(1, 9)), 50
     (folder / "chains.txt").write_text("\n".join(map(str, chains)))
     given = ["export", ROUTE, "--out", "b.jsonl", "--page-size", "10", "--from", "chains.txt"]
@@ -460,15 +460,15 @@ async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
             process.send_signal(sent)
             _, errors = await process.communicate()
         assert process.returncode == code
-        told = re.fullmatch(r"chainapi: (\d+) new rows kept; to continue: chainapi (.*)\n", errors.decode())
-        assert told is not None
-        assert shlex.split(told[2]) == given
+        end = re.fullmatch(r"chainapi: (\d+) new rows kept; to continue: chainapi (.*)\n", errors.decode())
+        assert end is not None
+        assert shlex.split(end[2]) == given
         assert not (folder / "b.jsonl").exists()
 
         simulator.limit = None
-        async with process_of(*shlex.split(told[2]), **simulator.environment()) as process:
+        async with process_of(*shlex.split(end[2]), **simulator.environment()) as process:
             _, errors = await process.communicate()
-    new = len(chains) * rows - int(told[1])
+    new = len(chains) * rows - int(end[1])
     assert errors.decode() == f"chainapi: {new} new rows of 8 sources fetched, b.jsonl written\n"
     assert process.returncode == 0
     numbers = Counter((row["source"], row["block_number"]) for row in rows_in("b.jsonl"))
@@ -488,5 +488,5 @@ def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
     assert "on_invalid=" not in first.err
     second = chainapi(*command, "--on-invalid", "raw", transport=Fixed(200, blocks))
     assert second.code == 0
-    told = f"chainapi: 2 new rows of 1 source fetched, {out} written; 1 invalid in {out}.invalid\n"
-    assert second.err.endswith(told)
+    message = f"chainapi: 2 new rows of 1 source fetched, {out} written; 1 invalid in {out}.invalid\n"
+    assert second.err.endswith(message)

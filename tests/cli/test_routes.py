@@ -46,7 +46,7 @@ UTXOS = "data.primary_network.utxos"
 
 
 class Recorder(Fixed):
-    """A transport that answers always the same, and keeps what was asked."""
+    """A transport with one response for all requests, which it keeps."""
 
     def __init__(self, body: object) -> None:
         super().__init__(200, body)
@@ -70,7 +70,7 @@ def test_each_name_leads_to_its_route_and_method(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("data.evm.bloks", "did you mean 'data.evm.blocks'?"),
         ("blocks", "did you mean 'data.evm.blocks'?"),
@@ -79,11 +79,11 @@ def test_each_name_leads_to_its_route_and_method(name: str) -> None:
         ("v1/chains", "a path begins with '/'"),
     ],
 )
-def test_unknown_name_is_told_with_what_was_meant(name: str, told: str) -> None:
+def test_unknown_name_is_an_error_with_a_suggestion(name: str, message: str) -> None:
     """A name that does not exist is refused with the nearest one that does."""
     with pytest.raises(ConfigurationError, match=f"no route is named {name!r}: ") as caught:
         resolve(name)
-    assert str(caught.value).endswith(told)
+    assert str(caught.value).endswith(message)
 
 
 # Values
@@ -131,7 +131,7 @@ def test_values_are_read_as_the_route_takes_them(
     ],
 )
 def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
-    """A timestamp is Unix seconds or an ISO date, which is in UTC unless it says otherwise."""
+    """A timestamp is Unix seconds or an ISO date, in UTC unless it has a zone."""
     words = ["43114", "activeAddresses"]
     assert (
         read_values("metrics.chains.metric", words, [f"start_timestamp={text}"])["start_timestamp"] == seconds
@@ -139,7 +139,7 @@ def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "params", "told"),
+    ("name", "words", "params", "message"),
     [
         ("data.evm.blocks", [], [], "missing chain_id; usage: data.evm.blocks CHAIN_ID"),
         (
@@ -151,7 +151,7 @@ def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
         ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many; usage: data.evm.blocks CHAIN_ID"),
         ("data.chains", ["1"], [], "'1' is one value too many; usage: data.chains"),
         ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id is given 2 times, and takes one value"),
-        ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size is given 2 times"),
+        ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size takes one value, not 2"),
         ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' is invalid: it must be a whole number"),
         ("data.evm.blocks", ["1"], ["page_size=101"], "page_size=101 is not from 1 to 100"),
         ("data.evm.blocks", ["1"], ["page_sise=1"], "did you mean 'page_size'?"),
@@ -173,15 +173,15 @@ def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
         ("metrics.chains.metric", ["1", "activeAddresses"], ["start_timestamp=-1"], "is not from 0 on"),
     ],
 )
-def test_value_that_cannot_be_used_is_told(name: str, words: list[str], params: list[str], told: str) -> None:
-    """What is missing, too much, unknown or out of bounds is one error that names it."""
+def test_invalid_value_is_named(name: str, words: list[str], params: list[str], message: str) -> None:
+    """A missing, surplus, unknown or invalid value is one error that names it."""
     with pytest.raises(ConfigurationError) as caught:
         read_values(name, words, params)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_values_need_not_be_whole() -> None:
-    """Where nothing is sent, what is there is checked, and what is missing is not."""
+    """Without a request, given values are checked, and missing ones are not."""
     assert read_values(UTXOS, ["fuji"], whole=False) == {"network": "fuji"}
     with pytest.raises(ConfigurationError, match="network"):
         read_values(UTXOS, ["fugi"], whole=False)
@@ -190,15 +190,15 @@ def test_values_need_not_be_whole() -> None:
 @given(st.sampled_from(sorted(ROUTES)), st.data())
 def test_words_that_a_route_takes_are_sent_as_they_are(name: str, data: st.DataObject) -> None:
     """Any values, written as words and read again, are sent exactly as the values themselves would be."""
-    declared = resolve(name)
-    segments = [one for one in declared.parameters if one.in_path]
-    others = [one for one in declared.parameters if not one.in_path]
-    given_ = {one.name: data.draw(values_of(one)) for one in declared.parameters}
+    endpoint = resolve(name)
+    segments = [one for one in endpoint.parameters if one.in_path]
+    others = [one for one in endpoint.parameters if not one.in_path]
+    given_ = {one.name: data.draw(values_of(one)) for one in endpoint.parameters}
     words = [str(given_[one.name]) for one in segments]
     params = [f"{one.name}={word(given_[one.name])}" for one in others]
     read = read_values(name, words, params)
     assert set(read) == set(given_)
-    for one in declared.parameters:
+    for one in endpoint.parameters:
         assert query_params({"x": read[one.name]}) == query_params({"x": one.checked(given_[one.name])})
 
 
@@ -281,7 +281,7 @@ def test_list_by_name_sends_what_it_is_given() -> None:
 
 
 def test_list_by_name_reaches_the_metrics() -> None:
-    """The name says the service: no option does."""
+    """The name has the service: no option does."""
     rows = chainapi("list", "metrics.avg_tps", "43114", "--limit", "2").rows
     assert [row["timestamp"] for row in rows] == [1_767_225_600, 1_767_139_200]
 
@@ -330,8 +330,8 @@ def test_list_by_name_goes_on_where_it_failed() -> None:
 
 
 @pytest.mark.parametrize("single", [False, True])
-def test_deprecated_route_is_told_in_one_line(single: bool) -> None:
-    """A route that will be taken away works, and says so on standard error, without a warning of Python."""
+def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
+    """A deprecated route works, with a line on standard error and no warning of Python."""
     name = "data.teleporter.message" if single else "data.teleporter.messages"
     body = {"a": 1} if single else {"messages": [{"a": 1}]}
     outcome = chainapi("list", name, *["x"] * single, transport=Fixed(200, body))
@@ -341,7 +341,7 @@ def test_deprecated_route_is_told_in_one_line(single: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "told"),
+    ("tokens", "message"),
     [
         (["data.evm.bloks"], "did you mean 'data.evm.blocks'?"),
         (["data.evm.blocks"], "missing chain_id"),
@@ -350,7 +350,7 @@ def test_deprecated_route_is_told_in_one_line(single: bool) -> None:
         (["data.evm.blocks", "1", "--page-size", "101"], "page_size=101 is not from 1 to 100"),
         (
             ["data.evm.blocks", "1", "--page-size", "7", "--param", "page_size=7"],
-            "page_size is given 2 times",
+            "page_size takes one value, not 2",
         ),
         (["data.chain", "1", "--page-size", "7"], "page_size"),
         (["data.chain", "1", "--all"], "--all does not apply: data.chain returns a single resource"),
@@ -359,26 +359,26 @@ def test_deprecated_route_is_told_in_one_line(single: bool) -> None:
         (["data.evm.blocks", "1", "--resume", "{}"], "--resume: this is no checkpoint"),
     ],
 )
-def test_list_refuses_what_makes_no_sense(tokens: list[str], told: str) -> None:
-    """Options and values that say nothing are wrong usage in one line, and nothing is sent."""
+def test_list_refuses_wrong_usage(tokens: list[str], message: str) -> None:
+    """Options and values that do not apply are wrong usage in one line, and nothing is sent."""
     outcome = chainapi("list", *tokens, transport=Fixed(500, {}))
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     (line,) = outcome.err.splitlines()
-    assert told in line
+    assert message in line
 
 
 # chainapi routes
 
 
 def test_routes_are_lines_of_json() -> None:
-    """Each route is a line with what a program needs to know of it."""
+    """Each route is a line of JSON with all its properties."""
     rows = {row["name"]: row for row in chainapi("routes").rows}
     assert list(rows) == list(ROUTES)
-    for name, declared in ROUTES.items():
-        row, route = rows[name], declared.route
+    for name, endpoint in ROUTES.items():
+        row, route = rows[name], endpoint.route
         assert (row["path"], row["weight"], row["units"]) == (route.path, route.weight, route.units)
-        assert (row["single"], row["deprecated"]) == (declared.single, route.deprecated)
-        assert [one["name"] for one in row["parameters"]] == [one.name for one in declared.parameters]
+        assert (row["single"], row["deprecated"]) == (endpoint.single, route.deprecated)
+        assert [one["name"] for one in row["parameters"]] == [one.name for one in endpoint.parameters]
     blocks = rows["data.evm.blocks"]
     assert (blocks["model"], blocks["units"]) == ("EvmBlock", 10)
     assert rows["data.webhooks.addresses"]["model"] == "str"
@@ -407,7 +407,7 @@ def test_no_route_found_is_a_failure() -> None:
 
 
 def test_routes_are_a_table_on_a_terminal() -> None:
-    """A person sees name, parameters, what comes back, units, and what is deprecated."""
+    """A terminal shows names, parameters, results, units, and deprecated routes."""
     text = seen(chainapi("routes", "evm.blocks", tty=True).out)
     assert text[0].split() == ["route", "parameters", "returns", "units"]
     assert text[-1].split() == ["data.evm.blocks", "chain_id", "[page_size]", "Pages[EvmBlock]", "10"]
@@ -438,7 +438,7 @@ def test_types_are_shown_as_they_are_declared() -> None:
 
 
 def test_kinds_of_rows_are_shown_one_by_one() -> None:
-    """Rows of several kinds have the fields of each, lists and deprecation are told."""
+    """Rows of several kinds have the fields of each; lists and deprecation are shown."""
     (row,) = chainapi("routes", "data.evm.transfers").rows
     assert list(row["fields"]) == ["Erc20Transfer", "Erc721Transfer", "Erc1155Transfer"]
     assert "list of str" in chainapi("routes", UTXOS, tty=True).out
@@ -462,7 +462,7 @@ def test_each_route_can_be_shown(name: str) -> None:
 
 
 def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a walk takes is told without a variable, a value or a request."""
+    """The cost of a walk is shown without a variable, a value or a request."""
     for name in [name for name in os.environ if name.startswith("CHAINAPI_")]:
         monkeypatch.delenv(name)
     outcome = chainapi(
@@ -486,16 +486,16 @@ def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_estimate_is_that_of_the_library() -> None:
-    """One source costs what its stream says."""
+    """One source costs the estimate of its stream."""
     limits = [Limit(600, per=60), Limit(100_000, per=86_400)]
-    told = Session().data.evm.blocks(43114, page_size=25).estimate(rows=12_345, limits=limits)
+    cost = Session().data.evm.blocks(43114, page_size=25).estimate(rows=12_345, limits=limits)
     options = ["--rows", "12345", "--page-size", "25", "--limit", "600/60s", "--limit", "100000/day"]
     (row,) = chainapi("estimate", "data.evm.blocks", "43114", *options).rows
     assert (row["requests"], row["units"], row["minutes"], row["day_share"]) == (
-        told.requests,
-        told.units,
-        told.minutes,
-        told.day_share,
+        cost.requests,
+        cost.units,
+        cost.minutes,
+        cost.day_share,
     )
 
 
@@ -508,7 +508,7 @@ def test_estimate_of_several_sources_rounds_each() -> None:
 
 
 def test_estimate_without_a_weight_counts_requests() -> None:
-    """A route whose weight nobody says costs one unit a request, and that is said."""
+    """A route without a weight costs one unit a request, which the table states."""
     (row,) = chainapi("estimate", "metrics.avg_tps", "--rows", "1000", "--page-size", "100").rows
     assert (row["requests"], row["units"]) == (10, 10)
     text = chainapi("estimate", "metrics.avg_tps", "--rows", "10", "--page-size", "100", tty=True).out
@@ -551,13 +551,13 @@ def test_limits_are_read(text: str, limit: Limit) -> None:
     ["", "600", "600/", "/60", "x/60", "600/x", "600/60ms", "0/60", "600/0", "6/1.2.3", f"{'9' * 400}/60"],
 )
 def test_what_is_no_limit_is_refused(text: str) -> None:
-    """Anything else is an error that shows how a limit is written, or why it cannot be one."""
+    """Any other text is an error with the form of a limit, or the reason."""
     with pytest.raises(ConfigurationError, match="--limit '"):
         read_limit(text)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "told"),
+    ("tokens", "message"),
     [
         (["data.evm.blocks"], "--rows"),
         (["data.evm.blocks", "--rows", "0"], "--rows"),
@@ -571,19 +571,19 @@ def test_what_is_no_limit_is_refused(text: str) -> None:
         (["data.evm.blocks", "--rows", "1", "--limit", "much"], "AMOUNT/TIME"),
     ],
 )
-def test_estimate_refuses_what_it_cannot_say(tokens: list[str], told: str) -> None:
-    """What cannot be estimated is wrong usage in one line."""
+def test_estimate_refuses_wrong_usage(tokens: list[str], message: str) -> None:
+    """An estimate without enough information is wrong usage in one line."""
     outcome = chainapi("estimate", *tokens)
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     (line,) = outcome.err.splitlines()
-    assert told in line
+    assert message in line
 
 
 # Completion
 
 
 def completed(*words: str) -> list[str]:
-    """Return what the command offers to a shell for the last of the words."""
+    """Return the completions of the last word."""
     process = subprocess.run(
         [sys.executable, "-m", "chainapi", "__complete", *words], capture_output=True, text=True, check=True
     )
@@ -594,7 +594,7 @@ def completed(*words: str) -> list[str]:
 @pytest.mark.untraced
 @pytest.mark.parametrize("command", ["list", "estimate", "routes"])
 def test_commands_offer_all_names(command: str) -> None:
-    """Wherever a route is asked for, its name is offered."""
+    """Every argument that takes a route completes its name."""
     assert completed(command, "data.evm.bl") == list(ROUTES)
 
 
@@ -635,7 +635,7 @@ def shell_environment(tmp_path: Path) -> dict[str, str]:
 
 
 def needs(shell: str) -> pytest.MarkDecorator:
-    """Skip where the machine does not have the shell."""
+    """Skip if the machine does not have the shell."""
     return pytest.mark.skipif(shutil.which(shell) is None, reason=f"no {shell} here")
 
 
@@ -726,7 +726,7 @@ def test_zsh_completes(shell_environment: dict[str, str]) -> None:
 
 
 def read_until(screen: int, text: str) -> None:
-    """Read what a shell draws until a text comes."""
+    """Read the output of a shell until it has a text."""
     drawn = ""
     while text not in drawn:
         readable, _, _ = select.select([screen], [], [], 30)
@@ -735,7 +735,7 @@ def read_until(screen: int, text: str) -> None:
 
 
 def test_scripts_ask_the_command_for_names() -> None:
-    """Each script calls back for what only the command knows, so that it never grows old."""
+    """Each script calls the command for names of routes, and so stays current."""
     for shell in ("bash", "zsh", "fish"):
         outcome = chainapi("completion", shell)
         assert (outcome.code, outcome.err) == (0, "")

@@ -37,7 +37,7 @@ def ask(variables: dict[str, str], path: str, *, header: str = "x-data-api-key",
 
 @pytest.mark.real_time
 def test_options_make_the_simulator_that_they_describe() -> None:
-    """Chains, growth, token lifetimes, the header of the key, and faults are what the options say."""
+    """Chains, growth, token lifetimes, the header of the key, and faults follow the options."""
     options = [
         *("--chains", "7", "43114", "--rows", "30", "--grow-every", "0.001"),
         *("--token-lifetime", "0.001", "--expired-status", "410", "--api-key-header", "X-Other-Key"),
@@ -151,7 +151,7 @@ def test_impossible_options_are_wrong_usage(options: list[str], said: str) -> No
 
 
 def test_help_names_every_part_of_a_fault() -> None:
-    """The help says how a fault is written, and every part of it."""
+    """The help has the form of a fault, and every part of it."""
     from chainapi.simulator.faults import FLAGS, KEYS
 
     text = chainapi("simulate", "--help").out

@@ -282,7 +282,7 @@ def test_single_refusal_is_no_limit() -> None:
     quota.costs.learned["/a"] = 1.0
     quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
     verdict = quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, LimitNews(), 0.5)
-    assert verdict is Verdict.HIDDEN
+    assert verdict is Verdict.UNANNOUNCED
     now, left = quota.stopped_until, 99.0
     quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
     assert _leave(quota, now) == 2

@@ -251,7 +251,7 @@ async def test_the_refusal_says_what_to_do(row: bytes) -> None:
     """A body of very many small values is refused without another attempt."""
     transport = Fixed(bomb(row, "rows"))
     async with Session(data_base_url="https://data.invalid", api_key="key", transport=transport) as session:
-        with pytest.raises(DecodeError, match=r"would take too much memory: .* ask for smaller pages"):
+        with pytest.raises(DecodeError, match=r"would take too much memory: .* request smaller pages"):
             await anext(session.data.list("/v1/rows", items="rows"))
     assert transport.requests == 1
 

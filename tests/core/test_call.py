@@ -290,9 +290,9 @@ def attempts(verdict: Verdict, max_attempts: int = 3, max_wait: float | None = 1
     ("verdict", "sent"),
     [
         (Verdict.QUOTA, 11),
-        (Verdict.HIDDEN, 11),
+        (Verdict.UNANNOUNCED, 11),
         (Verdict.ROUTE, 3),
-        (Verdict.TOO_DEAR, 1),
+        (Verdict.TOO_EXPENSIVE, 1),
         (Verdict.PASSED, 3),
     ],
 )
@@ -304,8 +304,8 @@ def test_attempts_after_refusals(verdict: Verdict, sent: int) -> None:
 
 def test_a_patient_call_takes_any_number_of_refusals() -> None:
     """Without `max_wait` a call outlasts refusals that named no wait; other refusals still count."""
-    assert attempts(Verdict.HIDDEN, max_wait=None) == 100
-    assert attempts(Verdict.HIDDEN, max_wait=None, max_attempts=1) == 1
+    assert attempts(Verdict.UNANNOUNCED, max_wait=None) == 100
+    assert attempts(Verdict.UNANNOUNCED, max_wait=None, max_attempts=1) == 1
     assert attempts(Verdict.QUOTA, max_wait=None) == 11
 
 
@@ -325,7 +325,7 @@ def test_a_refusal_keeps_the_wait(limits: LimitNews, retry_after: float | None) 
 def test_a_request_that_costs_more_than_the_limit() -> None:
     """A refusal while the whole limit is left says so."""
     with pytest.raises(RateLimitedError, match="it costs more than the limit") as caught:
-        Script([refusal(Verdict.TOO_DEAR)]).run()
+        Script([refusal(Verdict.TOO_EXPENSIVE)]).run()
     assert caught.value.messages[0] == "from the body"
 
 
@@ -354,6 +354,16 @@ def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
     assert (error.attempts, error.elapsed, error.retry_after) == (2, 12.0, 2.0)
     assert script.pauses == [1.0]
     assert "the last error: broken" in str(error)
+
+
+@pytest.mark.parametrize(("deadline", "pauses"), [(2.0, []), (2.1, [1.0])])
+def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[float]) -> None:
+    """A pause that would end exactly at the deadline leaves no time for another attempt."""
+    script = Script([BROKEN])
+    script.settings.deadline = deadline
+    with pytest.raises(DeadlineExceededError):
+        script.run()
+    assert script.pauses == pauses
 
 
 @given(queue=st.floats(0.0, 5.0), took=st.floats(0.0, 5.0), cut=st.floats(0.0, 60.0))
@@ -434,7 +444,7 @@ def test_a_body_that_is_no_json_is_fetched_again() -> None:
 def test_a_malformed_body_at_every_attempt() -> None:
     """After the last attempt the DecodeError is raised, with the number of attempts."""
     script = Script(decoded=[NO_JSON])
-    with pytest.raises(DecodeError, match=r"no JSON in the answer for GET /v1/x \(tried 5 times"):
+    with pytest.raises(DecodeError, match=r"no JSON in the response to GET /v1/x \(tried 5 times"):
         script.run()
 
 

@@ -390,7 +390,7 @@ def test_nothing_that_a_file_says_is_run(name: str, what: str, script: str, tmp_
     path = made(tmp_path / name, script.replace("{secret}", str(secret)))
     outcome = chainapi("plot", str(path))
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    assert f"has {what} in place of a plain table of rows" in outcome.err
+    assert f"has {what} in place of a table of rows" in outcome.err
     assert "Copy the rows into a table" in outcome.err
     assert "hunter2" not in outcome.err
     assert outcome.err.count("\n") == 1
@@ -405,7 +405,7 @@ def test_a_table_beside_a_view_is_read(name: str, tmp_path: Path) -> None:
     assert read_chart(path).series == {"": [(1.0, 2.5), (2.0, 3.5)]}
     assert path.read_bytes() == before
     made(other := tmp_path / f"other-{name}", "CREATE TABLE blocks (a INTEGER)")
-    with pytest.raises(ConfigurationError, match=r"is no (sqlite|duckdb) file of an export"):
+    with pytest.raises(ConfigurationError, match=r"is not a (sqlite|duckdb) file of an export"):
         read_chart(other)
 
 
@@ -507,11 +507,11 @@ def test_tps_draws_what_it_got(tmp_path: Path) -> None:
     assert (outcome.code, outcome.out, path.exists()) == (FAILED, "", False)
 
 
-def test_tps_says_early_what_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two outputs, or a picture without matplotlib, are refused before any request."""
+def test_tps_refuses_wrong_usage_before_any_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kinds of output, or a picture without matplotlib, are refused before any request."""
     outcome = chainapi("tps", "43114", "--plot", "--json")
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    assert "--plot and --json both say what is printed" in outcome.err
+    assert "--plot and --json exclude each other" in outcome.err
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -543,7 +543,7 @@ def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("f.xlsx", WRONG_USAGE, "no format of files is told by"),
+        ("f.xlsx", WRONG_USAGE, "unknown file format"),
         ("none.csv", FAILED, "No such file"),
         ("f.csv", WRONG_USAGE, "has no column 'gas' of numbers or times; there are timestamp (time), value"),
     ],
@@ -566,5 +566,5 @@ def test_plot_needs_more_than_ascii(tmp_path: Path) -> None:
     path = exported(tmp_path / "f.csv", MetricPoint, {"a": points(2)})
     outcome = chainapi("plot", str(path), out=Ascii())
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    assert "a chart needs UTF-8" in outcome.err
+    assert "the output supports ASCII only: use a UTF-8 terminal" in outcome.err
     assert chainapi("plot", str(path), "--png", str(tmp_path / "f.png"), out=Ascii()).code == 0

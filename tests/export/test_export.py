@@ -655,6 +655,6 @@ async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: 
     """A format with columns refuses rows without a model before any request."""
     simulator = Simulator()
     async with session_of(simulator) as session:
-        with pytest.raises(ConfigurationError, match="the columns of these rows are not known"):
+        with pytest.raises(ConfigurationError, match="those of these rows are not known"):
             await export(session.data.list, ["/v1/chains/43114/blocks"], tmp_path / f"b.{format_}")
     assert simulator.stats.requests == 0

@@ -282,7 +282,7 @@ class Client:
         news = read_limits(headers, BEGAN + self.loop.time())
         if status == 429:
             self.refused(errand, news.retry_after or news.reset or 0.0)
-        if permit.answered(status, news) in (Verdict.ROUTE, Verdict.TOO_DEAR) and tries >= 4:
+        if permit.answered(status, news) in (Verdict.ROUTE, Verdict.TOO_EXPENSIVE) and tries >= 4:
             raise _GaveUpError
         if status == 503:
             backoff = self.rng.random() * 0.5 * 2.0 ** min(tries, 5)

@@ -141,7 +141,7 @@ def test_the_only_list_is_found(body: dict[str, Any], found: str) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"a": [], "b": []}, r"several fields could hold the rows: name one with items= \(a, b\)"),
+        ({"a": [], "b": []}, r"several fields could hold the rows: choose one with items= \(a, b\)"),
         ({"a": None, "b": None}, r"\(a, b\)"),
         ({"a": 1, "b": "x"}, r"no field holds a list; the fields are: a, b$"),
         ({"nextPageToken": "t"}, r"the fields are: none$"),
@@ -761,7 +761,7 @@ class Host:
 
 def test_foreign_types_need_a_hook() -> None:
     """Before anything is sent the error says what has no hook; with a hook it decodes."""
-    with pytest.raises(ConfigurationError, match=r"IPv4Address.*register a structure hook"):
+    with pytest.raises(ConfigurationError, match=r"IPv4Address.*no structure hook: register one"):
         PageDecoder(Host, "blocks")
     converter().register_structure_hook(IPv4Address, lambda value, _: IPv4Address(value))
     assert rows(Host, {"ipAddress": "10.0.0.1"}) == [Host(IPv4Address("10.0.0.1"))]

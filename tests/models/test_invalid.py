@@ -90,9 +90,9 @@ async def test_the_error_names_the_row_and_the_ways_on() -> None:
     error = caught.value
     assert (error.row, error.path, error.reason) == (1, "$.blocks[1].gasUsed", "Expected `int`, got `str`")
     assert str(error) == (
-        "$.blocks[1].gasUsed: Expected `int`, got `str` in the answer for GET /v1/chains/43114/blocks; "
-        'resume=error.checkpoint with on_invalid="raw" goes on and gives this row as an Invalid record; '
-        "without a model, list() of the same path and parameters goes on with plain JSON"
+        "$.blocks[1].gasUsed: Expected `int`, got `str` in the response to GET /v1/chains/43114/blocks; "
+        'resume=error.checkpoint with on_invalid="raw" continues and returns this row as an Invalid record; '
+        "without a model, list() of the same path and parameters continues with JSON values"
     )
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.row, copy.advice) == (str(error), error.row, error.advice)
@@ -211,7 +211,7 @@ async def test_an_odd_row_stands_among_the_others(odd: bytes, raw: Any, path: st
     assert invalid.raw == (json.loads(odd) if raw is None else raw)
     assert invalid.error.path.startswith(f"$.blocks[5]{path}")
     assert (invalid.error.row, invalid.error.advice) == (5, "")
-    assert str(invalid.error).endswith("in the answer for GET /v1/chains/43114/blocks")
+    assert str(invalid.error).endswith("in the response to GET /v1/chains/43114/blocks")
     assert rows == [json_block(100 - place) for place in range(10) if place != 5]
 
 

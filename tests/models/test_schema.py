@@ -103,7 +103,7 @@ def test_choices() -> None:
     """Listed values are those of a literal, of an enumeration, or of a literal noted beside a text."""
     assert type_of(Literal["a", "b"]).choices == ("a", "b")
     assert type_of(Colour).choices == ("red", "blue")
-    noted = type_of(Annotated[str, Literal["a", "b"]] | None)
+    noted = type_of(Annotated[str, Literal["a", "b"]] | None)  # pyright: ignore[reportOperatorIssue]
     assert (noted.kind, noted.choices) == ("text", ("a", "b"))
     assert type_of(Annotated[int, Literal[1]]).choices == ()
     assert type_of(str).choices == ()
@@ -119,7 +119,7 @@ def test_parts() -> None:
 @pytest.mark.parametrize(
     ("hint", "text"),
     [
-        (Annotated[str, Literal["a"]] | None, "str | None"),
+        (Annotated[str, Literal["a"]] | None, "str | None"),  # pyright: ignore[reportOperatorIssue]
         (list[Annotated[str, Literal["a"]]] | None, "list[str] | None"),
         (dict[str, Tree], "dict[str, Tree]"),
         (Sequence[Height], "Sequence[int]"),

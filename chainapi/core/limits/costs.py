@@ -36,7 +36,6 @@ class Costs:
 
     learned: dict[str, float] = field(factory=dict[str, float])
     dearest: float = 0.0
-    cheapest: float = 1.0
     roof: float = inf  # the least limit that the service tells
     units: bool | None = None
     version: int = 0  # counts up when a price changes
@@ -176,4 +175,3 @@ class Costs:
             self.learned[route] = best
             self.version += 1
             self.dearest = max(self.learned.values())
-            self.cheapest = min(self.learned.values())

@@ -499,8 +499,8 @@ class Quota:
                 self.routes.step_back(flight.route, now, self.stopped_until)
             self._refused_route = flight.route
         if hidden:
-            return Verdict.HIDDEN, None
-        return Verdict.HIDDEN if wait is None and self._passed_any else Verdict.QUOTA, told
+            return Verdict.UNANNOUNCED, None
+        return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, told
 
     def _is_hidden(self, flight: Flight, left: bool | None, wait: float | None) -> bool:
         """Tell whether a refusal shows a limit beside the told ones: they have quota left."""
@@ -527,7 +527,7 @@ class Quota:
         if wait is None or refusals > 1:
             wait = max(wait or 0.0, backoff)
         self.routes.close(flight.route, now + wait)
-        return Verdict.TOO_DEAR if whole and refusals > 1 else Verdict.ROUTE
+        return Verdict.TOO_EXPENSIVE if whole and refusals > 1 else Verdict.ROUTE
 
     def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
         """Return 1, 2, 4 ... 60 seconds with jitter, and more where the window is known to be long."""

@@ -20,13 +20,13 @@ LATER = 1e-3  # seconds after the end of a stop: others are the canary then
 
 
 class Verdict(Enum):
-    """How far an answer reaches."""
+    """Meaning of a response for the quota: a success, or a refusal (429) and which requests it stops."""
 
     PASSED = "passed"
-    QUOTA = "quota"  # refused: everybody waits
-    HIDDEN = "hidden"  # refused by a limit that nobody told: everybody waits
+    QUOTA = "quota"  # refused: all requests wait
+    UNANNOUNCED = "unannounced"  # refused by a limit that no header announces: all requests wait
     ROUTE = "route"  # refused: requests of this route wait
-    TOO_DEAR = "too dear"  # refused although the whole limit was there
+    TOO_EXPENSIVE = "too expensive"  # refused while the whole limit was left
 
 
 @define(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""The formats of files: each writes rows as `Codec` encodes them, and reads them back without a model."""
+"""File formats: each writes rows that `Codec` encoded, and reads them back without a model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["FORMATS", "Format", "Rows", "format_of"]
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
 
 Rows: TypeAlias = Callable[[], Iterable[tuple[str, bytes]]]
-"""Gives the rows anew at each call: the label of each one's source, and the row as `Codec` encodes it."""
+"""Returns all rows at each call: the label of the source of each, and the row as `Codec` encoded it."""
 
 _PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
 
 
 class Format(Protocol):
-    """A format of files.
+    """File format.
 
-    Every file has the column ``source`` and then those of the rows. A column has one type in a file; a value
-    that does not fit into it makes the type of the whole column a wider one, up to text. Nothing is rounded.
+    Every file has the column ``source`` and then those of the rows. A column has one type in a file. If a
+    value does not fit, the whole column takes a wider type, up to text. Nothing is rounded.
     """
 
     @property
@@ -34,24 +34,24 @@ class Format(Protocol):
 
     @property
     def suffix(self) -> str:
-        """What the names of its files end with, such as ``.csv``."""
+        """The suffix of its file names, such as ``.csv``."""
         ...
 
     @property
     def needs_columns(self) -> bool:
-        """Whether it takes only rows whose columns are known."""
+        """Whether it accepts only rows whose columns are known."""
         ...
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
-        """Write a new file, in the place of one that is there: the rows of `previous`, then `rows`.
+        """Write a new file, or replace one: the rows of `previous`, then `rows`.
 
         `previous` is another file of this format and of the same columns. Memory does not grow with the
-        number of rows. `rows` is called again where a value turned out to need a wider type. The file is
-        not fsynced; after an error, what is at `path` is not whole.
+        number of rows. `rows` is called again if a value needs a wider type. The file is not fsynced;
+        after an error, the file at `path` is incomplete.
 
         Raises:
-            ConfigurationError: no columns are known and the format needs them, or `previous` is no file of
-                these columns.
+            ConfigurationError: no columns are known and the format needs them, or `previous` is not a file
+                of these columns.
             OSError: the file cannot be written.
 
         """
@@ -60,11 +60,11 @@ class Format(Protocol):
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file in their order.
 
-        With `columns`, values are what these say: whole numbers, Decimal, aware datetimes (seconds where the
-        calendar ends), records as dicts, lists. Without, they are what the file tells of itself.
+        With `columns`, values have their kinds: whole numbers, Decimal, aware datetimes (seconds beyond the
+        year 9999), records as dicts, lists. Without, they have the types of the file.
 
         Raises:
-            ConfigurationError: it is no file of this format, or not of these columns.
+            ConfigurationError: the file has another format or other columns.
             OSError: the file cannot be read.
 
         """
@@ -81,7 +81,7 @@ def format_of(name_or_path: str | Path) -> Format:
     text = str(name_or_path)
     name = text if text in FORMATS else Path(text).suffix.lower().removeprefix(".")
     if name not in FORMATS:
-        raise ConfigurationError(f"no format of files is told by {text!r}: there are {', '.join(FORMATS)}")
+        raise ConfigurationError(f"unknown file format {text!r}: choose one of {', '.join(FORMATS)}")
     try:
         module = import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
@@ -89,6 +89,6 @@ def format_of(name_or_path: str | Path) -> Format:
         if package not in _PACKAGES:
             raise
         raise ConfigurationError(
-            f"{package} is not installed, which {name} files need: pip install 'chainapi[{name}]'"
+            f"{name} files need {package}, which is not installed: pip install 'chainapi[{name}]'"
         ) from None
     return cast("Format", module.FORMAT)

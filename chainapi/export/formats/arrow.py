@@ -1,7 +1,8 @@
-"""Rows as Arrow tables, for the formats that are typed: which type each column has, and the way into it.
+"""Rows as Arrow tables for typed file formats: types of columns, and conversion of values.
 
-Each kind of column has types from narrow to wide. A column begins with the first. Where a value does not fit,
-it takes a wider one, and the file is begun anew with the types that all rows need. Nothing is rounded.
+Each kind of column has types from narrow to wide. A column begins with the first. If a value does not fit,
+the column takes a wider one, and the file is started again with the types that all rows need. Nothing is
+rounded.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ TYPES: dict[str, tuple[Any, ...]] = {
 
 
 class Types:
-    """The types of the columns of a file; `widened` tells whether one had to become wider."""
+    """Types of the columns of a file; `widened` is True once one of them had to become wider."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = (Column(SOURCE, "text"), *columns)
@@ -57,7 +58,7 @@ class Types:
         return pa.schema([(column.name, _type(column, self._steps)) for column in self.columns])
 
     def take(self, schema: Any) -> bool:
-        """Take over the types of an earlier file; False where it has other columns."""
+        """Take over the types of an earlier file; return False if it has other columns."""
         names = [column.name for column in self.columns]
         taken = schema.names == names and all(
             self._take(column, field.type) for column, field in zip(self.columns, schema, strict=True)
@@ -93,7 +94,7 @@ class Types:
         arrays = []
         for column, found in zip(self.columns, batch.columns, strict=True):
             wanted = _type(column, self._steps)
-            alike = wanted == _type(column, self._earlier)  # but for units of time and names of items
+            alike = wanted == _type(column, self._earlier)  # apart from units of time and names of items
             arrays.append(found.cast(wanted) if alike else self._array(column, found.to_pylist()))
         return pa.Table.from_arrays(arrays, names=batch.schema.names)
 
@@ -138,7 +139,7 @@ class Types:
 
 
 def _type(column: Column, steps: Mapping[str, int], above: str = "") -> Any:
-    """Return the type of a column; `above` is the path of the columns that it is in."""
+    """Return the type of a column; `above` is the path of its parent columns."""
     path = f"{above}.{column.name}"
     if column.kind == "struct":
         return pa.struct([(field.name, _type(field, steps, path)) for field in column.fields])
@@ -148,13 +149,13 @@ def _type(column: Column, steps: Mapping[str, int], above: str = "") -> Any:
 
 
 def _fields(column: Column, value: Any) -> tuple[Any, ...]:
-    """Return the values of a record: one that was unpacked, or a dict of an earlier file."""
+    """Return the values of a record: of an unpacked one, or of a dict of an earlier file."""
     if isinstance(value, dict):
         return tuple(value[field.name] for field in column.fields)
     return astuple(value)
 
 
-# What comes from rows as they are unpacked, and from earlier files, as one kind of Python object.
+# One kind of Python object for values of unpacked rows and of earlier files.
 _PREPARE: dict[str, Callable[[Any], Any]] = {
     "integer": int,
     "big": int,
@@ -165,7 +166,7 @@ _PREPARE: dict[str, Callable[[Any], Any]] = {
 
 
 def _leaf(column: Column, values: Sequence[Any], wanted: Any) -> Any:
-    """Return values as an array of a type; ValueError or OverflowError where one does not fit into it."""
+    """Return values as an array of a type; ValueError or OverflowError if one does not fit."""
     if wanted is TIME:
         if given := [value for value in values if value is not None]:
             _ = utc_datetime(min(given)), utc_datetime(max(given))
@@ -178,7 +179,7 @@ def _leaf(column: Column, values: Sequence[Any], wanted: Any) -> Any:
 
 
 def _fits(value: int | Decimal, wanted: Any) -> bool:
-    """Tell whether a number fits as it is: of more than 38 digits pyarrow cuts some off without a word."""
+    """Check that a number fits unchanged: pyarrow silently cuts off digits after the 38th."""
     if isinstance(value, int):
         return bool(abs(value) < 10**wanted.precision)
     exponent = value.as_tuple().exponent
@@ -190,7 +191,7 @@ _LONGEST = 1_000  # digits that a number may have without its exponent
 
 
 def _plain(value: int | Decimal) -> str:
-    """Return a number as text; the same for equal ones."""
+    """Return a number as text; equal numbers have equal texts."""
     if isinstance(value, int) or not value.is_finite() or abs(value.adjusted()) > _LONGEST:
         return str(value)
     text = f"{value:f}"
@@ -203,7 +204,7 @@ def _plain(value: int | Decimal) -> str:
 def write_fitting(
     types: Types, rows: Rows, earlier: Callable[[], Iterable[Any]], write: Callable[[Iterator[Any]], None]
 ) -> None:
-    """Call `write` with all rows as tables of `types.schema`; again, when these had to become wider."""
+    """Call `write` with all rows as tables of `types.schema`, again after a type became wider."""
     types.widened = True
     while types.widened:
         types.widened = False
@@ -211,7 +212,7 @@ def write_fitting(
 
 
 def _tables(types: Types, rows: Rows, earlier: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Yield tables until a type is too narrow; the rest is only looked at."""
+    """Yield tables until a type is too narrow; then only read the rest."""
     for batch in earlier():
         table = types.retyped(batch)
         if not types.widened:
@@ -249,10 +250,10 @@ def _groups(tables: Iterable[Any]) -> Iterator[Any]:
 
 
 def python_rows(batches: Iterable[Any], path: Path, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of batches as Python has them.
+    """Yield the rows of batches as Python objects.
 
     Raises:
-        ConfigurationError: they are damaged, or hold what Python has no value for.
+        ConfigurationError: they are damaged, or hold values that Python lacks.
 
     """
     try:

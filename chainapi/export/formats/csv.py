@@ -1,8 +1,8 @@
 r"""CSV by RFC 4180, in UTF-8 and with "\n" after each line.
 
-Texts are in quotation marks and nothing else is, so that an empty text (``""``) is told from None, which is
-nothing at all. Times are ISO 8601 in UTC, or seconds where the calendar ends; records, lists and other JSON
-are JSON texts. It is data and not for a spreadsheet: a text that begins with ``=`` stays what it is.
+Only texts are in quotation marks: an empty text is ``""``, None is nothing between two commas. Times are ISO
+8601 in UTC, or seconds beyond the year 9999; records, lists and other JSON are JSON texts. The file is data
+and not for a spreadsheet: a text that begins with ``=`` stays unchanged.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def _copy(previous: Path, file: BinaryIO, head: bytes) -> None:
         shutil.copyfileobj(old, file, 1 << 20)
 
 
-# Reading: Python's own reader does not tell an empty text from nothing.
+# Reading: Python's own reader returns the same for an empty text and for None.
 
 _CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^,"\n]*))(?:,|\n\Z)')
 
 
 def _records(path: Path) -> Iterator[list[str | None]]:
-    """Yield the cells of each record; an odd number of quotation marks tells that it goes on."""
+    """Yield the cells of each record; one with an odd number of quotation marks has more lines."""
     record: list[str] = []
     within = 0
     try:

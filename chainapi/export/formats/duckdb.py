@@ -12,7 +12,7 @@ import duckdb
 from chainapi.export.columns import SOURCE, Column
 from chainapi.export.formats import Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, Types, python_rows, write_fitting
-from chainapi.export.formats.values import not_plain, require, unlike, value_of
+from chainapi.export.formats.values import not_a_table, require, unlike, value_of
 
 __all__ = ["FORMAT", "DuckDb"]
 
@@ -84,7 +84,7 @@ def _opened(path: Path) -> Iterator[Any]:
             batches = database.sql(f"SELECT * FROM {rows}").to_arrow_reader(BATCH_ROWS)  # noqa: S608
         except duckdb.Error:
             raise unlike(path, "duckdb") from None
-        with batches:  # a stream that is left open would let nobody open the database again
+        with batches:  # an open stream would lock the database
             yield batches
 
 
@@ -100,9 +100,9 @@ def _plain_table(path: Path, database: duckdb.DuckDBPyConnection) -> str:
     rows = [one[2:] for one in listed("table_name, database_name", "duckdb_tables") if _is_rows(one)]
     if not rows:
         viewed = any(map(_is_rows, listed("view_name", "duckdb_views")))
-        raise not_plain(path, "a view") if viewed else unlike(path, "duckdb")
+        raise not_a_table(path, "a view") if viewed else unlike(path, "duckdb")
     if any(one[2] for one in listed("table_name, is_generated", "duckdb_columns") if _is_rows(one)):
-        raise not_plain(path, "a table with generated columns")
+        raise not_a_table(path, "a table with generated columns")
     catalog = str(rows[0][0]).replace('"', '""')
     return f'"{catalog}".main.rows'
 
@@ -113,7 +113,7 @@ def _is_rows(named: tuple[Any, ...]) -> bool:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Tell what keeps DuckDB from writing as what it is: an error of the operating system."""
+    """Raise errors of DuckDB that come from the operating system as OSError."""
     try:
         yield
     except duckdb.IOException as error:

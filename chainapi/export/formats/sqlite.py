@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
-from chainapi.export.formats.values import NESTED, header, loads, not_plain, require, unlike, value_of
+from chainapi.export.formats.values import NESTED, header, loads, not_a_table, require, unlike, value_of
 
 __all__ = ["FORMAT", "Sqlite"]
 
@@ -53,7 +53,7 @@ class Sqlite:
         names = [_name(name) for name in header(columns)]
         previous, before = earlier
         with _told(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
-            # A file that was not written to its end is thrown away: it needs no journal.
+            # An incomplete file is deleted: it needs no journal.
             database.execute("PRAGMA journal_mode=OFF")
             database.execute("PRAGMA synchronous=OFF")
             if previous is not None:
@@ -157,14 +157,14 @@ def _check_plain(path: Path, database: sqlite3.Connection) -> None:
     if not kind:
         raise unlike(path, "sqlite")
     if kind != "table" or not root:
-        raise not_plain(path, "a view" if kind == "view" else "a virtual table")
+        raise not_a_table(path, "a view" if kind == "view" else "a virtual table")
     if any(hidden for *_, hidden in database.execute("PRAGMA main.table_xinfo(rows)")):
-        raise not_plain(path, "a table with generated columns")
+        raise not_a_table(path, "a table with generated columns")
 
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Tell what keeps SQLite from writing as what it is: an error of the operating system."""
+    """Raise errors of SQLite that come from the operating system as OSError."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -1,4 +1,4 @@
-"""What the formats share: values of columns as Python objects, and what is refused."""
+"""Values of columns as Python objects, and the errors that file formats have in common."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.columns import SOURCE, Column
 from chainapi.models.timestamps import utc_datetime
 
-__all__ = ["NESTED", "header", "loads", "not_plain", "require", "unlike", "value_of"]
+__all__ = ["NESTED", "header", "loads", "not_a_table", "require", "unlike", "value_of"]
 
 NESTED = frozenset({"json", "struct", "list"})  # kinds that are JSON text in files that know no records
 
@@ -27,34 +27,34 @@ def header(columns: Sequence[Column]) -> list[str]:
 
 
 def require(columns: Sequence[Column], name: str) -> None:
-    """Refuse rows of which no columns are known.
+    """Refuse rows whose columns are not known.
 
     Raises:
-        ConfigurationError: there are none.
+        ConfigurationError: `columns` is empty.
 
     """
     if not columns:
         raise ConfigurationError(
-            f"the columns of these rows are not known, which {name} files need: "
+            f"{name} files need columns, and those of these rows are not known: "
             "name a route, pass model= with a class, or write JSON lines (jsonl)"
         )
 
 
 def unlike(path: Path, name: str) -> ConfigurationError:
-    """Return the error for a file that is not what an export of these columns wrote."""
-    return ConfigurationError(f"{path} is no {name} file of an export with these columns")
+    """Return the error for a file that no export with these columns wrote."""
+    return ConfigurationError(f"{path} is not a {name} file of an export with these columns")
 
 
-def not_plain(path: Path, what: str) -> ConfigurationError:
-    """Return the error for a file whose ``rows`` are made when they are read, by what the file says."""
+def not_a_table(path: Path, what: str) -> ConfigurationError:
+    """Return the error for a file with a view or a virtual table in the place of ``rows``."""
     return ConfigurationError(
-        f"{path} has {what} in place of a plain table of rows: to read it would run what the file says, which"
-        " may read other files or never end. Copy the rows into a table of a file of your own"
+        f"{path} has {what} in place of a table of rows: reading it would run code of the file, which may"
+        " read other files or never end. Copy the rows into a table of another file"
     )
 
 
 def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:
-    """Return the value of a column as a Python object; `json_texts` tells that ``json`` values are texts."""
+    """Return the value of a column as a Python object; with `json_texts`, ``json`` values are texts."""
     if value is None:
         return None
     if column.kind == "struct":
