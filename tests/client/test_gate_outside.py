@@ -20,7 +20,7 @@ from chainapi.client.limiter import Gate
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.allowance import Allowance
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import LimitNews, PolicyField
 from chainapi.core.limits.ledger import Ledger
 from chainapi.core.limits.quota import Quota, Verdict
 from chainapi.core.limits.scope import Routes
@@ -31,7 +31,7 @@ from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
 from tests.virtual_time import VirtualLoop
 
-MINUTE = (Policy(100.0, 60.0),)
+MINUTE = (PolicyField(100.0, 60.0),)
 ADDRESS = "http://127.0.0.1:9"
 
 
@@ -307,7 +307,7 @@ def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
 
 def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
     """Policies of zero units on every answer name no limit: one that is hidden is found beside them."""
-    nothing = LimitNews(0.0, None, None, None, (Policy(0.0, 60.0),))
+    nothing = LimitNews(0.0, None, None, None, (PolicyField(0.0, 60.0),))
     quota = Quota()
     for now in range(8):
         quota.answered(quota.send(float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)

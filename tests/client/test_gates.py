@@ -24,7 +24,7 @@ from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import LimitNews, PolicyField
 from chainapi.core.limits.queue import Group, Queue, Waiter
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
@@ -33,7 +33,7 @@ from tests.virtual_time import VirtualLoop
 HOST = "https://data.test"
 KEY = "key-of-the-tests"
 PATH = "/v1/chains/43114"
-MINUTE = (Policy(100.0, 60.0),)
+MINUTE = (PolicyField(100.0, 60.0),)
 
 
 def time() -> float:

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import LimitNews, PolicyField
 from chainapi.core.limits.quota import Limit
 from chainapi.errors import QuotaWaitError
 from tests.limits.servers import FromFirst, Server, SlidingLog
 from tests.virtual_time import VirtualLoop
 
-MINUTE = (Policy(100.0, 60.0),)
+MINUTE = (PolicyField(100.0, 60.0),)
 
 
 def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:

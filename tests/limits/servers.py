@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 
 from attrs import define, field, frozen
 
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import LimitNews, PolicyField
 
 __all__ = [
     "Bucket",
@@ -64,9 +64,9 @@ class Server:
         """Return what the header reports: whole units."""
         return max(0, floor(self.limit - self.used(now) + EPSILON))
 
-    def policies(self) -> tuple[Policy, ...]:
+    def policies(self) -> tuple[PolicyField, ...]:
         """Return what the policy header reports."""
-        return (Policy(self.limit, self.window),)
+        return (PolicyField(self.limit, self.window),)
 
     def pace(self) -> float:
         """Return the units a second that it admits in the long run."""

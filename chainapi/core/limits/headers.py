@@ -32,11 +32,11 @@ from chainapi.core.limits.structured_fields import (
 )
 from chainapi.core.numbers import is_number
 
-__all__ = ["LimitNews", "Policy", "ServiceLimit", "hold", "read_limits"]
+__all__ = ["LimitNews", "PolicyField", "ServiceLimit", "hold", "read_limits"]
 
 
 @frozen
-class Policy:
+class PolicyField:
     """One rate-limit policy as the service announces it: `quota` units in `window` seconds.
 
     A quota of 0 is kept as said; a window of 0, or one that makes no sense, is None as if it were not said.
@@ -72,7 +72,7 @@ class LimitNews:
     remaining: float | None = None
     reset: float | None = None
     retry_after: float | None = None
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[PolicyField, ...] = ()
     service_limits: tuple[ServiceLimit, ...] = ()
 
 
@@ -171,7 +171,7 @@ def _amounts(items: Iterable[Item]) -> list[float]:
 
 
 @lru_cache(maxsize=64)
-def _read_limit(text: str | None) -> tuple[float | None, tuple[Policy, ...]]:
+def _read_limit(text: str | None) -> tuple[float | None, tuple[PolicyField, ...]]:
     """Read a limit and the policies behind it: ``100, 100;w=60;comment="sliding", 5000;w=3600``."""
     items = parse_list(text or "") or ()
     if not _amounts(items):
@@ -203,23 +203,23 @@ def _read_reset(text: str | None, headers: Mapping[str, str], now: float) -> flo
 
 
 @lru_cache(maxsize=64)
-def _read_policies(text: str | None) -> tuple[Policy, ...]:
+def _read_policies(text: str | None) -> tuple[PolicyField, ...]:
     return _policies(parse_list(text or "") or ())
 
 
-def _policies(items: Iterable[Item]) -> tuple[Policy, ...]:
+def _policies(items: Iterable[Item]) -> tuple[PolicyField, ...]:
     return tuple(policy for item in items if (policy := _policy(item)))
 
 
-def _policy(item: Item) -> Policy | None:
+def _policy(item: Item) -> PolicyField | None:
     """Read ``"name";q=100;w=60`` or ``100;w=60``; one without a quota is none."""
     name = item.value if isinstance(item.value, str) else None
     quota = _amount(item.value if name is None else item.params.get("q"))
-    return None if quota is None else Policy(quota, _amount(item.params.get("w")) or None, name)
+    return None if quota is None else PolicyField(quota, _amount(item.params.get("w")) or None, name)
 
 
 def _read_combined(
-    text: str | None, policies: tuple[Policy, ...]
+    text: str | None, policies: tuple[PolicyField, ...]
 ) -> tuple[Iterable[_Claim], tuple[ServiceLimit, ...]]:
     """Read ``RateLimit``: a list of named limits, or in the older form a dictionary of three numbers."""
     if text is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from chainapi.core.limits.allowance import UNTOLD_WINDOW, Allowance
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import LimitNews, PolicyField
 
 __all__ = ["Policies"]
 
@@ -61,7 +61,7 @@ class Policies:
         """Return the least limit."""
         return min((one.limit for one in self.known), default=float("inf"))
 
-    def _list(self, named: list[Policy], *, refused: bool) -> list[Allowance]:
+    def _list(self, named: list[PolicyField], *, refused: bool) -> list[Allowance]:
         current = []
         for policy in named:
             one = self._find(policy.quota, policy.window)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.limits.headers import LimitNews, Policy, ServiceLimit, hold, read_limits
+from chainapi.core.limits.headers import LimitNews, PolicyField, ServiceLimit, hold, read_limits
 
 NOW = 1_750_000_000.0  # Sunday, 15 June 2025, 15:06:40 GMT
 DATE = "Sun, 15 Jun 2025 15:00:00 GMT"
@@ -56,7 +56,9 @@ def test_headers_of_the_specification() -> None:
         ratelimit_reset="17",
         retry_after="17",
     )
-    assert news == LimitNews(limit=300, remaining=0, reset=17, retry_after=17, policies=(Policy(300, 60),))
+    assert news == LimitNews(
+        limit=300, remaining=0, reset=17, retry_after=17, policies=(PolicyField(300, 60),)
+    )
 
 
 def test_any_mapping_is_read() -> None:
@@ -67,23 +69,23 @@ def test_any_mapping_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "limit", "policies"),
     [
-        ("80, 80;w=30", 80, [Policy(80, 30)]),
-        ("80, 80;w=30, 900;w=7200", 80, [Policy(80, 30), Policy(900, 7200)]),
-        ("8,80;w=30", 8, [Policy(80, 30)]),
+        ("80, 80;w=30", 80, [PolicyField(80, 30)]),
+        ("80, 80;w=30, 900;w=7200", 80, [PolicyField(80, 30), PolicyField(900, 7200)]),
+        ("8,80;w=30", 8, [PolicyField(80, 30)]),
         (
             '80, 80;w=30;burst=9;comment="fixed, with a \\"comma\\"";x, 900;w=7200',
             80,
-            [Policy(80, 30), Policy(900, 7200)],
+            [PolicyField(80, 30), PolicyField(900, 7200)],
         ),
-        ("80;w=30", 80, [Policy(80, 30)]),
+        ("80;w=30", 80, [PolicyField(80, 30)]),
         ("80;comment=fixed", 80, []),
-        ("0, 80;w=0", 0, [Policy(80, None)]),
+        ("0, 80;w=0", 0, [PolicyField(80, None)]),
         ("80, 20", 20, []),
         ("80.5", 80.5, []),
         (" 80 ", 80, []),
     ],
 )
-def test_limit_with_policies_behind_it(text: str, limit: float, policies: list[Policy]) -> None:
+def test_limit_with_policies_behind_it(text: str, limit: float, policies: list[PolicyField]) -> None:
     """The limit is the number without a window, and what has a window is a policy."""
     assert read(ratelimit_limit=text) == LimitNews(limit=limit, policies=tuple(policies))
 
@@ -243,7 +245,7 @@ def test_combined_list_with_its_policy() -> None:
         limit=80,
         remaining=7,
         reset=11,
-        policies=(Policy(9000, 86400, "slow"), Policy(80, 20, "spree")),
+        policies=(PolicyField(9000, 86400, "slow"), PolicyField(80, 20, "spree")),
         service_limits=(ServiceLimit("spree", 7, 11),),
     )
 
@@ -309,37 +311,37 @@ def test_combined_and_separate_fields_are_compared() -> None:
 @pytest.mark.parametrize(
     ("text", "policies"),
     [
-        ("80;w=30", [Policy(80, 30)]),
-        ("80;w=30, 900;w=7200", [Policy(80, 30), Policy(900, 7200)]),
-        ('80;w=30;burst=9;comment="a, b;w=1"', [Policy(80, 30)]),
-        ("80", [Policy(80)]),
-        ("80;w=0", [Policy(80)]),
-        ("80;w=-1", [Policy(80)]),
-        ("80;w", [Policy(80)]),
-        ('80;w="a"', [Policy(80)]),
-        ("0;w=30", [Policy(0, 30)]),
-        ("0;w=0", [Policy(0)]),
+        ("80;w=30", [PolicyField(80, 30)]),
+        ("80;w=30, 900;w=7200", [PolicyField(80, 30), PolicyField(900, 7200)]),
+        ('80;w=30;burst=9;comment="a, b;w=1"', [PolicyField(80, 30)]),
+        ("80", [PolicyField(80)]),
+        ("80;w=0", [PolicyField(80)]),
+        ("80;w=-1", [PolicyField(80)]),
+        ("80;w", [PolicyField(80)]),
+        ('80;w="a"', [PolicyField(80)]),
+        ("0;w=30", [PolicyField(0, 30)]),
+        ("0;w=0", [PolicyField(0)]),
         ("-1;w=30", []),
-        ("80;w=2.5", [Policy(80, 2.5)]),
-        ('"a";q=80;w=30', [Policy(80, 30, "a")]),
-        ('"a";q=80;w=30, b;q=9', [Policy(80, 30, "a"), Policy(9, None, "b")]),
-        ('"a";q=80;w=30;qu="requests";pk=:eHg=:', [Policy(80, 30, "a")]),
-        ('"a";w=30, "b";q=9', [Policy(9, None, "b")]),
+        ("80;w=2.5", [PolicyField(80, 2.5)]),
+        ('"a";q=80;w=30', [PolicyField(80, 30, "a")]),
+        ('"a";q=80;w=30, b;q=9', [PolicyField(80, 30, "a"), PolicyField(9, None, "b")]),
+        ('"a";q=80;w=30;qu="requests";pk=:eHg=:', [PolicyField(80, 30, "a")]),
+        ('"a";w=30, "b";q=9', [PolicyField(9, None, "b")]),
         ('"a";q=-1, "b";q=x, "c";q=?1', []),
         ("80;w=30, 900;w=", []),
         ("80;w=30;comment=not quoted", []),
         ("", []),
     ],
 )
-def test_policies(text: str, policies: list[Policy]) -> None:
+def test_policies(text: str, policies: list[PolicyField]) -> None:
     """Policies are read with name, quota and window; without a quota they do not count."""
     assert read(ratelimit_policy=text) == LimitNews(policies=tuple(policies))
 
 
 def test_policy_field_wins_over_the_tail_of_the_limit() -> None:
     """Policies behind the limit count only when there is no field for them."""
-    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="80;w=31").policies == (Policy(80, 31),)
-    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="?").policies == (Policy(80, 30),)
+    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="80;w=31").policies == (PolicyField(80, 31),)
+    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="?").policies == (PolicyField(80, 30),)
 
 
 # --- Retry-After ---

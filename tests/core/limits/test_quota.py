@@ -12,10 +12,10 @@ from chainapi.core.limits.allowance import Allowance, Kind
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Hidden, Trial
 from chainapi.core.limits.drip import Drip
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import LimitNews, PolicyField
 from chainapi.core.limits.quota import Flight, Limit, Quota
 
-MINUTE = (Policy(100.0, 60.0),)
+MINUTE = (PolicyField(100.0, 60.0),)
 
 
 def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:
@@ -204,7 +204,7 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
     """A stacked limit that only its 429s name still holds when other answers name another policy."""
     quota = started()
     flight = go(quota, 1.0)
-    news = LimitNews(limit=3.0, remaining=0.0, retry_after=2.0, policies=(Policy(3.0, 2.0),))
+    news = LimitNews(limit=3.0, remaining=0.0, retry_after=2.0, policies=(PolicyField(3.0, 2.0),))
     quota.answered(flight, 2.0, 429, news, 0.5)
     for _ in range(3):
         quota.answered(go(quota, 4.0), 4.0, 200, told(90.0), 0.5)
@@ -214,13 +214,13 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
 def test_new_policy_replaces_the_old() -> None:
     """When the plan changes, the newest policy counts."""
     quota = started()
-    news = LimitNews(limit=500.0, remaining=499.0, policies=(Policy(500.0, 60.0),))
+    news = LimitNews(limit=500.0, remaining=499.0, policies=(PolicyField(500.0, 60.0),))
     quota.answered(go(quota, 1.0), 2.0, 200, news, 0.5)
     assert quota.snapshot(2.0, 0).limit == 500.0
 
 
 @pytest.mark.parametrize(
-    "news", [LimitNews(limit=0.0, remaining=0.0), LimitNews(policies=(Policy(0.0, 0.0),))]
+    "news", [LimitNews(limit=0.0, remaining=0.0), LimitNews(policies=(PolicyField(0.0, 0.0),))]
 )
 def test_nonsense_policies_are_survived(news: LimitNews) -> None:
     """A limit or window of zero divides nothing by zero and blocks nobody for ever."""
