@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from chainapi.client.share import MAX_IN_FLIGHT, WORTH_TELLING, Settings, Share
-from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.queue import Queue, Waiter
 from chainapi.core.limits.quota import Flight, Limit, Quota, QuotaSnapshot, Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError
@@ -49,14 +49,14 @@ class Permit:
         self._share = share
         self._flight: Flight | None = flight
 
-    def answered(self, status: int, news: LimitNews) -> Verdict:
-        """Report that the service answered with `status`, and that its headers say `news`.
+    def answered(self, status: int, info: RateLimitInfo) -> Verdict:
+        """Report that the service answered with `status`, and that its headers say `info`.
 
         Return how far the answer reaches: whether it was a refusal, and of what.
         """
         if (flight := self._settle()) is None:
             return Verdict.PASSED
-        return self._gate.answered(flight, status, news)
+        return self._gate.answered(flight, status, info)
 
     def lost(self) -> None:
         """Report that no answer is known: the service may have counted the request or not."""
@@ -503,11 +503,11 @@ class Gate:
             share.group.in_flight -= 1
             self._queue.freed(share.group)
 
-    def answered(self, flight: Flight, status: int, news: LimitNews) -> Verdict:
+    def answered(self, flight: Flight, status: int, info: RateLimitInfo) -> Verdict:
         """Take in an answer, and return how far it reaches."""
         now = asyncio.get_running_loop().time()
         self._asked_at = now if self._quota.in_flight > 1 else inf
-        verdict = self._quota.answered(flight, now, status, news, self._random())
+        verdict = self._quota.answered(flight, now, status, info, self._random())
         self._pump()
         return verdict
 

@@ -20,7 +20,7 @@ from chainapi.client.limiter import Gate
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.allowance import Allowance
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.headers import LimitNews, PolicyField
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
 from chainapi.core.limits.quota import Quota, Verdict
 from chainapi.core.limits.scope import Routes
@@ -35,9 +35,9 @@ MINUTE = (PolicyField(100.0, 60.0),)
 ADDRESS = "http://127.0.0.1:9"
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:
+def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return what the headers of a service with 100 units a minute say."""
-    return LimitNews(100.0, remaining, reset, retry_after, MINUTE)
+    return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
 
 def time() -> float:
@@ -151,7 +151,7 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
     quota.answered(quota.send(0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
     quota.answered(quota.send(0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
     assert quota.opens_at(10.2, 1.0) == 10.2
-    quota.answered(quota.send(10.2, "", 1.0), 10.3, 404, LimitNews(), 0.5)
+    quota.answered(quota.send(10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
     now, flying = 10.3, 0
     for _ in range(20):
         flights = []
@@ -160,7 +160,7 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
         flying = max(flying, len(flights))
         now += 0.1
         for flight in flights:
-            quota.answered(flight, now, 404, LimitNews(), 0.5)
+            quota.answered(flight, now, 404, RateLimitInfo(), 0.5)
     assert flying == 3
     quota.answered(quota.send(now, "", 1.0), now, 200, told(50.0), 0.5)
     for _ in range(10):
@@ -281,7 +281,7 @@ def test_single_refusal_is_no_limit() -> None:
     quota = Quota()
     quota.costs.learned["/a"] = 1.0
     quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
-    verdict = quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, LimitNews(), 0.5)
+    verdict = quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, RateLimitInfo(), 0.5)
     assert verdict is Verdict.UNANNOUNCED
     now, left = quota.stopped_until, 99.0
     quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
@@ -307,7 +307,7 @@ def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
 
 def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
     """Policies of zero units on every answer name no limit: one that is hidden is found beside them."""
-    nothing = LimitNews(0.0, None, None, None, (PolicyField(0.0, 60.0),))
+    nothing = RateLimitInfo(0.0, None, None, None, (PolicyField(0.0, 60.0),))
     quota = Quota()
     for now in range(8):
         quota.answered(quota.send(float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
@@ -557,7 +557,7 @@ async def test_told_wait_has_a_cap() -> None:
 async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> None:
     """The answer is delivered, and the next request leaves when the reset is over."""
     gate = Gate()
-    (await gate.acquire()).answered(200, LimitNews(remaining=0, reset=7))
+    (await gate.acquire()).answered(200, RateLimitInfo(remaining=0, reset=7))
     (await gate.acquire()).unsent()
     assert time() == pytest.approx(7)
 
@@ -591,9 +591,9 @@ def test_told_reset_does_not_hide_a_drip(form: str) -> None:
 async def test_rate_holds_for_any_amount(rate: Limit, calls: int, seconds: float) -> None:
     """Amounts below one and fractions are kept, and nothing is lost between two requests."""
     gate = Gate(rate=rate)
-    (await gate.acquire()).answered(200, LimitNews(1e6, 1e6 - 1))
+    (await gate.acquire()).answered(200, RateLimitInfo(1e6, 1e6 - 1))
     for _ in range(calls - 1):
-        (await gate.acquire(cost=200)).answered(200, LimitNews(1e6, 1e6 - 2))
+        (await gate.acquire(cost=200)).answered(200, RateLimitInfo(1e6, 1e6 - 2))
     assert time() == pytest.approx(seconds, rel=0.02)
 
 
@@ -613,7 +613,7 @@ async def test_rate_can_be_shared_with_the_rest_of_the_program() -> None:
 async def test_waiter_that_leaves_while_it_pays_gives_its_turn_on() -> None:
     """A cancelled call does not hold up those behind it at the user's own ceiling."""
     gate = Gate(rate=Limit(1, 10.0))
-    (await gate.acquire()).answered(200, LimitNews())
+    (await gate.acquire()).answered(200, RateLimitInfo())
     paying = asyncio.create_task(gate.acquire())
     behind = asyncio.create_task(gate.acquire())
     await asyncio.sleep(1)
@@ -681,7 +681,7 @@ async def test_gate_on_real_loops() -> None:
     """Stops, waiters, cancellations and deadlines work on loops that are not asyncio's own."""
     gate = Gate(max_in_flight=2)
     (await gate.acquire()).answered(200, told(99))
-    (await gate.acquire()).answered(429, LimitNews(100.0, 0.0, None, 0.2, MINUTE))
+    (await gate.acquire()).answered(429, RateLimitInfo(100.0, 0.0, None, 0.2, MINUTE))
     waiting = [asyncio.create_task(gate.acquire(max_wait=30)) for _ in range(6)]
     await asyncio.sleep(0)
     waiting[2].cancel()

@@ -24,7 +24,7 @@ from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.headers import LimitNews, PolicyField
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.queue import Group, Queue, Waiter
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
@@ -41,9 +41,9 @@ def time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def told(remaining: float, retry_after: float | None = None) -> LimitNews:
+def told(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
     """Return what the headers of a service with 100 units a minute say."""
-    return LimitNews(100.0, remaining, None, retry_after, MINUTE)
+    return RateLimitInfo(100.0, remaining, None, retry_after, MINUTE)
 
 
 class Service:

@@ -32,7 +32,7 @@ from chainapi.core.limits.structured_fields import (
 )
 from chainapi.core.numbers import is_number
 
-__all__ = ["LimitNews", "PolicyField", "ServiceLimit", "hold", "read_limits"]
+__all__ = ["PolicyField", "RateLimitInfo", "ServiceLimit", "hold", "read_limits"]
 
 
 @frozen
@@ -57,7 +57,7 @@ class ServiceLimit:
 
 
 @frozen
-class LimitNews:
+class RateLimitInfo:
     """What one answer says about the quota; None means that it does not say.
 
     `limit` and `remaining` are quota units, `reset` and `retry_after` seconds from the answer's arrival. No
@@ -84,7 +84,7 @@ class _Claim(NamedTuple):
     reset: float | None = None
 
 
-_SILENCE = LimitNews()
+_SILENCE = RateLimitInfo()
 _NO_CLAIM = _Claim()
 _FAMILIES = tuple(
     (prefix + "limit", prefix + "remaining", prefix + "reset")
@@ -93,7 +93,7 @@ _FAMILIES = tuple(
 _NAMES = frozenset(("ratelimit", "ratelimit-policy", "retry-after")).union(*_FAMILIES)
 
 
-def read_limits(headers: Mapping[str, str], now: float) -> LimitNews:
+def read_limits(headers: Mapping[str, str], now: float) -> RateLimitInfo:
     """Read the limit headers of one answer (specification, section 8); a malformed one is as if absent.
 
     The names in `headers` are lower-case. `now` is Unix time in seconds; in an answer that has a Date,
@@ -114,19 +114,19 @@ def read_limits(headers: Mapping[str, str], now: float) -> LimitNews:
     claims += more
     best = claims[0] if len(claims) == 1 else min(claims, key=_strictness, default=_NO_CLAIM)
     retry_after = _read_retry_after(get("retry-after"), headers, now)
-    return LimitNews(best.limit, best.remaining, best.reset, retry_after, policies, service_limits)
+    return RateLimitInfo(best.limit, best.remaining, best.reset, retry_after, policies, service_limits)
 
 
-def hold(status: int, news: LimitNews) -> float:
+def hold(status: int, info: RateLimitInfo) -> float:
     """Say for how many seconds a client that obeys sends nothing after an answer with this status.
 
     Retry-After wins over the reset. The reset counts when nothing remains, whatever the answer was otherwise,
     and on a refusal (429 or 503) even when something does.
     """
-    if news.retry_after is not None:
-        return news.retry_after
-    if news.reset is not None and (news.remaining == 0 or status in (429, 503)):
-        return news.reset
+    if info.retry_after is not None:
+        return info.retry_after
+    if info.reset is not None and (info.remaining == 0 or status in (429, 503)):
+        return info.reset
     return 0.0
 
 

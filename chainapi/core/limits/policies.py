@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from chainapi.core.limits.allowance import UNTOLD_WINDOW, Allowance
-from chainapi.core.limits.headers import LimitNews, PolicyField
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 
 __all__ = ["Policies"]
 
@@ -26,32 +26,32 @@ class Policies:
     _names: dict[str, Allowance] = field(factory=dict[str, Allowance])
     _said: object = None
 
-    def read(self, news: LimitNews, now: float, cost: float, *, refused: bool) -> Allowance | None:
+    def read(self, info: RateLimitInfo, now: float, cost: float, *, refused: bool) -> Allowance | None:
         """Follow the policies that an answer names; return the one that its numbers are about."""
-        if not news.limit and news.remaining is None and not news.policies:
+        if not info.limit and info.remaining is None and not info.policies:
             return self.told if refused else None
-        said = (news.limit, news.policies)
+        said = (info.limit, info.policies)
         if said == self._said and not refused and self.told is not None:
             return self.told
-        named = [policy for policy in news.policies if policy.quota > 0]
+        named = [policy for policy in info.policies if policy.quota > 0]
         if named:
             current = self._list(named, refused=refused)
-        elif news.limit:
-            current = [self._find(news.limit, None) or self._add(Allowance(news.limit, None, named=True))]
+        elif info.limit:
+            current = [self._find(info.limit, None) or self._add(Allowance(info.limit, None, named=True))]
             current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].told
         else:
-            current = self._unnamed(news, cost)
+            current = self._unnamed(info, cost)
         self._said = None if refused or not named else said
-        self._choose(current, news)
+        self._choose(current, info)
         self._forget(now)
         return self.told
 
-    def claims(self, news: LimitNews) -> dict[Allowance, tuple[float, float | None]]:
+    def claims(self, info: RateLimitInfo) -> dict[Allowance, tuple[float, float | None]]:
         """Return what an answer says of each policy beside the one of `read`: what remains, the reset."""
-        if len(news.service_limits) < 2:
+        if len(info.service_limits) < 2:
             return {}
         claims = dict[Allowance, tuple[float, float | None]]()
-        for one in news.service_limits:
+        for one in info.service_limits:
             allowance = self._names.get(one.name)
             if allowance is not None and allowance is not self.told and one.remaining is not None:
                 claims[allowance] = one.remaining, one.reset
@@ -97,16 +97,16 @@ class Policies:
         self.known = [one, *self.known][:MOST_POLICIES]
         return one
 
-    def _unnamed(self, news: LimitNews, cost: float) -> list[Allowance]:
+    def _unnamed(self, info: RateLimitInfo, cost: float) -> list[Allowance]:
         """Return what a number without a limit is about."""
         if self.told is not None:
             return [self.told]
-        if news.remaining is None:
+        if info.remaining is None:
             return []
-        return [self._add(Allowance(news.remaining + cost, None, named=True, sized=False))]
+        return [self._add(Allowance(info.remaining + cost, None, named=True, sized=False))]
 
-    def _choose(self, current: list[Allowance], news: LimitNews) -> None:
-        matching = [one for one in current if one.limit == news.limit]
+    def _choose(self, current: list[Allowance], info: RateLimitInfo) -> None:
+        matching = [one for one in current if one.limit == info.limit]
         if matching:
             self.told = matching[0]
         elif current and self.told not in current:

@@ -28,7 +28,7 @@ from chainapi.core.limits.allowance import Allowance, Kind
 from chainapi.core.limits.canary import Canaries
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Hidden
-from chainapi.core.limits.headers import LimitNews, hold
+from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.core.numbers import is_number
@@ -325,11 +325,13 @@ class Quota:
         self._lost.append((now, flight.cost))
         self._lost_units += flight.cost
 
-    def answered(self, flight: Flight, now: float, status: int, news: LimitNews, jitter: float) -> Verdict:
+    def answered(
+        self, flight: Flight, now: float, status: int, info: RateLimitInfo, jitter: float
+    ) -> Verdict:
         """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
         self._land(flight)
         self._heard_at = now
-        if status >= 500 and news.remaining is None:
+        if status >= 500 and info.remaining is None:
             # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
             self.canaries.faulty(flight, due=flight.canary and not flight.guess)
             self._unclear(flight, now)
@@ -340,23 +342,23 @@ class Quota:
         refused = status == 429
         last = self.policies.told
         before = last.remaining if last is not None and last.sure else None
-        told = self._read(flight, now, news, refused=refused)
+        told = self._read(flight, now, info, refused=refused)
         if not refused:
-            self._passed(flight, now, status, news, told, before)
-            self._account(flight, now, news, told, refused=False)
+            self._passed(flight, now, status, info, told, before)
+            self._account(flight, now, info, told, refused=False)
             return Verdict.PASSED
-        verdict, used_up = self._refused(flight, now, news, told, jitter)
-        self._account(flight, now, news, told, refused=True)
+        verdict, used_up = self._refused(flight, now, info, told, jitter)
+        self._account(flight, now, info, told, refused=True)
         if used_up is not None:
             backed = not flight.guess and not flight.canary
             used_up.refused(now, self.stopped_until, flight.cost, backed=backed)
         return verdict
 
-    def _read(self, flight: Flight, now: float, news: LimitNews, *, refused: bool) -> Allowance | None:
+    def _read(self, flight: Flight, now: float, info: RateLimitInfo, *, refused: bool) -> Allowance | None:
         """Return the policy that the numbers of an answer are about."""
         policies = self.policies
         known, cost = policies.known, 0.0 if refused else flight.cost
-        told = policies.read(news, now, cost, refused=refused)
+        told = policies.read(info, now, cost, refused=refused)
         if policies.known is not known:
             if policies.known and not known:
                 self._hidden = None
@@ -369,12 +371,12 @@ class Quota:
         flight: Flight,
         now: float,
         status: int,
-        news: LimitNews,
+        info: RateLimitInfo,
         told: Allowance | None,
         before: float | None,
     ) -> None:
         """Note what a request shows that was not refused."""
-        tells = news.remaining is not None or not any(one.told for one in self._allowances)
+        tells = info.remaining is not None or not any(one.told for one in self._allowances)
         if tells:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
@@ -384,9 +386,9 @@ class Quota:
         if flight.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
         if flight.alone and not self.costs.known(flight.route):
-            self.costs.tried(flight.route, told=news.remaining is not None)
+            self.costs.tried(flight.route, told=info.remaining is not None)
             if told is not None and told.sized:
-                self._price(flight, now, news.remaining, told, before)
+                self._price(flight, now, info.remaining, told, before)
         if self._hidden is not None:
             self._find(self._hidden, flight, now, status)
 
@@ -417,12 +419,12 @@ class Quota:
             self.costs.alone(flight.route, flight.prior, before, told.limit, left)
 
     def _account(
-        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, *, refused: bool
+        self, flight: Flight, now: float, info: RateLimitInfo, told: Allowance | None, *, refused: bool
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
-        claims = self.policies.claims(news)
-        if told is not None and news.remaining is not None:
-            claims[told] = (news.remaining, news.reset)
+        claims = self.policies.claims(info)
+        if told is not None and info.remaining is not None:
+            claims[told] = (info.remaining, info.reset)
         for one in self._allowances:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
@@ -472,23 +474,23 @@ class Quota:
     # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
-        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, jitter: float
+        self, flight: Flight, now: float, info: RateLimitInfo, told: Allowance | None, jitter: float
     ) -> tuple[Verdict, Allowance | None]:
         """Return how far a refusal reaches, and the told policy that is used up."""
         left = None
-        if told is not None and news.remaining is not None:
+        if told is not None and info.remaining is not None:
             needed = min(max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
-            left = news.remaining - self._held >= needed
-        wait = min(hold(429, news), self.max_stop) if news.retry_after is not None or news.reset else None
+            left = info.remaining - self._held >= needed
+        wait = min(hold(429, info), self.max_stop) if info.retry_after is not None or info.reset else None
         hidden = self._is_hidden(flight, left, wait)
         shared = hidden and self._is_shared(flight, now, left)
         if not shared and self.routes.judge(flight.route, now, left=left):
-            whole = told is not None and news.remaining == told.limit
+            whole = told is not None and info.remaining == told.limit
             return self._refuse_route(flight, now, wait, jitter, whole=whole), None
         if hidden and self._hidden is None:
             self._hidden = Hidden(drips=True)
-        if flight.alone and not left and told is not None and news.remaining is not None:
-            self.costs.refused(flight.route, news.remaining)
+        if flight.alone and not left and told is not None and info.remaining is not None:
+            self.costs.refused(flight.route, info.remaining)
         if flight.canary:
             self._refusals += 1
         if self._hidden is not None and (hidden or not self.policies.known):

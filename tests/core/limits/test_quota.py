@@ -12,15 +12,15 @@ from chainapi.core.limits.allowance import Allowance, Kind
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Hidden, Trial
 from chainapi.core.limits.drip import Drip
-from chainapi.core.limits.headers import LimitNews, PolicyField
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.quota import Flight, Limit, Quota
 
 MINUTE = (PolicyField(100.0, 60.0),)
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:
+def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return what the headers of a service with 100 units a minute say."""
-    return LimitNews(100.0, remaining, reset, retry_after, MINUTE)
+    return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
 
 def started(remaining: float = 99.0, **options: bool) -> Quota:
@@ -94,18 +94,18 @@ def test_refused_canaries_back_off_whatever_the_service_says() -> None:
 def test_backoff_is_jittered_where_headers_are_known_but_silent() -> None:
     """A 429 that says nothing waits half of an exponential backoff at least, and all of it at most."""
     quota = started()
-    quota.answered(go(quota, 1.0), 1.0, 429, LimitNews(), 0.25)
+    quota.answered(go(quota, 1.0), 1.0, 429, RateLimitInfo(), 0.25)
     assert quota.stopped_until == 1.625
 
 
 def test_server_error_without_headers_says_nothing() -> None:
     """A 502 from in front of the limiter neither spends nor lets others follow the canary."""
     quota = Quota()
-    quota.answered(go(quota, 0.0), 1.0, 502, LimitNews(), 0.5)
+    quota.answered(go(quota, 0.0), 1.0, 502, RateLimitInfo(), 0.5)
     canary = go(quota, 1.0)
     assert canary.canary
     quota.answered(canary, 2.0, 200, told(5.0), 0.5)
-    quota.answered(go(quota, 2.0), 3.0, 503, LimitNews(), 0.5)
+    quota.answered(go(quota, 2.0), 3.0, 503, RateLimitInfo(), 0.5)
     assert quota.snapshot(3.0, 0).remaining == 5.0
 
 
@@ -191,12 +191,12 @@ def test_told_reset_needs_no_question() -> None:
 def test_policy_without_window_is_learned_from_refusals() -> None:
     """A limit whose window nobody names is opened by the wait of its first refusal, and kept from then on."""
     quota = Quota()
-    bare = LimitNews(limit=2.0, remaining=1.0)
+    bare = RateLimitInfo(limit=2.0, remaining=1.0)
     quota.answered(go(quota, 0.0), 0.0, 200, bare, 0.5)
-    quota.answered(go(quota, 0.0), 0.0, 200, LimitNews(limit=2.0, remaining=0.0), 0.5)
-    quota.answered(go(quota, 0.0), 0.0, 429, LimitNews(limit=2.0, remaining=0.0, retry_after=10.0), 0.5)
+    quota.answered(go(quota, 0.0), 0.0, 200, RateLimitInfo(limit=2.0, remaining=0.0), 0.5)
+    quota.answered(go(quota, 0.0), 0.0, 429, RateLimitInfo(limit=2.0, remaining=0.0, retry_after=10.0), 0.5)
     quota.answered(go(quota, 10.0), 10.0, 200, bare, 0.5)
-    quota.answered(go(quota, 10.0), 10.0, 200, LimitNews(limit=2.0, remaining=0.0), 0.5)
+    quota.answered(go(quota, 10.0), 10.0, 200, RateLimitInfo(limit=2.0, remaining=0.0), 0.5)
     assert quota.opens_at(10.0, 1.0) == pytest.approx(20.0)
 
 
@@ -204,8 +204,8 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
     """A stacked limit that only its 429s name still holds when other answers name another policy."""
     quota = started()
     flight = go(quota, 1.0)
-    news = LimitNews(limit=3.0, remaining=0.0, retry_after=2.0, policies=(PolicyField(3.0, 2.0),))
-    quota.answered(flight, 2.0, 429, news, 0.5)
+    info = RateLimitInfo(limit=3.0, remaining=0.0, retry_after=2.0, policies=(PolicyField(3.0, 2.0),))
+    quota.answered(flight, 2.0, 429, info, 0.5)
     for _ in range(3):
         quota.answered(go(quota, 4.0), 4.0, 200, told(90.0), 0.5)
     assert quota.opens_at(4.0, 1.0) > 4.0
@@ -214,15 +214,15 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
 def test_new_policy_replaces_the_old() -> None:
     """When the plan changes, the newest policy counts."""
     quota = started()
-    news = LimitNews(limit=500.0, remaining=499.0, policies=(PolicyField(500.0, 60.0),))
-    quota.answered(go(quota, 1.0), 2.0, 200, news, 0.5)
+    info = RateLimitInfo(limit=500.0, remaining=499.0, policies=(PolicyField(500.0, 60.0),))
+    quota.answered(go(quota, 1.0), 2.0, 200, info, 0.5)
     assert quota.snapshot(2.0, 0).limit == 500.0
 
 
 @pytest.mark.parametrize(
-    "news", [LimitNews(limit=0.0, remaining=0.0), LimitNews(policies=(PolicyField(0.0, 0.0),))]
+    "info", [RateLimitInfo(limit=0.0, remaining=0.0), RateLimitInfo(policies=(PolicyField(0.0, 0.0),))]
 )
-def test_nonsense_policies_are_survived(news: LimitNews) -> None:
+def test_nonsense_policies_are_survived(info: RateLimitInfo) -> None:
     """A limit or window of zero divides nothing by zero and blocks nobody for ever."""
     quota = Quota()
     now = 0.0
@@ -230,15 +230,15 @@ def test_nonsense_policies_are_survived(news: LimitNews) -> None:
         when = quota.opens_at(now, 1.0)
         assert when < inf
         now = max(now, when)
-        quota.answered(go(quota, now), now, 200, news, 0.5)
+        quota.answered(go(quota, now), now, 200, info, 0.5)
 
 
 def test_limits_of_the_user_are_kept_by_counting() -> None:
     """Never more than `amount` in any `per` seconds, without a header."""
     quota = Quota(limits=(Limit(3, 10),))
-    quota.answered(go(quota, 0.0), 0.0, 200, LimitNews(), 0.5)
-    quota.answered(go(quota, 1.0), 1.0, 200, LimitNews(), 0.5)
-    quota.answered(go(quota, 1.0), 1.0, 200, LimitNews(), 0.5)
+    quota.answered(go(quota, 0.0), 0.0, 200, RateLimitInfo(), 0.5)
+    quota.answered(go(quota, 1.0), 1.0, 200, RateLimitInfo(), 0.5)
+    quota.answered(go(quota, 1.0), 1.0, 200, RateLimitInfo(), 0.5)
     assert quota.opens_at(1.0, 1.0) == 10.0
     go(quota, 10.0)
     assert quota.opens_at(10.0, 1.0) == 11.0
@@ -530,7 +530,7 @@ def test_nothing_is_sent_in_a_stop_or_beside_a_canary(
             elif what == "refuse":
                 quota.answered(flight, now, 429, told(0.0, retry_after=float(number)), 0.5)
             elif what == "error":
-                quota.answered(flight, now, 500, LimitNews(), 0.5)
+                quota.answered(flight, now, 500, RateLimitInfo(), 0.5)
             elif what == "lose":
                 quota.lost(flight, now)
             else:
