@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from chainapi import Limit, Session
 from chainapi.client.limiter import Gate
 from chainapi.core.http import Request, Response
-from chainapi.core.limits.allowance import Allowance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
+from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota, Verdict
 from chainapi.core.limits.scope import Routes
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
@@ -522,7 +522,7 @@ def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
 
 def test_drip_is_not_refused_before_the_question_is_answered() -> None:
     """While nobody knows whether units drip, only those wait in vain whom no drip could serve in time."""
-    one = Allowance(100.0, 60.0, named=True)
+    one = Policy(100.0, 60.0, named=True)
     one.believe(0.0, 0.1, 0.0, 100.0, judge=False)
     assert one.wait_for(0.1, 5.0, least=True) < 5.0
     assert one.wait_for(0.1, 5.0, least=True, asks=False) > 59.0

@@ -24,12 +24,12 @@ from math import inf
 
 from attrs import Attribute, define, field, frozen
 
-from chainapi.core.limits.allowance import Allowance, Kind
 from chainapi.core.limits.canary import Canaries
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Hidden
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.policies import Policies
+from chainapi.core.limits.policy import Kind, Policy
 from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
@@ -160,8 +160,8 @@ class Quota:
     routes: Routes = field(factory=Routes, init=False)
     canaries: Canaries = field(factory=Canaries, init=False)
     policies: Policies = field(factory=Policies, init=False)
-    _given: list[Allowance] = field(factory=list[Allowance], init=False)
-    _allowances: list[Allowance] = field(factory=list[Allowance], init=False)
+    _given: list[Policy] = field(factory=list[Policy], init=False)
+    _in_force: list[Policy] = field(factory=list[Policy], init=False)
     _hidden: Hidden | None = field(factory=Hidden, init=False)
     _held: float = field(default=0.0, init=False)
     _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
@@ -174,7 +174,7 @@ class Quota:
     _guesses: int = field(default=0, init=False)
     _most_guesses: int = field(default=1, init=False)
     _guessing: bool = field(default=False, init=False)
-    _asking: Allowance | None = field(default=None, init=False)
+    _asking: Policy | None = field(default=None, init=False)
     _heard_at: float = field(default=-inf, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -187,7 +187,7 @@ class Quota:
         if not new:
             return
         self.limits = (*self.limits, *new)
-        self._given = [*self._given, *(Allowance(one.amount, one.per) for one in new)]
+        self._given = [*self._given, *(Policy(one.amount, one.per) for one in new)]
         self._list()
         if self._hidden is not None:
             self._hidden.most = inf
@@ -197,7 +197,7 @@ class Quota:
     def _list(self) -> None:
         """List all limits: those that the user knows of, those that are told, and the one that was found."""
         learned = None if self._hidden is None else self._hidden.learned
-        self._allowances = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
+        self._in_force = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
 
     # --- what may be sent -----------------------------------------------------------------
 
@@ -224,8 +224,8 @@ class Quota:
 
     def _opens_at(self, now: float, cost: float, opens: float) -> float:
         """Return from when a request may leave as far as the limits are concerned."""
-        scarce: Allowance | None = None
-        for one in self._allowances:
+        scarce: Policy | None = None
+        for one in self._in_force:
             one.collect(now)
             held = self._held + self._lost_units if one.named else self._held
             if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
@@ -243,7 +243,7 @@ class Quota:
             return opens
         return self._guess_at(now, opens, scarce)
 
-    def _guess_at(self, now: float, opens: float, scarce: Allowance) -> float:
+    def _guess_at(self, now: float, opens: float, scarce: Policy) -> float:
         """Return when a request may leave that no answer covers."""
         if opens > now:
             if self.in_flight:
@@ -268,10 +268,10 @@ class Quota:
         """
         if self.opens_at(now, 0.0) > now or self.canaries.due or self._guessing:
             return 0.0
-        if any(one.kind is DRIP for one in self._allowances):
+        if any(one.kind is DRIP for one in self._in_force):
             return 0.0
         held = self._held + self._lost_units
-        return min((one.room(held) for one in self._allowances), default=inf)
+        return min((one.room(held) for one in self._in_force), default=inf)
 
     def send(self, now: float, route: str, cost: float, prior: float | None = None) -> Flight:
         """Count one request out, for which `opens_at` or `room` has just said that it may go."""
@@ -317,7 +317,7 @@ class Quota:
 
     def _unclear(self, flight: Flight, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
-        for one in self._allowances:
+        for one in self._in_force:
             if one.told:
                 one.doubt(flight.cost)
             else:
@@ -354,7 +354,7 @@ class Quota:
             used_up.refused(now, self.stopped_until, flight.cost, backed=backed)
         return verdict
 
-    def _read(self, flight: Flight, now: float, info: RateLimitInfo, *, refused: bool) -> Allowance | None:
+    def _read(self, flight: Flight, now: float, info: RateLimitInfo, *, refused: bool) -> Policy | None:
         """Return the policy that the numbers of an answer are about."""
         policies = self.policies
         known, cost = policies.known, 0.0 if refused else flight.cost
@@ -372,11 +372,11 @@ class Quota:
         now: float,
         status: int,
         info: RateLimitInfo,
-        told: Allowance | None,
+        told: Policy | None,
         before: float | None,
     ) -> None:
         """Note what a request shows that was not refused."""
-        tells = info.remaining is not None or not any(one.told for one in self._allowances)
+        tells = info.remaining is not None or not any(one.told for one in self._in_force)
         if tells:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
@@ -406,7 +406,7 @@ class Quota:
         return 1.0 if self.policies.known else cost
 
     def _price(
-        self, flight: Flight, now: float, left: float | None, told: Allowance, before: float | None
+        self, flight: Flight, now: float, left: float | None, told: Policy, before: float | None
     ) -> None:
         """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
         if flight.canary and before is not None:
@@ -419,13 +419,13 @@ class Quota:
             self.costs.alone(flight.route, flight.prior, before, told.limit, left)
 
     def _account(
-        self, flight: Flight, now: float, info: RateLimitInfo, told: Allowance | None, *, refused: bool
+        self, flight: Flight, now: float, info: RateLimitInfo, told: Policy | None, *, refused: bool
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
         claims = self.policies.claims(info)
         if told is not None and info.remaining is not None:
             claims[told] = (info.remaining, info.reset)
-        for one in self._allowances:
+        for one in self._in_force:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
                 self._believe(one, flight, now, *claim, refused=refused)
@@ -441,7 +441,7 @@ class Quota:
 
     def _believe(
         self,
-        one: Allowance,
+        one: Policy,
         flight: Flight,
         now: float,
         remaining: float,
@@ -474,8 +474,8 @@ class Quota:
     # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
-        self, flight: Flight, now: float, info: RateLimitInfo, told: Allowance | None, jitter: float
-    ) -> tuple[Verdict, Allowance | None]:
+        self, flight: Flight, now: float, info: RateLimitInfo, told: Policy | None, jitter: float
+    ) -> tuple[Verdict, Policy | None]:
         """Return how far a refusal reaches, and the told policy that is used up."""
         left = None
         if told is not None and info.remaining is not None:
@@ -537,7 +537,7 @@ class Quota:
         return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
-        self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
+        self, flight: Flight, now: float, wait: float | None, told: Policy | None, jitter: float
     ) -> None:
         """Stop everybody."""
         backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
@@ -563,7 +563,7 @@ class Quota:
         """
         stop, held, hidden = max(now, self.stopped_until), self._held + self._lost_units, self._hidden
         ends = [stop - now]
-        for one in self._allowances:
+        for one in self._in_force:
             one.collect(now)
             ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
         if hidden is not None:
@@ -587,7 +587,7 @@ class Quota:
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
         if stopped is None:
-            used_up = [one for one in self._allowances if not one.backed(1.0, self._held)]
+            used_up = [one for one in self._in_force if not one.backed(1.0, self._held)]
             told = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=told)
             opens = told.opens_at(now, 1.0, self._held) if used_up and told is not None else inf
             reset = opens if opens < inf else None

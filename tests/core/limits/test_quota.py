@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.limits.allowance import Allowance, Kind
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Hidden, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.policy import Kind, Policy
 from chainapi.core.limits.quota import Flight, Limit, Quota
 
 MINUTE = (PolicyField(100.0, 60.0),)
@@ -267,10 +267,10 @@ def test_forecast_counts_what_is_ahead() -> None:
 
 def test_forecast_knows_a_drip() -> None:
     """What drips is there when so much has dripped."""
-    one = Allowance(60.0, 60.0, told=True, kind=Kind.DRIP)
+    one = Policy(60.0, 60.0, told=True, kind=Kind.DRIP)
     one.remaining, one.believed_at = 0.0, 0.0
     assert one.wait_for(0.0, 30.0) == pytest.approx(30.0)
-    bare = Allowance(60.0, None)
+    bare = Policy(60.0, None)
     bare.remaining, bare.believed_at, bare.reset_at = 0.0, 0.0, 5.0
     assert bare.wait_for(0.0, 1.0) == 5.0
 
@@ -382,7 +382,7 @@ def test_short_hidden_window_is_no_drip(window: float) -> None:
 
 def test_learned_limit_grows_while_nothing_is_refused() -> None:
     """A limit that was learned too low is tried out, in growing steps."""
-    limit = Allowance(10.0, 10.0)
+    limit = Policy(10.0, 10.0)
     trial = Trial(limit)
     now = 0.0
     for _ in range(20):
@@ -396,7 +396,7 @@ def test_learned_limit_grows_while_nothing_is_refused() -> None:
 
 def test_refused_trial_is_taken_back_and_made_less_often() -> None:
     """A refusal in a trial restores limit and window, and doubles the windows until the next one."""
-    limit = Allowance(10.0, 10.0)
+    limit = Policy(10.0, 10.0)
     trial = Trial(limit)
     now, trials = 0.0, []
     for number in range(60):
