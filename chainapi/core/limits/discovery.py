@@ -25,7 +25,7 @@ from attrs import define, field
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.policy import Policy
 
-__all__ = ["Hidden"]
+__all__ = ["Discovery"]
 
 SLOW_START = 18.0  # requests in flight before a limit is known
 AFTERWARDS = 24.0  # and then: there may be more limits than that
@@ -114,7 +114,7 @@ class Trial:
 
 
 @define(eq=False, repr=False)
-class Hidden:
+class Discovery:
     """What is found out about limits of which nothing is told; `drips` where they are taken to."""
 
     drips: bool = False

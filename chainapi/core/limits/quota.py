@@ -26,7 +26,7 @@ from attrs import Attribute, define, field, frozen
 
 from chainapi.core.limits.canary import Canaries
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.discovery import SOON, Hidden
+from chainapi.core.limits.discovery import SOON, Discovery
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Kind, Policy
@@ -162,7 +162,7 @@ class Quota:
     policies: Policies = field(factory=Policies, init=False)
     _given: list[Policy] = field(factory=list[Policy], init=False)
     _in_force: list[Policy] = field(factory=list[Policy], init=False)
-    _hidden: Hidden | None = field(factory=Hidden, init=False)
+    _discovery: Discovery | None = field(factory=Discovery, init=False)
     _held: float = field(default=0.0, init=False)
     _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
     _lost: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
@@ -189,14 +189,14 @@ class Quota:
         self.limits = (*self.limits, *new)
         self._given = [*self._given, *(Policy(one.amount, one.per) for one in new)]
         self._list()
-        if self._hidden is not None:
-            self._hidden.most = inf
+        if self._discovery is not None:
+            self._discovery.most = inf
         if any(one.units for one in new):
             self.costs.units = True
 
     def _list(self) -> None:
         """List all limits: those that the user knows of, those that are told, and the one that was found."""
-        learned = None if self._hidden is None else self._hidden.learned
+        learned = None if self._discovery is None else self._discovery.learned
         self._in_force = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
 
     # --- what may be sent -----------------------------------------------------------------
@@ -214,8 +214,8 @@ class Quota:
             return inf
         self._guessing, self._asking = False, None
         opens = now
-        if self._hidden is not None and not self.canaries.due and hedge is None:
-            opens = self._hidden.opens_at(now, self.in_flight)
+        if self._discovery is not None and not self.canaries.due and hedge is None:
+            opens = self._discovery.opens_at(now, self.in_flight)
         return self._opens_at(now, cost, opens)
 
     def _alone(self, route: str) -> bool:
@@ -289,8 +289,8 @@ class Quota:
             self._guesses += 1
             if self._asking is not None:
                 self._asking.asked = True
-        if self._hidden is not None:
-            self._hidden.send(now, self._counted(cost))
+        if self._discovery is not None:
+            self._discovery.send(now, self._counted(cost))
         if self.routes.known:
             self.routes.send(route)
         self.in_flight += 1
@@ -361,7 +361,7 @@ class Quota:
         told = policies.read(info, now, cost, refused=refused)
         if policies.known is not known:
             if policies.known and not known:
-                self._hidden = None
+                self._discovery = None
             self.costs.roof = policies.roof()
             self._list()
         return told
@@ -389,16 +389,16 @@ class Quota:
             self.costs.tried(flight.route, told=info.remaining is not None)
             if told is not None and told.sized:
                 self._price(flight, now, info.remaining, told, before)
-        if self._hidden is not None:
-            self._find(self._hidden, flight, now, status)
+        if self._discovery is not None:
+            self._find(self._discovery, flight, now, status)
 
-    def _find(self, hidden: Hidden, flight: Flight, now: float, status: int) -> None:
+    def _find(self, discovery: Discovery, flight: Flight, now: float, status: int) -> None:
         """Let a success show what nobody tells; beside told limits, that nothing is hidden after all."""
-        learned = hidden.learned
-        hidden.passed(flight.sent, now, self._counted(flight.cost), answered=status < 400)
-        if self.policies.known and hidden.disproved():
-            self._hidden = None
-        if hidden.learned is not learned or self._hidden is None:
+        learned = discovery.learned
+        discovery.passed(flight.sent, now, self._counted(flight.cost), answered=status < 400)
+        if self.policies.known and discovery.disproved():
+            self._discovery = None
+        if discovery.learned is not learned or self._discovery is None:
             self._list()
 
     def _counted(self, cost: float) -> float:
@@ -487,14 +487,14 @@ class Quota:
         if not shared and self.routes.judge(flight.route, now, left=left):
             whole = told is not None and info.remaining == told.limit
             return self._refuse_route(flight, now, wait, jitter, whole=whole), None
-        if hidden and self._hidden is None:
-            self._hidden = Hidden(drips=True)
+        if hidden and self._discovery is None:
+            self._discovery = Discovery(drips=True)
         if flight.alone and not left and told is not None and info.remaining is not None:
             self.costs.refused(flight.route, info.remaining)
         if flight.canary:
             self._refusals += 1
-        if self._hidden is not None and (hidden or not self.policies.known):
-            self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
+        if self._discovery is not None and (hidden or not self.policies.known):
+            self._discovery.refused(flight.sent, now, self._held, told=wait is not None)
         self._stop(flight, now, wait, told, jitter)
         if left is None and flight.canary:
             if flight.route == self._refused_route:
@@ -507,14 +507,14 @@ class Quota:
     def _is_hidden(self, flight: Flight, left: bool | None, wait: float | None) -> bool:
         """Tell whether a refusal shows a limit beside the told ones: they have quota left."""
         known = self.policies.known
-        longest = SOON if self._hidden is None else self._hidden.longest()
+        longest = SOON if self._discovery is None else self._discovery.longest()
         if not known or not self.costs.known(flight.route) or (wait is not None and wait > longest):
             return False
         return left if left is not None else all(one.backed(flight.cost, 0.0) for one in known)
 
     def _is_shared(self, flight: Flight, now: float, left: bool | None) -> bool:
         """Tell whether a limit that nobody told is surely more than one route that was closed."""
-        if self._hidden is not None:
+        if self._discovery is not None:
             return not flight.canary and self.routes.passes(flight.route)
         others = (one for one in self.routes.closed(now) if one != flight.route)
         return bool(left) and (self.routes.passes_alone(flight.route) or any(map(self.costs.known, others)))
@@ -543,8 +543,8 @@ class Quota:
         backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
-        elif self._hidden is not None and (told is None or self._hidden.drip is not None):
-            stop = self._hidden.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
+        elif self._discovery is not None and (told is None or self._discovery.drip is not None):
+            stop = self._discovery.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
         else:
             known = told.opens_at(now, flight.cost, 0.0) if told is not None and self._refusals < 2 else inf
             stop = known if now + backoff < known < inf else now + backoff
@@ -561,29 +561,29 @@ class Quota:
         They are so many `requests`. With `least`, as soon as may be: nobody is sent away early for an
         estimate. Those in flight are no part of `units`. How long answers take is no part of the forecast.
         """
-        stop, held, hidden = max(now, self.stopped_until), self._held + self._lost_units, self._hidden
+        stop, held, discovery = max(now, self.stopped_until), self._held + self._lost_units, self._discovery
         ends = [stop - now]
         for one in self._in_force:
             one.collect(now)
             ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
-        if hidden is not None:
+        if discovery is not None:
             counted = requests + self.in_flight if self.policies.known else units + held
-            seconds = hidden.wait_for(stop, counted, least=least)
+            seconds = discovery.wait_for(stop, counted, least=least)
             ends.append(stop - now + (ESTIMATE if least else 1.0) * seconds)
         return max(ends)
 
     def promise(self, now: float, seconds: float) -> float:
         """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
-        if self._hidden is not None:
-            seconds = max(seconds, self._hidden.surely_at(now) - now)
+        if self._discovery is not None:
+            seconds = max(seconds, self._discovery.surely_at(now) - now)
         # What is in flight may still be told a time that is a round trip later.
         return seconds + (max(ROUNDED, self.canaries.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""
         told = self.policies.told
-        if told is None and self._hidden is not None:
-            told = self._hidden.learned
+        if told is None and self._discovery is not None:
+            told = self._discovery.learned
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
         if stopped is None:

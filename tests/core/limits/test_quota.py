@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.discovery import Hidden, Trial
+from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.policy import Kind, Policy
@@ -322,62 +322,62 @@ def test_returned_units_do_not_blur_prices() -> None:
     assert costs.price("/a", None) == 1.0
 
 
-def passing(hidden: Hidden, at: float, number: int, cost: float = 1.0) -> None:
+def passing(discovery: Discovery, at: float, number: int, cost: float = 1.0) -> None:
     """Let requests pass, one after the other."""
     for _ in range(number):
-        hidden.send(at, cost)
-        hidden.passed(at, at + 0.1, cost)
+        discovery.send(at, cost)
+        discovery.passed(at, at + 0.1, cost)
 
 
-def refused(hidden: Hidden, at: float, opens: float) -> list[float]:
+def refused(discovery: Discovery, at: float, opens: float) -> list[float]:
     """Refuse all tries from `at` until the limit opens; return when they were made."""
     tries, now = [at], at
-    hidden.refused(now, now, 0.0, told=False)
-    while (now := hidden.tries_at(now, 0.5)) < opens:
+    discovery.refused(now, now, 0.0, told=False)
+    while (now := discovery.tries_at(now, 0.5)) < opens:
         tries.append(now)
-        hidden.refused(now, now, 0.0, told=False)
+        discovery.refused(now, now, 0.0, told=False)
     return [*tries, now]
 
 
 def test_hidden_window_is_learned_from_two_refusals() -> None:
     """Twice refused after 100 requests and back after 60 seconds: 100 in 60 seconds, after few tries."""
-    hidden = Hidden()
-    passing(hidden, 0.0, 100)
-    tries = refused(hidden, 0.2, 60.0)
+    discovery = Discovery()
+    passing(discovery, 0.0, 100)
+    tries = refused(discovery, 0.2, 60.0)
     assert len(tries) <= 8
     assert tries[-1] == pytest.approx(60.1)
-    passing(hidden, 60.0, 100)
-    assert hidden.learned is None
-    assert refused(hidden, 60.2, 120.0) == [60.2, pytest.approx(120.1)]
-    passing(hidden, 120.0, 1)
-    assert hidden.learned is not None
-    assert (hidden.learned.limit, hidden.learned.window) == (100.0, 60.0)
+    passing(discovery, 60.0, 100)
+    assert discovery.learned is None
+    assert refused(discovery, 60.2, 120.0) == [60.2, pytest.approx(120.1)]
+    passing(discovery, 120.0, 1)
+    assert discovery.learned is not None
+    assert (discovery.learned.limit, discovery.learned.window) == (100.0, 60.0)
 
 
 def test_hidden_window_that_others_had_used_is_learned_whole() -> None:
     """What passed before the first refusal is no limit: the window may have been used before."""
-    hidden = Hidden()
-    passing(hidden, 0.0, 10)
-    refused(hidden, 0.2, 10.0)
-    passing(hidden, 10.0, 100)
-    refused(hidden, 10.2, 20.0)
-    passing(hidden, 20.0, 1)
-    assert hidden.learned is not None
-    assert (hidden.learned.limit, hidden.learned.window) == (100.0, 10.0)
+    discovery = Discovery()
+    passing(discovery, 0.0, 10)
+    refused(discovery, 0.2, 10.0)
+    passing(discovery, 10.0, 100)
+    refused(discovery, 10.2, 20.0)
+    passing(discovery, 20.0, 1)
+    assert discovery.learned is not None
+    assert (discovery.learned.limit, discovery.learned.window) == (100.0, 10.0)
 
 
 @pytest.mark.parametrize("window", [1.0, 2.0, 5.0, 10.0])
 def test_short_hidden_window_is_no_drip(window: float) -> None:
     """A window of seconds is learned as one, and nothing is paced."""
-    hidden = Hidden()
-    passing(hidden, 0.0, 20)
-    refused(hidden, 0.2, window)
-    passing(hidden, window, 20)
-    refused(hidden, window + 0.2, 2 * window)
-    passing(hidden, 2 * window, 1)
-    assert hidden.drip is None
-    assert hidden.learned is not None
-    assert (hidden.learned.limit, hidden.learned.window) == (20.0, window)
+    discovery = Discovery()
+    passing(discovery, 0.0, 20)
+    refused(discovery, 0.2, window)
+    passing(discovery, window, 20)
+    refused(discovery, window + 0.2, 2 * window)
+    passing(discovery, 2 * window, 1)
+    assert discovery.drip is None
+    assert discovery.learned is not None
+    assert (discovery.learned.limit, discovery.learned.window) == (20.0, window)
 
 
 def test_learned_limit_grows_while_nothing_is_refused() -> None:
@@ -414,22 +414,22 @@ def test_refused_trial_is_taken_back_and_made_less_often() -> None:
 
 def test_hidden_drip_is_measured() -> None:
     """Much less between two refusals than before the first: a drip, of about that a second."""
-    hidden = Hidden()
-    passing(hidden, 0.0, 100)
-    hidden.refused(0.0, 0.0, 0.0, told=False)
-    passing(hidden, 0.6, 10)
-    hidden.refused(1.0, 1.0, 0.0, told=False)
-    assert hidden.drip is not None
-    assert hidden.drip.rate == pytest.approx(9.5)
-    passing(hidden, 1.6, 1)
+    discovery = Discovery()
+    passing(discovery, 0.0, 100)
+    discovery.refused(0.0, 0.0, 0.0, told=False)
+    passing(discovery, 0.6, 10)
+    discovery.refused(1.0, 1.0, 0.0, told=False)
+    assert discovery.drip is not None
+    assert discovery.drip.rate == pytest.approx(9.5)
+    passing(discovery, 1.6, 1)
     for _ in range(3):
-        hidden.send(1.7, 1.0)
-    assert hidden.opens_at(1.7, 1) > 1.7
-    assert 1.0 < hidden.wait_for(1.7, 20.0) < 2.2
-    assert hidden.wait_for(1.7, 20.0, least=True) < 0.3
-    too_fast = hidden.drip.pace()
-    hidden.refused(2.0, 2.0, 0.0, told=False)
-    assert hidden.drip.pace() < too_fast
+        discovery.send(1.7, 1.0)
+    assert discovery.opens_at(1.7, 1) > 1.7
+    assert 1.0 < discovery.wait_for(1.7, 20.0) < 2.2
+    assert discovery.wait_for(1.7, 20.0, least=True) < 0.3
+    too_fast = discovery.drip.pace()
+    discovery.refused(2.0, 2.0, 0.0, told=False)
+    assert discovery.drip.pace() < too_fast
 
 
 @pytest.mark.parametrize("rate", [0.5, 10.0, 200.0])
@@ -467,33 +467,33 @@ def test_drip_that_nothing_refuses_is_disproved() -> None:
 
 def test_drip_that_stops_for_long_begins_again() -> None:
     """What comes back only after many seconds does not drip any more."""
-    hidden = Hidden()
-    passing(hidden, 0.0, 100)
-    refused(hidden, 0.0, 1.0)
-    passing(hidden, 1.0, 10)
-    hidden.refused(1.5, 1.5, 0.0, told=False)
-    assert hidden.drip is not None
-    refused(hidden, 1.6, 100.0)
-    passing(hidden, 130.0, 1)
-    assert hidden.drip is None
+    discovery = Discovery()
+    passing(discovery, 0.0, 100)
+    refused(discovery, 0.0, 1.0)
+    passing(discovery, 1.0, 10)
+    discovery.refused(1.5, 1.5, 0.0, told=False)
+    assert discovery.drip is not None
+    refused(discovery, 1.6, 100.0)
+    passing(discovery, 130.0, 1)
+    assert discovery.drip is None
 
 
 def test_hidden_service_without_a_limit_is_used_ever_more() -> None:
     """Where nothing is ever refused, more and more requests may fly, and memory stays bounded."""
-    hidden = Hidden()
+    discovery = Discovery()
     for number in range(5000):
-        hidden.send(float(number), 1.0)
-        hidden.passed(float(number), number + 0.1, 1.0)
-    assert hidden.most > 20
+        discovery.send(float(number), 1.0)
+        discovery.passed(float(number), number + 0.1, 1.0)
+    assert discovery.most > 20
 
 
 def test_answers_that_may_have_met_no_limiter_let_few_follow() -> None:
     """Errors of the client without any field are no reason to send many at once."""
-    hidden = Hidden()
+    discovery = Discovery()
     for number in range(50):
-        hidden.send(float(number), 1.0)
-        hidden.passed(float(number), number + 0.1, 1.0, answered=False)
-    assert hidden.most == 3.0
+        discovery.send(float(number), 1.0)
+        discovery.passed(float(number), number + 0.1, 1.0, answered=False)
+    assert discovery.most == 3.0
 
 
 operations = st.lists(
