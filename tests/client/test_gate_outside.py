@@ -66,7 +66,7 @@ def window(limit: float = 100.0, seconds: float = 60.0) -> Any:
     return lambda: FromFirst(limit, seconds)
 
 
-# --- what a canary proves ---
+# --- what a probe proves ---
 
 
 @pytest.mark.untraced
@@ -154,13 +154,13 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
     quota.answered(quota.send(10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
     now, flying = 10.3, 0
     for _ in range(20):
-        flights = []
+        reservations = []
         while quota.opens_at(now, 1.0) <= now:
-            flights.append(quota.send(now, "", 1.0))
-        flying = max(flying, len(flights))
+            reservations.append(quota.send(now, "", 1.0))
+        flying = max(flying, len(reservations))
         now += 0.1
-        for flight in flights:
-            quota.answered(flight, now, 404, RateLimitInfo(), 0.5)
+        for reservation in reservations:
+            quota.answered(reservation, now, 404, RateLimitInfo(), 0.5)
     assert flying == 3
     quota.answered(quota.send(now, "", 1.0), now, 200, told(50.0), 0.5)
     for _ in range(10):
@@ -316,12 +316,12 @@ def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
 
 def _leave(quota: Quota, now: float) -> int:
     """Return how many requests may leave at once, and take them back."""
-    flights = []
+    reservations = []
     while quota.opens_at(now, 1.0, "/a") <= now:
-        flights.append(quota.send(now, "/a", 1.0))
-    for flight in flights:
-        quota.unsent(flight)
-    return len(flights)
+        reservations.append(quota.send(now, "/a", 1.0))
+    for reservation in reservations:
+        quota.unsent(reservation)
+    return len(reservations)
 
 
 def test_small_burst_under_a_large_limit_is_used() -> None:
@@ -385,20 +385,20 @@ async def test_hanging_service_does_not_make_callers_wait_for_each_other() -> No
 
 
 async def test_max_wait_ends_where_nobody_is_answered() -> None:
-    """Waiting behind a canary that hangs is no wait for quota: the error says that nothing is answered."""
+    """Waiting behind a probe that hangs is no wait for quota: the error says that nothing is answered."""
     gate = Gate()
-    canary = await gate.acquire()
+    probe = await gate.acquire()
     others = [asyncio.create_task(gate.acquire(max_wait=5)) for _ in range(20)]
     with pytest.raises(APITimeoutError, match="no answer to any request for 5 s"):
         await asyncio.gather(*others)
     assert time() == pytest.approx(5)
-    canary.lost()
+    probe.lost()
     for one in others:
         one.cancel()
 
 
-async def test_late_canary_is_hedged() -> None:
-    """A canary without an answer is followed by a second after a second, then by more."""
+async def test_late_probe_is_hedged() -> None:
+    """A probe without an answer is followed by a second after a second, then by more."""
     gate = Gate()
     times: list[float] = []
 

@@ -1,4 +1,4 @@
-"""The gate: order, stops, canaries, cancellation, waiting times."""
+"""The gate: order, stops, probes, cancellation, waiting times."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_stop_between_grant_and_resumption_is_honoured() -> None:
 
 
 async def test_refused_request_goes_first_and_priority_before_the_rest() -> None:
-    """After a stop the refused request is the canary; then the urgent, then the others in order."""
+    """After a stop the refused request is the probe; then the urgent, then the others in order."""
     gate = await opened()
     (await gate.acquire()).answered(429, told(0, retry_after=5))
     order: list[str] = []
@@ -278,7 +278,7 @@ async def test_huge_loop_times_are_exact() -> None:
 
 
 async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
-    """When the clock jumps in a wait, the canary still goes alone."""
+    """When the clock jumps in a wait, the probe still goes alone."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     gate = await opened()

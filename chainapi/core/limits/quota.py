@@ -5,8 +5,8 @@ rules, in the order in which they are asked:
 
 1. A refusal stops everybody until its wait ends; the end only ever moves later. One that shows quota left
    stops its route alone (`chainapi.core.limits.scope`).
-2. The first request, and the first after every pause, flies alone: the canary. A canary that is not answered
-   is followed by others, twice as many each time (`chainapi.core.limits.canary`).
+2. The first request, and the first after every pause, flies alone: the probe. A probe that is not answered
+   is followed by others, twice as many each time (`chainapi.core.limits.probe`).
 3. The first request of a route whose price is unknown flies alone too.
 4. What an answer says remains, less what is in flight, may go at once.
 5. What is predicted to have come back since may go too, few at first and more with every answer that says
@@ -24,17 +24,17 @@ from math import inf
 
 from attrs import Attribute, define, field, frozen
 
-from chainapi.core.limits.canary import Canaries
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Discovery
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Kind, Policy
+from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
+__all__ = ["Limit", "Quota", "QuotaSnapshot", "Reservation", "Verdict"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
@@ -120,7 +120,7 @@ class QuotaSnapshot:
 
 
 @define(eq=False, repr=False)
-class Flight:
+class Reservation:
     """One request that was granted: `sent` at this time, for `cost` units.
 
     `alone` is set when no other was in flight, so that its answer shows its price; `counted` when it passed
@@ -131,7 +131,7 @@ class Flight:
     cost: float
     sent: float
     stops: int
-    canary: bool
+    probe: bool
     guess: bool
     prior: float | None
     alone: bool
@@ -140,7 +140,7 @@ class Flight:
 
 @define(eq=False, repr=False)
 class Quota:
-    """Ask `opens_at`; when it says now, `send`; then say how the flight ended.
+    """Ask `opens_at`; when it says now, `send`; then say how the reservation ended.
 
     Args:
         max_in_flight: how many requests may be without an answer at once.
@@ -158,13 +158,13 @@ class Quota:
     stopped_until: float = -inf
     costs: Costs = field(factory=Costs, init=False)
     routes: Routes = field(factory=Routes, init=False)
-    canaries: Canaries = field(factory=Canaries, init=False)
+    probes: Probes = field(factory=Probes, init=False)
     policies: Policies = field(factory=Policies, init=False)
     _given: list[Policy] = field(factory=list[Policy], init=False)
     _in_force: list[Policy] = field(factory=list[Policy], init=False)
     _discovery: Discovery | None = field(factory=Discovery, init=False)
     _held: float = field(default=0.0, init=False)
-    _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
+    _reservations: dict[Reservation, None] = field(factory=dict[Reservation, None], init=False)
     _lost: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
     _lost_units: float = field(default=0.0, init=False)
     _stops: int = field(default=0, init=False)
@@ -207,14 +207,14 @@ class Quota:
             return inf
         if now < self.stopped_until:
             return self.stopped_until
-        hedge = self.canaries.opens_at(now)
+        hedge = self.probes.opens_at(now)
         if hedge is not None and hedge > now:
             return hedge
         if self.in_flight and hedge is None and self._alone(route):
             return inf
         self._guessing, self._asking = False, None
         opens = now
-        if self._discovery is not None and not self.canaries.due and hedge is None:
+        if self._discovery is not None and not self.probes.due and hedge is None:
             opens = self._discovery.opens_at(now, self.in_flight)
         return self._opens_at(now, cost, opens)
 
@@ -231,7 +231,7 @@ class Quota:
             if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
                 # What may have been counted is held back, but not for ever: the next answer includes it.
                 continue
-            if one.named and self.canaries.due and one.reset_at <= now:
+            if one.named and self.probes.due and one.reset_at <= now:
                 continue
             at = one.opens_at(now, cost, held)
             if at <= now and not one.named:
@@ -266,25 +266,25 @@ class Quota:
 
         None in a pause; and none where units drip, for there they are not lost but only delay it.
         """
-        if self.opens_at(now, 0.0) > now or self.canaries.due or self._guessing:
+        if self.opens_at(now, 0.0) > now or self.probes.due or self._guessing:
             return 0.0
         if any(one.kind is DRIP for one in self._in_force):
             return 0.0
         held = self._held + self._lost_units
         return min((one.room(held) for one in self._in_force), default=inf)
 
-    def send(self, now: float, route: str, cost: float, prior: float | None = None) -> Flight:
+    def send(self, now: float, route: str, cost: float, prior: float | None = None) -> Reservation:
         """Count one request out, for which `opens_at` or `room` has just said that it may go."""
         guess = self._guessing
         alone = not self.in_flight
-        canary = (
-            self.canaries.due
-            or self.canaries.opens_at(now) is not None
+        probe = (
+            self.probes.due
+            or self.probes.opens_at(now) is not None
             or (guess and alone and self._most_guesses == 1)
         )
-        flight = Flight(route, cost, now, self._stops, canary, guess, prior, alone)
-        if canary or (alone and self._alone(route)):
-            self.canaries.send(flight, now)
+        reservation = Reservation(route, cost, now, self._stops, probe, guess, prior, alone)
+        if probe or (alone and self._alone(route)):
+            self.probes.send(reservation, now)
         if guess:
             self._guesses += 1
             if self._asking is not None:
@@ -295,69 +295,71 @@ class Quota:
             self.routes.send(route)
         self.in_flight += 1
         self._held += cost
-        self._flights[flight] = None
-        return flight
+        self._reservations[reservation] = None
+        return reservation
 
-    def holds(self, flight: Flight, now: float) -> bool:
+    def holds(self, reservation: Reservation, now: float) -> bool:
         """Tell whether a request that was granted a moment ago may still leave."""
-        return flight.stops == self._stops and now >= self.stopped_until
+        return reservation.stops == self._stops and now >= self.stopped_until
 
     # --- how it ended -----------------------------------------------------------------------
 
-    def unsent(self, flight: Flight) -> None:
+    def unsent(self, reservation: Reservation) -> None:
         """Take back a grant that was not used."""
-        self._land(flight)
-        self.canaries.unsent(flight, due=flight.canary and not flight.guess)
+        self._land(reservation)
+        self.probes.unsent(reservation, due=reservation.probe and not reservation.guess)
 
-    def lost(self, flight: Flight, now: float) -> None:
+    def lost(self, reservation: Reservation, now: float) -> None:
         """Note that no answer will come: the service may have counted the request."""
-        self._land(flight)
-        self.canaries.lost(flight, due=flight.canary and not flight.guess)
-        self._unclear(flight, now)
+        self._land(reservation)
+        self.probes.lost(reservation, due=reservation.probe and not reservation.guess)
+        self._unclear(reservation, now)
 
-    def _unclear(self, flight: Flight, now: float) -> None:
+    def _unclear(self, reservation: Reservation, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
         for one in self._in_force:
             if one.told:
-                one.doubt(flight.cost)
+                one.doubt(reservation.cost)
             else:
-                one.spend(flight.sent, now, flight.cost)
-        self._lost.append((now, flight.cost))
-        self._lost_units += flight.cost
+                one.spend(reservation.sent, now, reservation.cost)
+        self._lost.append((now, reservation.cost))
+        self._lost_units += reservation.cost
 
     def answered(
-        self, flight: Flight, now: float, status: int, info: RateLimitInfo, jitter: float
+        self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
     ) -> Verdict:
         """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
-        self._land(flight)
+        self._land(reservation)
         self._heard_at = now
         if status >= 500 and info.remaining is None:
             # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
-            self.canaries.faulty(flight, due=flight.canary and not flight.guess)
-            self._unclear(flight, now)
+            self.probes.faulty(reservation, due=reservation.probe and not reservation.guess)
+            self._unclear(reservation, now)
             return Verdict.PASSED
-        self.canaries.answered(flight)
-        trip = now - flight.sent
-        self.canaries.trip += 0.1 * (trip - self.canaries.trip) if self.canaries.trip else trip
+        self.probes.answered(reservation)
+        trip = now - reservation.sent
+        self.probes.trip += 0.1 * (trip - self.probes.trip) if self.probes.trip else trip
         refused = status == 429
         last = self.policies.told
         before = last.remaining if last is not None and last.sure else None
-        told = self._read(flight, now, info, refused=refused)
+        told = self._read(reservation, now, info, refused=refused)
         if not refused:
-            self._passed(flight, now, status, info, told, before)
-            self._account(flight, now, info, told, refused=False)
+            self._passed(reservation, now, status, info, told, before)
+            self._account(reservation, now, info, told, refused=False)
             return Verdict.PASSED
-        verdict, used_up = self._refused(flight, now, info, told, jitter)
-        self._account(flight, now, info, told, refused=True)
+        verdict, used_up = self._refused(reservation, now, info, told, jitter)
+        self._account(reservation, now, info, told, refused=True)
         if used_up is not None:
-            backed = not flight.guess and not flight.canary
-            used_up.refused(now, self.stopped_until, flight.cost, backed=backed)
+            backed = not reservation.guess and not reservation.probe
+            used_up.refused(now, self.stopped_until, reservation.cost, backed=backed)
         return verdict
 
-    def _read(self, flight: Flight, now: float, info: RateLimitInfo, *, refused: bool) -> Policy | None:
+    def _read(
+        self, reservation: Reservation, now: float, info: RateLimitInfo, *, refused: bool
+    ) -> Policy | None:
         """Return the policy that the numbers of an answer are about."""
         policies = self.policies
-        known, cost = policies.known, 0.0 if refused else flight.cost
+        known, cost = policies.known, 0.0 if refused else reservation.cost
         told = policies.read(info, now, cost, refused=refused)
         if policies.known is not known:
             if policies.known and not known:
@@ -368,7 +370,7 @@ class Quota:
 
     def _passed(
         self,
-        flight: Flight,
+        reservation: Reservation,
         now: float,
         status: int,
         info: RateLimitInfo,
@@ -381,21 +383,21 @@ class Quota:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes.known:
-            self.routes.passed(flight.route, flight.sent)
-        flight.counted = status < 400 and not flight.canary and not flight.guess
-        if flight.guess and (tells or self._most_guesses < CAUTIOUS):
+            self.routes.passed(reservation.route, reservation.sent)
+        reservation.counted = status < 400 and not reservation.probe and not reservation.guess
+        if reservation.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
-        if flight.alone and not self.costs.known(flight.route):
-            self.costs.tried(flight.route, told=info.remaining is not None)
+        if reservation.alone and not self.costs.known(reservation.route):
+            self.costs.tried(reservation.route, told=info.remaining is not None)
             if told is not None and told.sized:
-                self._price(flight, now, info.remaining, told, before)
+                self._price(reservation, now, info.remaining, told, before)
         if self._discovery is not None:
-            self._find(self._discovery, flight, now, status)
+            self._find(self._discovery, reservation, now, status)
 
-    def _find(self, discovery: Discovery, flight: Flight, now: float, status: int) -> None:
+    def _find(self, discovery: Discovery, reservation: Reservation, now: float, status: int) -> None:
         """Let a success show what nobody tells; beside told limits, that nothing is hidden after all."""
         learned = discovery.learned
-        discovery.passed(flight.sent, now, self._counted(flight.cost), answered=status < 400)
+        discovery.passed(reservation.sent, now, self._counted(reservation.cost), answered=status < 400)
         if self.policies.known and discovery.disproved():
             self._discovery = None
         if discovery.learned is not learned or self._discovery is None:
@@ -406,20 +408,20 @@ class Quota:
         return 1.0 if self.policies.known else cost
 
     def _price(
-        self, flight: Flight, now: float, left: float | None, told: Policy, before: float | None
+        self, reservation: Reservation, now: float, left: float | None, told: Policy, before: float | None
     ) -> None:
         """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
-        if flight.canary and before is not None:
+        if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:
-            self.costs.hidden(flight.route, 0.0, told.drip(now - flight.sent))
+            self.costs.hidden(reservation.route, 0.0, told.drip(now - reservation.sent))
         else:
-            self.costs.hidden(flight.route, before - left, told.drip(now - told.believed_at))
+            self.costs.hidden(reservation.route, before - left, told.drip(now - told.believed_at))
         if left is not None:
-            self.costs.alone(flight.route, flight.prior, before, told.limit, left)
+            self.costs.alone(reservation.route, reservation.prior, before, told.limit, left)
 
     def _account(
-        self, flight: Flight, now: float, info: RateLimitInfo, told: Policy | None, *, refused: bool
+        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, *, refused: bool
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
         claims = self.policies.claims(info)
@@ -428,107 +430,109 @@ class Quota:
         for one in self._in_force:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
-                self._believe(one, flight, now, *claim, refused=refused)
+                self._believe(one, reservation, now, *claim, refused=refused)
             elif not refused:
-                if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
+                if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
                     # The wait is over, and a request passed; how much is back no answer said.
                     one.restart()
-                one.spend(flight.sent, now, flight.cost, counted=flight.counted)
+                one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
             elif one is told and one.only_on_refusal:
                 one.restart()
-        while self._lost and self._lost[0][0] <= flight.sent:
+        while self._lost and self._lost[0][0] <= reservation.sent:
             self._lost_units -= self._lost.popleft()[1]
 
     def _believe(
         self,
         one: Policy,
-        flight: Flight,
+        reservation: Reservation,
         now: float,
         remaining: float,
         reset: float | None,
         *,
         refused: bool,
     ) -> None:
-        cost = 0.0 if refused else flight.cost
-        one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
+        cost = 0.0 if refused else reservation.cost
+        one.believe(reservation.sent, now, remaining, cost, judge=reservation.probe and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
             # Else it is from before what others said, who overtook it.
             one.tell_reset(now, min(reset, self.max_stop))
-        one.prune(next(iter(self._flights)).sent if self._flights else now)
+        one.prune(next(iter(self._reservations)).sent if self._reservations else now)
         if not refused:
-            drips = one.kind is DRIP and one.drip(now - flight.sent) >= 1.0
+            drips = one.kind is DRIP and one.drip(now - reservation.sent) >= 1.0
             self.costs.sample(
-                one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
+                one, reservation.route, remaining, reservation.sent, now, fresh=reservation.probe, drips=drips
             )
 
-    def _land(self, flight: Flight) -> None:
-        del self._flights[flight]
+    def _land(self, reservation: Reservation) -> None:
+        del self._reservations[reservation]
         self.in_flight -= 1
         # Back to exactly zero, or rounding errors would add up over the years.
-        self._held = self._held - flight.cost if self.in_flight else 0.0
-        if flight.guess:
+        self._held = self._held - reservation.cost if self.in_flight else 0.0
+        if reservation.guess:
             self._guesses -= 1
         if self.routes.known:
-            self.routes.landed(flight.route)
+            self.routes.landed(reservation.route)
 
     # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
-        self, flight: Flight, now: float, info: RateLimitInfo, told: Policy | None, jitter: float
+        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, jitter: float
     ) -> tuple[Verdict, Policy | None]:
         """Return how far a refusal reaches, and the told policy that is used up."""
         left = None
         if told is not None and info.remaining is not None:
-            needed = min(max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
+            needed = min(max(reservation.cost, reservation.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
             left = info.remaining - self._held >= needed
         wait = min(hold(429, info), self.max_stop) if info.retry_after is not None or info.reset else None
-        hidden = self._is_hidden(flight, left, wait)
-        shared = hidden and self._is_shared(flight, now, left)
-        if not shared and self.routes.judge(flight.route, now, left=left):
+        hidden = self._is_hidden(reservation, left, wait)
+        shared = hidden and self._is_shared(reservation, now, left)
+        if not shared and self.routes.judge(reservation.route, now, left=left):
             whole = told is not None and info.remaining == told.limit
-            return self._refuse_route(flight, now, wait, jitter, whole=whole), None
+            return self._refuse_route(reservation, now, wait, jitter, whole=whole), None
         if hidden and self._discovery is None:
             self._discovery = Discovery(drips=True)
-        if flight.alone and not left and told is not None and info.remaining is not None:
-            self.costs.refused(flight.route, info.remaining)
-        if flight.canary:
+        if reservation.alone and not left and told is not None and info.remaining is not None:
+            self.costs.refused(reservation.route, info.remaining)
+        if reservation.probe:
             self._refusals += 1
         if self._discovery is not None and (hidden or not self.policies.known):
-            self._discovery.refused(flight.sent, now, self._held, told=wait is not None)
-        self._stop(flight, now, wait, told, jitter)
-        if left is None and flight.canary:
-            if flight.route == self._refused_route:
-                self.routes.step_back(flight.route, now, self.stopped_until)
-            self._refused_route = flight.route
+            self._discovery.refused(reservation.sent, now, self._held, told=wait is not None)
+        self._stop(reservation, now, wait, told, jitter)
+        if left is None and reservation.probe:
+            if reservation.route == self._refused_route:
+                self.routes.step_back(reservation.route, now, self.stopped_until)
+            self._refused_route = reservation.route
         if hidden:
             return Verdict.UNANNOUNCED, None
         return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, told
 
-    def _is_hidden(self, flight: Flight, left: bool | None, wait: float | None) -> bool:
+    def _is_hidden(self, reservation: Reservation, left: bool | None, wait: float | None) -> bool:
         """Tell whether a refusal shows a limit beside the told ones: they have quota left."""
         known = self.policies.known
         longest = SOON if self._discovery is None else self._discovery.longest()
-        if not known or not self.costs.known(flight.route) or (wait is not None and wait > longest):
+        if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
             return False
-        return left if left is not None else all(one.backed(flight.cost, 0.0) for one in known)
+        return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
 
-    def _is_shared(self, flight: Flight, now: float, left: bool | None) -> bool:
+    def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
         """Tell whether a limit that nobody told is surely more than one route that was closed."""
         if self._discovery is not None:
-            return not flight.canary and self.routes.passes(flight.route)
-        others = (one for one in self.routes.closed(now) if one != flight.route)
-        return bool(left) and (self.routes.passes_alone(flight.route) or any(map(self.costs.known, others)))
+            return not reservation.probe and self.routes.passes(reservation.route)
+        others = (one for one in self.routes.closed(now) if one != reservation.route)
+        return bool(left) and (
+            self.routes.passes_alone(reservation.route) or any(map(self.costs.known, others))
+        )
 
     def _refuse_route(
-        self, flight: Flight, now: float, wait: float | None, jitter: float, *, whole: bool
+        self, reservation: Reservation, now: float, wait: float | None, jitter: float, *, whole: bool
     ) -> Verdict:
         """Stop the requests of one route."""
-        self.canaries.due = self.canaries.due or (flight.canary and not flight.guess)
-        refusals = self.routes.refused(flight.route, now)
+        self.probes.due = self.probes.due or (reservation.probe and not reservation.guess)
+        refusals = self.routes.refused(reservation.route, now)
         backoff = self._backoff(refusals, jitter)
         if wait is None or refusals > 1:
             wait = max(wait or 0.0, backoff)
-        self.routes.close(flight.route, now + wait)
+        self.routes.close(reservation.route, now + wait)
         return Verdict.TOO_EXPENSIVE if whole and refusals > 1 else Verdict.ROUTE
 
     def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
@@ -537,7 +541,7 @@ class Quota:
         return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
-        self, flight: Flight, now: float, wait: float | None, told: Policy | None, jitter: float
+        self, reservation: Reservation, now: float, wait: float | None, told: Policy | None, jitter: float
     ) -> None:
         """Stop everybody."""
         backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
@@ -546,11 +550,13 @@ class Quota:
         elif self._discovery is not None and (told is None or self._discovery.drip is not None):
             stop = self._discovery.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
         else:
-            known = told.opens_at(now, flight.cost, 0.0) if told is not None and self._refusals < 2 else inf
+            known = (
+                told.opens_at(now, reservation.cost, 0.0) if told is not None and self._refusals < 2 else inf
+            )
             stop = known if now + backoff < known < inf else now + backoff
         self.stopped_until = max(self.stopped_until, stop)
         self._stops += 1
-        self.canaries.due = True
+        self.probes.due = True
         self._most_guesses = 1
 
     # --- for people -------------------------------------------------------------------------
@@ -577,7 +583,7 @@ class Quota:
         if self._discovery is not None:
             seconds = max(seconds, self._discovery.surely_at(now) - now)
         # What is in flight may still be told a time that is a round trip later.
-        return seconds + (max(ROUNDED, self.canaries.trip) if self.in_flight else 0.0)
+        return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""

@@ -13,7 +13,7 @@ from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.policy import Kind, Policy
-from chainapi.core.limits.quota import Flight, Limit, Quota
+from chainapi.core.limits.quota import Limit, Quota, Reservation
 
 MINUTE = (PolicyField(100.0, 60.0),)
 
@@ -31,13 +31,13 @@ def started(remaining: float = 99.0, **options: bool) -> Quota:
     return quota
 
 
-def go(quota: Quota, now: float, cost: float = 1.0, route: str = "") -> Flight:
+def go(quota: Quota, now: float, cost: float = 1.0, route: str = "") -> Reservation:
     """Send a request that must be free to go."""
     assert quota.opens_at(now, cost) <= now
     return quota.send(now, route, cost)
 
 
-def test_canary_flies_alone() -> None:
+def test_probe_flies_alone() -> None:
     """Until the first request is answered nobody follows, and then as many as the answer says."""
     quota = Quota()
     quota.costs.learned[""] = 1.0
@@ -79,7 +79,7 @@ def test_retry_after_wins_over_reset() -> None:
     assert quota.stopped_until == 22.0
 
 
-def test_refused_canaries_back_off_whatever_the_service_says() -> None:
+def test_refused_probes_back_off_whatever_the_service_says() -> None:
     """A retry-after of 0 for ever does not make a storm: the own backoff grows."""
     quota = started()
     now, waits = 1.0, []
@@ -99,12 +99,12 @@ def test_backoff_is_jittered_where_headers_are_known_but_silent() -> None:
 
 
 def test_server_error_without_headers_says_nothing() -> None:
-    """A 502 from in front of the limiter neither spends nor lets others follow the canary."""
+    """A 502 from in front of the limiter neither spends nor lets others follow the probe."""
     quota = Quota()
     quota.answered(go(quota, 0.0), 1.0, 502, RateLimitInfo(), 0.5)
-    canary = go(quota, 1.0)
-    assert canary.canary
-    quota.answered(canary, 2.0, 200, told(5.0), 0.5)
+    probe = go(quota, 1.0)
+    assert probe.probe
+    quota.answered(probe, 2.0, 200, told(5.0), 0.5)
     quota.answered(go(quota, 2.0), 3.0, 503, RateLimitInfo(), 0.5)
     assert quota.snapshot(3.0, 0).remaining == 5.0
 
@@ -132,24 +132,24 @@ def test_lost_requests_do_not_hold_back_all_that_is_left() -> None:
     assert quota.opens_at(2.0, 1.0) > 2.0
 
 
-def test_lost_canary_and_unsent_canary_are_replaced() -> None:
-    """When the canary does not come back, the next request is the canary."""
+def test_lost_probe_and_unsent_probe_are_replaced() -> None:
+    """When the probe does not come back, the next request is the probe."""
     quota = Quota()
     quota.lost(go(quota, 0.0), 1.0)
     second = go(quota, 1.0)
-    assert second.canary
+    assert second.probe
     quota.unsent(second)
-    assert go(quota, 1.0).canary
+    assert go(quota, 1.0).probe
 
 
 def test_granted_request_does_not_hold_through_a_stop() -> None:
     """A grant from before a stop is void, also after the stop's end."""
     quota = started()
-    flight, other = go(quota, 1.0), go(quota, 1.0)
-    assert quota.holds(flight, 1.0)
+    reservation, other = go(quota, 1.0), go(quota, 1.0)
+    assert quota.holds(reservation, 1.0)
     quota.answered(other, 2.0, 429, told(0.0, retry_after=1.0), 0.5)
-    assert not quota.holds(flight, 2.0)
-    assert not quota.holds(flight, 4.0)
+    assert not quota.holds(reservation, 2.0)
+    assert not quota.holds(reservation, 4.0)
 
 
 def test_one_question_shows_a_drip() -> None:
@@ -203,9 +203,9 @@ def test_policy_without_window_is_learned_from_refusals() -> None:
 def test_second_policy_known_only_from_refusals_is_kept() -> None:
     """A stacked limit that only its 429s name still holds when other answers name another policy."""
     quota = started()
-    flight = go(quota, 1.0)
+    reservation = go(quota, 1.0)
     info = RateLimitInfo(limit=3.0, remaining=0.0, retry_after=2.0, policies=(PolicyField(3.0, 2.0),))
-    quota.answered(flight, 2.0, 429, info, 0.5)
+    quota.answered(reservation, 2.0, 429, info, 0.5)
     for _ in range(3):
         quota.answered(go(quota, 4.0), 4.0, 200, told(90.0), 0.5)
     assert quota.opens_at(4.0, 1.0) > 4.0
@@ -507,12 +507,12 @@ operations = st.lists(
 
 
 @given(operations, st.booleans())
-def test_nothing_is_sent_in_a_stop_or_beside_a_canary(
+def test_nothing_is_sent_in_a_stop_or_beside_a_probe(
     steps: list[tuple[str, float, int]], probe: bool
 ) -> None:
-    """Whatever happens: no grant in a stop, none beside canaries of less than a second, no dead end."""
+    """Whatever happens: no grant in a stop, none beside probes of less than a second, no dead end."""
     quota = Quota(20, (), probe)
-    flying: list[Flight] = []
+    flying: list[Reservation] = []
     now = 0.0
     for what, pause, number in steps:
         now += pause
@@ -520,22 +520,22 @@ def test_nothing_is_sent_in_a_stop_or_beside_a_canary(
             when = quota.opens_at(now, 1.0)
             assert when >= quota.stopped_until or when == inf
             if when <= now:
-                canaries = [one for one in flying if one.canary]
-                assert not canaries or any(now >= one.sent + 1.0 for one in canaries)
+                probes = [one for one in flying if one.probe]
+                assert not probes or any(now >= one.sent + 1.0 for one in probes)
                 flying.append(quota.send(now, "", 1.0))
         elif flying:
-            flight = flying.pop(number % len(flying))
+            reservation = flying.pop(number % len(flying))
             if what == "ok":
-                quota.answered(flight, now, 200, told(float(number)), 0.5)
+                quota.answered(reservation, now, 200, told(float(number)), 0.5)
             elif what == "refuse":
-                quota.answered(flight, now, 429, told(0.0, retry_after=float(number)), 0.5)
+                quota.answered(reservation, now, 429, told(0.0, retry_after=float(number)), 0.5)
             elif what == "error":
-                quota.answered(flight, now, 500, RateLimitInfo(), 0.5)
+                quota.answered(reservation, now, 500, RateLimitInfo(), 0.5)
             elif what == "lose":
-                quota.lost(flight, now)
+                quota.lost(reservation, now)
             else:
-                quota.unsent(flight)
+                quota.unsent(reservation)
         assert quota.in_flight == len(flying)
-    for flight in flying:
-        quota.lost(flight, now)
+    for reservation in flying:
+        quota.lost(reservation, now)
     assert quota.opens_at(now, 1.0) < inf
