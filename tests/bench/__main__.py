@@ -23,7 +23,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.client.limiter import Gate
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
-from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
@@ -164,7 +164,7 @@ def bench_request() -> None:
 
 def bench_gate() -> None:
     """One acquire and its answer: alone, and with 10,000 waiting."""
-    news = LimitNews()
+    news = RateLimitInfo()
 
     async def alone(count: int) -> float:
         gate = Gate()
