@@ -1,4 +1,4 @@
-"""Memory of exports, each in a process of its own: ``python -m tests.bench.sources [FORMAT...]``.
+"""Memory of exports by process: ``python -m tests.bench.sources [FORMAT...]``.
 
 The service is simulated in another process, on a socket.
 """
@@ -29,7 +29,7 @@ FORMATS = ("jsonl", "parquet")
 
 @frozen
 class Served:
-    """Where the service is."""
+    """Address of the service."""
 
     address: str
     key: str

@@ -104,7 +104,10 @@ async def chainapi_points(base: str) -> int:
 
 
 async def bodies(base: str, path: str) -> AsyncIterator[tuple[bytes, list[str | None]]]:
-    """Give the bodies of a walk by a plain aiohttp loop; the caller puts the next token into the list."""
+    """Yield the bodies of a walk by a plain aiohttp loop.
+
+    The caller appends the next token to the list.
+    """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as client:
         token: str | None = None
         while True:
