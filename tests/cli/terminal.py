@@ -1,4 +1,4 @@
-"""Running the command line in tests: in this process against a simulator in memory, or as a process."""
+"""Command line in tests: in this process with a simulator in memory, or outside."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Fixed:
         return self._response
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no resource is open."""
 
 
 @frozen
@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def rows(self) -> list[Any]:
-        """What standard output holds as lines of JSON."""
+        """JSON lines of standard output, decoded."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
