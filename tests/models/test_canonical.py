@@ -16,7 +16,7 @@ from chainapi.models.codec import DecodedPage, PageDecoder
 
 @frozen
 class Row:
-    """A row of which a page keeps one field."""
+    """Model with a single field of the rows."""
 
     a: int | None = None
 
@@ -46,7 +46,7 @@ def test_canonical_rows_are_those_of_the_answer_not_of_the_model(model: Any) -> 
     ["0.1234567890123456789", "12345678901234567890.5", "1.0", "1", "1e3", "1e400", "-0.0", "9" * 4_300],
 )
 def test_numbers_keep_their_digits(digits: str) -> None:
-    """No number is rounded, whatever its size or precision."""
+    """Numbers of any size and precision keep all their digits."""
     assert canonical(b'[{"n":%b}]' % digits.encode(), Row) == [b'{"n":%b}' % digits.encode()]
 
 
@@ -64,7 +64,7 @@ def test_a_page_without_rows_has_no_canonical_rows() -> None:
     "odd", [b'{"x":%b}' % (b"9" * 4_301), b'{"x":"\xff"}', b'{"x":"\xff", "a" : 1}'], ids=ascii
 )
 def test_an_odd_row_is_returned_as_it_came(odd: bytes) -> None:
-    """Of a row without a canonical form its bytes are taken; the others are canonical."""
+    """A row without a canonical form is its bytes; the other rows are canonical."""
     assert canonical(b'[{"a": 1}, %b ,{ }]' % odd, Row) == [b'{"a":1}', odd, b"{}"]
 
 
@@ -108,7 +108,7 @@ values = st.recursive(
 
 @given(st.lists(values), st.sampled_from([None, 1]), st.booleans())
 def test_canonical_rows_are_canonical_json(rows: list[Any], indent: int | None, escaped: bool) -> None:
-    """However rows were written, their contents are sorted and dense."""
+    """Canonical rows are sorted, dense JSON for any notation of the input."""
     body = json.dumps({"list": [["x"]], "rows": rows}, indent=indent, ensure_ascii=escaped).encode()
     dense = [
         json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() for row in rows
@@ -118,7 +118,7 @@ def test_canonical_rows_are_canonical_json(rows: list[Any], indent: int | None, 
 
 @given(st.lists(values))
 def test_both_ways_to_split_agree(rows: list[Any]) -> None:
-    """The rows that the signs tell are those that a decoder tells."""
+    """Rows split by signs equal the rows split by a decoder."""
     body = json.dumps({"rows": rows}).encode()
     odd = body.replace(b'{"rows": ', b'{"odd": "\\ud800", "rows": ')
     assert split_rows(odd, "rows") == split_rows(body, "rows")

@@ -34,7 +34,10 @@ SHORT = ("0.1", "-2.5", "1e3", "1E+22", "0.0", "-0.0", "5e-324", "1.797693134862
 
 @pytest.mark.parametrize("end", ["\ud800", 1, Decimal("0.10")])
 def test_values_of_any_depth_are_written(end: Any) -> None:
-    """A value is written whatever its depth: decoders of some Pythons read deeper than others write."""
+    """Values of any depth are written.
+
+    Decoders of some Python versions read deeper values than their encoders write.
+    """
     value, text = end, json.dumps(end) if isinstance(end, str) else str(end)
     for _ in range(3_000):
         value, text = [1, {"a": value, "b": []}], f'[1,{{"a":{text},"b":[]}}]'
@@ -51,7 +54,10 @@ class Own:
 
 @pytest.mark.parametrize("digits", LOSSY)
 def test_fields_of_any_type_keep_the_digits_within_records(digits: str) -> None:
-    """The genesis data of a blockchain is as exact as a plain row, and so is such a field of a caller's."""
+    """Fields of any type keep all digits within records.
+
+    Examples are the genesis data of a blockchain and such a field of a user's model.
+    """
     body = b'{"chainName":"c","vmId":"v","genesisData":{"n":%b}}' % digits.encode()
     assert decode_resource(body, BlockchainInfo).genesis_data == {"n": Decimal(digits)}
     (row,) = PageDecoder(BlockchainInfo, "rows").decode(b'{"rows":[%b]}' % body).rows
@@ -75,7 +81,7 @@ def test_a_number_that_a_float_would_round_is_a_decimal(digits: str) -> None:
 
 @pytest.mark.parametrize("digits", SHORT)
 def test_other_numbers_are_floats(digits: str) -> None:
-    """Where a float keeps all digits, it is one."""
+    """Numbers become floats if a float keeps all their digits."""
     found = decode_resource(digits.encode())
     assert isinstance(found, float)
     assert (found, str(found)[0] == "-") == (float(digits), digits[0] == "-")
@@ -89,7 +95,10 @@ def test_whole_numbers_are_whole(digits: str) -> None:
 
 @pytest.mark.parametrize("digits", ["1" * 4_301, "1e1000000000000000001", "1e-9999999999999999999"])
 def test_numbers_that_python_cannot_hold_are_refused(digits: str) -> None:
-    """More than 4,300 digits, or an exponent of more than 18, is a DecodeError."""
+    """Numbers that Python cannot hold raise DecodeError.
+
+    These have more than 4,300 digits, or an exponent of more than 18.
+    """
     with pytest.raises(DecodeError, match="out of range"):
         decode_resource(digits.encode())
 
@@ -118,7 +127,7 @@ def test_no_number_changes(number: Any) -> None:
     ids=["surrogate", "constants", "bytes", "depth", "digits"],
 )
 def test_odd_values_are_read_as_far_as_they_can(raw: bytes, value: Any) -> None:
-    """What a decoder refuses is read all the same, or kept as text."""
+    """Values that a decoder refuses are read all the same, or kept as text."""
     with pytest.raises((msgspec.MsgspecError, UnicodeError, RecursionError)):
         msgspec.json.decode(raw)
     assert decode_leniently(raw) == value
