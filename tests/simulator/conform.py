@@ -1,9 +1,9 @@
-"""Check every answer of the simulator against documents: `python -m tests.simulator.conform [DATA METRICS]`.
+"""Conformance of simulated answers: `python -m tests.simulator.conform`.
 
-Each route is requested with several seeds, once for each listed value of its parameters. Each response has to
-fit the JSON Schema of its route, and its model. If no documents
-are named, those of `chainapi._tooling.openapi.find_documents` are read; a route that no document has is held
-to its model alone. Every misfit is a line, and any makes the command fail.
+The command requests each route with several seeds, once for each listed value of its parameters. Each
+response has to fit the JSON Schema of its route, and its model. The arguments are the paths of the documents
+(`[DATA METRICS]`), by default those of `chainapi._tooling.openapi.find_documents`; a route without a document
+is held to its model alone. The command prints a line for each misfit, and any makes it fail.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def checkers(documents: Sequence[Document]) -> dict[str, Checker]:
 
 
 def questions(name: str) -> Iterator[str]:
-    """Yield an address of a route, and one more for each value that one of its parameters lists."""
+    """Yield an address of a route, and one for each listed value of its parameters."""
     declared = ROUTES[name]
     given = values(declared, Maker(seed=1), optional=False)
     yield _address(name, given)
