@@ -1,4 +1,4 @@
-"""Answers made from the records of routes and models: seeded, with fields missing that may be missing."""
+"""Answers built from records of routes and models: seeded, some fields missing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Maker:
         return made
 
     def record(self, model: Any, needed: str = "") -> dict[str, Any]:
-        """Return an object with the fields of a record, some of those that may be missing left out."""
+        """Return an object with the fields of a record, without some of the optional ones."""
         made: dict[str, Any] = {}
         for field in fields_of(model):
             may_miss = field.default is None and field.wire != needed and not self.whole

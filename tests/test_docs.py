@@ -1,4 +1,4 @@
-"""Docs: every Python block of the README and of docs/ runs against the simulator on a real port."""
+"""Docs: Python blocks of README and docs/ run on a simulator with a real port."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def commands() -> list[str]:
 @pytest.mark.real_time
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
-    """The commands of the page on exports run one after the other in an empty folder, with its results."""
+    """Export commands of the docs run in order in an empty folder, with their results."""
     # The command of this very interpreter, wherever it is installed.
     script = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
     process = await asyncio.create_subprocess_exec(
@@ -169,7 +169,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_lead_somewhere() -> None:
-    """Each relative link of the docs names a file that exists, and a heading of that file."""
+    """Links of the docs lead to a file that exists and to a heading in it."""
     for page in PAGES:
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
             path = page.parent / target if target else page
@@ -185,7 +185,10 @@ def test_readme_links_each_page() -> None:
 
 
 def test_readme_has_one_command_each() -> None:
-    """The README's sections "Run it" and "Test it" have one line each, which also sets up the environment."""
+    """The README has one line each for "Run it" and "Test it".
+
+    The line also sets up the environment.
+    """
     text = (ROOT / "README.md").read_text("utf-8")
     for title, commands in (("Run it", 1), ("Test it", 1)):
         section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]

@@ -1,4 +1,4 @@
-"""The error tree: as it is drawn, whole after a pickle or a copy, and safe to print."""
+"""Error tree: as in its diagram, whole after a pickle or copy, safe to print."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from chainapi.errors import (
 
 
 def drawn() -> dict[str, str | None]:
-    """Read the tree in the docstring: each error's name, and that of the one it hangs from."""
+    """Return each error's name in the docstring's tree, with the name of its parent."""
     parents: dict[str, str | None] = {}
     above: dict[int, str] = {}
     for line in (errors.__doc__ or "").splitlines():
@@ -202,7 +202,7 @@ def test_each_class_knows_its_status(kind: type[APIStatusError], status: int) ->
 
 
 def test_the_text_of_a_status_error() -> None:
-    """The text has status, error type, place, messages, the number of attempts and their seconds."""
+    """A status error's text has status, type, place, messages, attempts and seconds."""
     error = ServerError(503, "Service Unavailable", ("node down", "try later"))
     assert str(error) == "503 Service Unavailable: node down; try later"
     placed = error.after(where="GET /v1/chains", attempts=3, elapsed=4.25)
@@ -215,7 +215,7 @@ def test_the_text_of_a_status_error() -> None:
 
 
 def test_what_was_tried_is_added_to_every_error_of_a_call() -> None:
-    """`after` keeps type and attributes, and adds the place, the attempts and the seconds."""
+    """`after` adds place, attempts and seconds, and keeps type and attributes."""
     tried: list[APIStatusError | APIConnectionError | DecodeError] = [
         RateLimitedError(retry_after=3.0),
         APITimeoutError("no answer in time"),
@@ -231,7 +231,7 @@ def test_what_was_tried_is_added_to_every_error_of_a_call() -> None:
 
 
 def test_a_refused_page_is_both_errors() -> None:
-    """A page that is refused whatever its token is an expired token, and the error of its status."""
+    """A page refused with any token is an expired token and the error of its status."""
     error = PageRefusedError(404, "Not Found", ("under maintenance until 17:00",), where="GET /v1/blocks")
     assert isinstance(error, PageTokenExpiredError)
     assert isinstance(error, PagingError)
@@ -267,7 +267,7 @@ NASTY = ["\x1b[2J\x07", "a\nb\r", "\x9b2J", "\u202e", "\ud800", "%s %d {0} {erro
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_texts_are_safe_to_print(text: str) -> None:
-    """Control characters are shown as escapes, formats are not expanded, and no text is long."""
+    """Texts of errors are short, escape control characters and expand no formats."""
     made: list[ChainAPIError] = [
         ConfigurationError(text),
         APIStatusError(400, text, (text, text)).after(where="GET /", attempts=2, elapsed=1.0),

@@ -34,7 +34,7 @@ def answer(declared: Endpoint, seed: int) -> bytes:
 
 
 def place(body: bytes, pattern: bytes, draw: random.Random) -> tuple[int, int]:
-    """Return the span of one match of a pattern; any place where there is none."""
+    """Return the span of one match of a pattern, or any place without a match."""
     found = [match.span() for match in re.finditer(pattern, body)]
     at = draw.randrange(len(body))
     return draw.choice(found) if found else (at, at)

@@ -1,4 +1,7 @@
-"""Event loops whose clocks jump: a virtual one where nothing is waited for, one for sockets where told to."""
+"""Event loops with clocks that jump: a virtual one, and one for sockets.
+
+The virtual loop waits for nothing; the loop for sockets jumps on command.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class RealLoop(asyncio.SelectorEventLoop):
-    """A loop for sockets, whose clock is the machine's and what it was told to jump over."""
+    """Loop for sockets on the machine's clock, plus the time it was set to skip."""
 
     def __init__(self) -> None:
         self._skipped = 0.0
