@@ -112,7 +112,7 @@ def test_every_list_is_decided() -> None:
 
 
 def test_orders_are_those_of_the_records() -> None:
-    """Each declared order has its evidence, and declarations agree with it."""
+    """Declared orders each have their evidence and agree with it."""
     ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
     assert ordered == set(keys.ORDERS), f"run {COMMAND}"
     for name, order in keys.ORDERS.items():
@@ -250,14 +250,14 @@ def test_points_of_several_subnets_have_no_key() -> None:
 
 
 class Way(enum.Enum):
-    """Sort order as an enumeration of a user."""
+    """Enumeration of sort orders by a user."""
 
     UP = "asc"
     DOWN = "desc"
 
 
 def test_what_undoes_an_order_undoes_its_bound() -> None:
-    """A call without the order has no bound either; a value may be an enumeration."""
+    """A call without the order has no bound; an enumeration counts as its value."""
     route = Route(
         "/v1/x", descending_key="n", until="end", key=("id",), holds_if=(("descending_key", "way", "desc"),)
     )

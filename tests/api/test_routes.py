@@ -71,7 +71,7 @@ def kinds_of(model: Any) -> tuple[type, ...]:
 
 
 def test_all_routes_are_there() -> None:
-    """The session has every route of the tables, each at most three names away."""
+    """Sessions have every route of the tables, each at most three names away."""
     listed = {dotted for paths in names.ROUTES.values() for dotted, _ in paths.values()}
     assert set(ROUTES) == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
     assert max(name.count(".") for name in ROUTES) == 2
@@ -127,7 +127,7 @@ async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
 
 
 async def test_the_typing_calls_run() -> None:
-    """The calls that the type checkers read also run."""
+    """Calls that the type checkers read also run."""
     simulator = Simulator(chains=[7], forbidden=[])
     async with Session(
         metrics_base_url=simulator.metrics_base_url,
@@ -515,7 +515,7 @@ def test_the_public_deployment_is_one_value() -> None:
 
 
 def test_the_names_of_the_package_are_found_on_first_use() -> None:
-    """Each public name is found on first use, and no other name."""
+    """Public names are found on first use, and other names are not."""
     for name in chainapi.__all__:
         assert getattr(chainapi, name) is getattr(chainapi, name)
     assert set(dir(chainapi)) == set(chainapi.__all__)
@@ -574,7 +574,7 @@ asyncio.run(main())
 
 
 def test_records_are_loaded_off_the_loop() -> None:
-    """A first call loads records and makes decoders off the event loop's thread."""
+    """A first call loads records and builds decoders outside of the loop's thread."""
     done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == [
         "enums True",  # small: parameters are checked by it
