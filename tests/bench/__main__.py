@@ -69,7 +69,7 @@ def walked(base: str, *contestants: Walk) -> list[float]:
 
 
 def bench_walks() -> None:
-    """Whole walks over a socket, per page."""
+    """Measure whole walks over a socket, per page."""
     by_hand = (
         (walks.same_objects, "the same objects by hand", 1.10),
         (walks.struct_blocks, "Structs by hand", 1.35),
@@ -89,7 +89,7 @@ def bench_walks() -> None:
 
 
 def repeat(decode: Callable[[bytes], object], body: bytes) -> None:
-    """Decode 300 times, and drop what comes."""
+    """Decode 300 times and discard the results."""
     for _ in range(300):
         decode(body)
 
@@ -200,7 +200,7 @@ def bench_gate() -> None:
 
 
 class Endless:
-    """A transport that gives pages of points for ever, each older than the last."""
+    """A transport that returns pages of points, each older than the last."""
 
     def __init__(self, pages: int, size: int) -> None:
         self._pages = pages

@@ -21,7 +21,7 @@ PATHS = {
 
 
 async def canned_bodies(points: int) -> dict[str, bytes]:
-    """Return the first page of each path, as the simulator gives it."""
+    """Return the first page of each path from the simulator."""
     from chainapi.core.http import Request
 
     simulator = Simulator(rows=100_000, points=1_000_000, metrics_page_size=points)
@@ -96,7 +96,7 @@ def serve(pipe: Connection, pages: int, points: int) -> None:
 
 @contextmanager
 def canned_server(pages: int, points: int = 100) -> Iterator[str]:
-    """Start a canned server, give its base address, and end it."""
+    """Start a canned server, yield its base address, and end it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=serve, args=(there, pages, points), daemon=True)
