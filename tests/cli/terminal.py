@@ -38,12 +38,12 @@ class Stream(io.StringIO):
         self._terminal = terminal
 
     def isatty(self) -> bool:
-        """Tell which."""
+        """Return whether the stream is a terminal."""
         return self._terminal
 
 
 class Broken(io.StringIO):
-    """A stream that takes nothing."""
+    """Stream that refuses all writes."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Broken(io.StringIO):
 
 
 class Fixed:
-    """A transport that always answers the same."""
+    """A transport with one constant response."""
 
     def __init__(self, status: int, body: object) -> None:
         self._response = Response(status, {"content-type": "application/json"}, json.dumps(body).encode())

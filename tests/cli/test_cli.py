@@ -1,4 +1,4 @@
-"""The command line: what it prints where, how it fails, how it ends."""
+"""Command line: standard output and error, failures, and exit."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_tps_asks_for_a_chain_once() -> None:
 
 
 def test_tps_prints_a_table_to_a_terminal() -> None:
-    """A person sees the chains side by side: a row a day, the course above."""
+    """A terminal gets the chains side by side: a row per day, a chart above."""
     outcome = chainapi("tps", "43114", "53935", "--limit", "3", tty=True)
     values = [row["value"] for row in chainapi("tps", "43114", "53935", "--limit", "3").rows]
     text = plain(outcome.out)
@@ -154,7 +154,7 @@ def test_tps_prints_a_timestamp_that_is_no_date() -> None:
 
 
 def test_list_prints_each_row_as_a_line_of_json() -> None:
-    """The rows are those that a session gives, through as many pages as it takes."""
+    """Rows printed are those of a session, through any number of pages."""
     rows = chainapi("list", BLOCKS, "--page-size", "7", "--limit", "20").rows
     assert rows == chainapi("list", BLOCKS, "--page-size", "100", "--limit", "20").rows
     assert [row["chainId"] for row in rows] == ["43114"] * 20
@@ -190,7 +190,7 @@ def test_list_reaches_both_services() -> None:
 
 
 def test_list_sends_parameters() -> None:
-    """--param adds a query parameter, one that is repeated becomes a list."""
+    """--param adds a query parameter, and a repeated one becomes a list."""
     asked: list[str] = []
 
     class Recorder(Fixed):
@@ -277,7 +277,7 @@ def test_list_of_all_rows_goes_on_with_all_rows() -> None:
 
 
 def test_list_table_is_complete_before_the_error() -> None:
-    """Rows that were laid by for the table are printed when the walk fails."""
+    """Rows buffered for the table are printed when the walk fails."""
     transport = Simulator(limit=1).transport()
     outcome = chainapi("list", BLOCKS, "--all", "--max-wait", "0", transport=transport, tty=True)
     assert outcome.code == FAILED
@@ -471,7 +471,7 @@ def test_printed_commands_are_printable(words: list[str]) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_printed_commands_can_be_run() -> None:
-    """A shell reads each word of such a command as it was."""
+    """A shell parses the printed command into the original words."""
     words = [
         "plain",
         "a b",
@@ -586,7 +586,7 @@ def test_error_of_a_service_stays_one_line() -> None:
 
 
 def test_complaint_is_one_printable_line() -> None:
-    """Whatever a message holds, it is one line."""
+    """Messages of any content are printed on one line."""
     err = io.StringIO()
     Terminal(io.StringIO(), err).report("first\n second\x1b[2J")
     assert err.getvalue() == "chainapi: first second\\x1b[2J\n"
@@ -603,7 +603,7 @@ def test_complaint_is_one_printable_line() -> None:
 def test_output_that_cannot_be_written_ends_the_command(
     error: OSError, code: int, message: str, tokens: list[str]
 ) -> None:
-    """A closed pipe ends it in silence, a full disk with one line."""
+    """A closed pipe ends the command silently, a full disk with one line."""
     err = io.StringIO()
     session = partial(Session, transport=Simulator().transport())
     terminal = Terminal(Broken(error), err, session)
@@ -647,7 +647,7 @@ def simulated(*options: str) -> Iterator[dict[str, str]]:
 
 @pytest.mark.real_time
 def test_simulate_serves_what_the_other_commands_ask() -> None:
-    """Its variables lead ``tps`` to it; Ctrl-C ends it without a word."""
+    """Variables printed by `simulate` lead ``tps`` to it; Ctrl-C ends it silently."""
     with simulated("--seed", "1") as variables:
         assert list(variables) == list(ADDRESSES)
         assert all(variables[name].startswith("http://127.0.0.1:") for name in list(ADDRESSES)[:2])
@@ -668,7 +668,7 @@ def test_simulate_counts_compute_units() -> None:
 
 @pytest.mark.real_time
 def test_simulate_on_a_port_that_is_taken_is_one_line() -> None:
-    """A port that another program has is an error like any other."""
+    """A port in use is an ordinary error."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         err = io.StringIO()
         port = str(taken.getsockname()[1])
@@ -763,7 +763,7 @@ def test_interrupt_of_several_walks_is_silent() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("command", [["tps", "43114", "53935", "--all"], ["list", BLOCKS, "--all"]])
 def test_closed_pipe_ends_the_command_in_silence(command: list[str]) -> None:
-    """A reader that has enough, as ``head``, gets no traceback and no report at exit."""
+    """A reader that closes early, as ``head``, gets no traceback and no report."""
     with simulated("--points", "3000", "--rows", "3000") as variables:
         process = start("-m", "chainapi", *command, **variables)
         assert process.stdout is not None
@@ -901,7 +901,7 @@ def test_main_takes_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
-    """Ctrl-C while help is printed ends as everywhere."""
+    """Ctrl-C during the help exits with 130, without a traceback."""
 
     class Interrupted(io.StringIO):
         def write(self, text: str) -> int:

@@ -110,7 +110,7 @@ def test_sources_from_a_file(folder: Path) -> None:
 
 
 def test_sources_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--from - takes them from standard input."""
+    """--from - reads the sources from standard input."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("43114\n53935\n"))
     assert exported(ROUTE, "--from", "-", "--out", "blocks.jsonl", "--limit", "2").code == 0
     assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2}
@@ -222,7 +222,7 @@ def test_each_failing_source_is_reported() -> None:
 
 
 def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
-    """An error in the middle is reported, and then the same command, which continues."""
+    """An error in the middle is reported, and the printed command continues."""
     name = "with space.jsonl"
     command = (ROUTE, "43114", "53935", "--page-size", "10", "--concurrency", "1", "--out", name)
     simulator = Simulator(seed=1, rows=30, faults=(Fault(at=4, status=401),))

@@ -46,7 +46,7 @@ UTXOS = "data.primary_network.utxos"
 
 
 class Recorder(Fixed):
-    """A transport with one response for all requests, which it keeps."""
+    """A transport with one response for all requests, which it records."""
 
     def __init__(self, body: object) -> None:
         super().__init__(200, body)
@@ -243,7 +243,7 @@ def test_rows_keep_every_digit() -> None:
 
 
 def test_row_of_an_unknown_kind_is_its_raw_object() -> None:
-    """A row that no model is for is printed as it came."""
+    """A row outside of all models is printed unchanged."""
     raw = {"ercType": "ERC-9999", "amount": 2**80, "nested": {"a": [1]}}
     assert plain(Unknown(raw)) == raw
     outcome = chainapi("list", "data.nfts.tokens", "43114", "0x1", transport=Fixed(200, {"tokens": [raw]}))
@@ -254,7 +254,7 @@ def test_row_of_an_unknown_kind_is_its_raw_object() -> None:
 
 
 def test_list_by_name_prints_the_fields_of_the_model() -> None:
-    """The rows are those of the path, with the names and types of the model."""
+    """Rows have the path, names and types of the model."""
     rows = chainapi("list", "data.evm.blocks", "43114", "--limit", "20", "--page-size", "7").rows
     raw = chainapi("list", BLOCKS, "--limit", "20").rows
     assert list(rows[0]) == [field.name for field in fields(EvmBlock)]
@@ -287,7 +287,7 @@ def test_list_by_name_sends_what_it_is_given() -> None:
 
 
 def test_list_by_name_reaches_the_metrics() -> None:
-    """The name has the service: no option does."""
+    """The service follows from the name, without an option."""
     rows = chainapi("list", "metrics.avg_tps", "43114", "--limit", "2").rows
     assert [row["timestamp"] for row in rows] == [1_767_225_600, 1_767_139_200]
 
@@ -306,14 +306,14 @@ def test_list_of_a_single_resource_prints_it() -> None:
 
 
 def test_list_by_name_prints_a_table() -> None:
-    """A person sees the fields of the model as columns."""
+    """A terminal gets the fields of the model as columns."""
     text = seen(chainapi("list", "data.evm.blocks", "43114", "--limit", "3", tty=True).out)
     assert text[0].split()[:2] == ["chain_id", "block_number"]
     assert sum(line.startswith("43114 ") for line in text) == 3
 
 
 def test_list_of_texts_prints_them() -> None:
-    """Rows that are no records are printed as they are."""
+    """Rows that are no records are printed unchanged."""
     outcome = chainapi(
         "list", "data.webhooks.addresses", "id", transport=Fixed(200, {"addresses": ["a", "b"]})
     )
@@ -441,7 +441,7 @@ def test_one_route_is_shown_in_detail() -> None:
 
 
 def test_types_are_shown_as_they_are_declared() -> None:
-    """The types of fields read the same before and after rows were made of them."""
+    """Types of fields have the same text before and after rows are made."""
     assert chainapi("list", "data.chain", "43114").code == 0
     attrs.resolve_types(ChainInfo, include_extras=True)
     (row,) = chainapi("routes", "data.chain").rows
@@ -474,7 +474,7 @@ def test_each_route_can_be_shown(name: str) -> None:
 
 
 def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cost of a walk is shown without a variable, a value or a request."""
+    """An estimate needs no variables, values or requests."""
     for name in [name for name in os.environ if name.startswith("CHAINAPI_")]:
         monkeypatch.delenv(name)
     outcome = chainapi(
@@ -528,7 +528,7 @@ def test_estimate_without_a_weight_counts_requests() -> None:
 
 
 def test_estimate_is_a_table_on_a_terminal() -> None:
-    """A person sees requests, units, minutes and the share of a day."""
+    """A terminal gets requests, units, minutes and the share of a day."""
     command = ["estimate", "data.evm.blocks", "--rows", "1000000", "--limit", "1200000/day"]
     lines = [line.split() for line in seen(chainapi(*command, tty=True).out)]
     assert lines[0] == ["requests", "10,000"]
@@ -692,7 +692,7 @@ FISH = "chainapi completion fish | source; complete -C 'chainapi list data.evm.b
 @needs("fish")
 @pytest.mark.real_time
 def test_fish_completes(shell_environment: dict[str, str]) -> None:
-    """TAB in fish gives the names of routes that begin like the word."""
+    """TAB in fish completes route names by prefix."""
     process = subprocess.run(
         [
             "fish",
@@ -712,7 +712,7 @@ def test_fish_completes(shell_environment: dict[str, str]) -> None:
 @needs("zsh")
 @pytest.mark.real_time
 def test_zsh_completes(shell_environment: dict[str, str]) -> None:
-    """TAB in zsh fills in the rest of the only name that begins like the word."""
+    """TAB in zsh completes the only name with the prefix."""
     import pty
 
     screen, terminal = pty.openpty()

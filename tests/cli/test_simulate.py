@@ -1,4 +1,4 @@
-"""``chainapi simulate``: its options make the simulator that they describe."""
+"""``chainapi simulate``: options and the simulator that they set up."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ SHOWN = re.findall(r"^chainapi simulate (.+)$", DOCS.read_text("utf-8"), re.MULT
 @pytest.mark.real_time
 @pytest.mark.parametrize("command", SHOWN)
 def test_commands_of_the_docs_serve(command: str) -> None:
-    """Each command that the page on the simulator shows serves both services."""
+    """Commands in the docs of the simulator each serve both services."""
     with simulated(*shlex.split(command)) as variables:
         assert list(variables) == list(ADDRESSES)
 
@@ -151,7 +151,7 @@ def test_impossible_options_are_wrong_usage(options: list[str], said: str) -> No
 
 
 def test_help_names_every_part_of_a_fault() -> None:
-    """The help has the form of a fault, and every part of it."""
+    """Help of --fault has its form and each of its parts."""
     from chainapi.simulator.faults import FLAGS, KEYS
 
     text = chainapi("simulate", "--help").out
