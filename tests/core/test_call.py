@@ -179,7 +179,7 @@ def test_an_error_without_a_name_has_the_reason_phrase() -> None:
 
 @pytest.mark.parametrize("lasting", [CertificateError("not trusted")])
 def test_a_lasting_connection_error_is_raised_at_once(lasting: APIConnectionError) -> None:
-    """A connection error that no attempt can mend is raised after one attempt."""
+    """A permanent connection error is raised after one attempt."""
     script = Script([lasting])
     with pytest.raises(type(lasting), match="not trusted for GET /v1/x"):
         script.run()
@@ -339,7 +339,7 @@ def test_a_request_that_costs_more_than_the_limit() -> None:
 
 
 def test_the_deadline_counts_from_the_beginning() -> None:
-    """The deadline of a call, else of the session, counts from `began` on."""
+    """The deadline of a call, or else of the session, counts from `began`."""
     script = Script()
     script.settings.deadline = 30.0
     script.run(began=90.0)
@@ -419,7 +419,7 @@ def test_a_token_that_dies_in_the_queue_is_not_sent(not_after: float, sent: bool
 
 
 def test_a_token_can_die_between_two_attempts() -> None:
-    """A retry does not send a token that was alive at the first attempt."""
+    """A retry does not send a token that expired after the first attempt."""
     script = Script([BROKEN, OK])
     with pytest.raises(PageTokenExpiredError):
         script.run(Call(Query("/v1/x"), "token", 101.5))
@@ -440,7 +440,7 @@ def test_a_call_that_nobody_needs_is_given_up() -> None:
 
 
 def test_a_body_that_is_no_json_is_fetched_again() -> None:
-    """Malformed bodies count as faults; a good one afterwards ends the call well."""
+    """Malformed bodies count as faults, and a later good body ends the call well."""
     script = Script(decoded=[NO_JSON, NO_JSON, {"good": 1}])
     assert script.run()[0] == {"good": 1}
     assert script.pauses == [1.0, 2.0]
@@ -468,7 +468,7 @@ def test_a_body_that_would_come_again_is_final(body: bytes, fault: DecodeError) 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n"])
 def test_a_missing_body(body: bytes) -> None:
-    """A 200 without a body is fetched again, a 204 is not; neither is decoded."""
+    """A 200 without a body is retried, a 204 is not; neither is decoded."""
     script = Script([status(200, body), OK])
     assert script.run()[0] == "decoded"
     assert script.kinds == ["Acquire", "Send", "Pause", "Acquire", "Send", "Decode"]
@@ -480,6 +480,6 @@ def test_a_missing_body(body: bytes) -> None:
 
 
 def test_a_command_shows_no_body() -> None:
-    """A body may hold anything, the API key too: the repr of a command hides it."""
+    """Reprs of commands hide the body, which may contain the API key."""
     for command in (Decode(status(200, b"secret")), Describe(status(400, b"secret"))):
         assert "secret" not in repr(command)

@@ -33,7 +33,7 @@ def test_no_whole_numbers(value: object) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-12", "1" + "0" * 4299])
 def test_digits(text: str) -> None:
-    """A text of digits is read up to the 4,300 that Python reads."""
+    """A text of digits is read up to Python's limit of 4,300."""
     assert whole_of(text) == int(text)
 
 

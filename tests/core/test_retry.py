@@ -94,7 +94,7 @@ def test_the_statuses_that_are_retried() -> None:
 def test_the_level_stays_between_nothing_and_the_capacity(
     capacity: float, steps: list[tuple[str, bool]]
 ) -> None:
-    """Whatever calls do, 0 <= level <= capacity, and a refused retry takes nothing."""
+    """The budget's level stays from 0 to the capacity; refused retries are free."""
     budget = RetryBudget(capacity)
     assert budget.level == capacity
     for outcome, timed_out in steps:

@@ -277,7 +277,7 @@ def test_values_as_they_are_sent(value: object, sent: str) -> None:
 
 
 def test_none_is_left_out() -> None:
-    """A parameter of None is not sent."""
+    """Parameters of None are not sent."""
     assert query_params({"a": None, "b": 1}) == (("b", "1"),)
 
 
@@ -307,7 +307,7 @@ def test_values_without_a_form_are_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", "\ud800"])
 def test_names_that_cannot_be_sent_are_refused(name: str) -> None:
-    """A name has to be a text."""
+    """Names of parameters have to be texts."""
     with pytest.raises(ConfigurationError, match="no name of a query parameter"):
         query_params({name: 1})
 
@@ -321,7 +321,7 @@ def test_the_parameters_of_the_walk_are_refused(name: str, instead: str) -> None
 
 @pytest.mark.parametrize("page_size", [1, 10, 100, MAX_PAGE_SIZE, None])
 def test_good_page_sizes(page_size: int | None) -> None:
-    """Whole numbers from 1 to 10,000, or None for the service's default."""
+    """Page sizes are whole numbers from 1 to 10,000, or None for the default."""
     assert checked_page_size(page_size) == page_size
 
 
@@ -342,7 +342,7 @@ def test_good_page_sizes(page_size: int | None) -> None:
     ],
 )
 def test_bad_page_sizes_are_refused(page_size: object) -> None:
-    """Anything else is refused before it is sent."""
+    """Page sizes of any other kind are refused before a request."""
     with pytest.raises(ConfigurationError, match=r"^page_size="):
         checked_page_size(page_size)
 
