@@ -40,7 +40,7 @@ def kinds(model: Any) -> dict[str, str]:
 
 
 def encoded(model: Any, row: Any) -> Any:
-    """Return what a row is as JSON, with whole numbers exact."""
+    """Return a row as JSON, with exact whole numbers."""
     return json.loads(Codec(model).encode(row), parse_float=Decimal)
 
 
@@ -382,7 +382,7 @@ def test_values_come_back_in_the_order_of_columns() -> None:
 
 @pytest.mark.parametrize("digits", ["0.1234567890123456789", "12345678901234567890.5", "1E+400"])
 def test_plain_numbers_are_written_with_all_their_digits(digits: str) -> None:
-    """Rows without a model, and unknown kinds, are rounded nowhere."""
+    """Rows without a model, and of unknown kinds, keep exact numbers."""
     row = {"n": Decimal(digits), "inner": [Decimal(digits)]}
     assert Codec(None).encode(row) == f'{{"n":{digits},"inner":[{digits}]}}'.encode()
     assert Codec(None).encode(Decimal(digits)) == f'{{"value":{digits}}}'.encode()

@@ -70,7 +70,7 @@ class Odd:
 
 
 def expected(value: Any, field: str = "") -> Any:
-    """Return what has to be read back for a value of a row."""
+    """Return the expected value of a row after reading."""
     if attrs.has(type(value)):
         return {
             one.name.rstrip("_"): expected(getattr(value, one.name), one.name)
@@ -84,7 +84,7 @@ def expected(value: Any, field: str = "") -> Any:
 
 
 def rows_of(model: Any, rows: Sequence[Any], source: str = "s") -> Callable[[], Iterator[tuple[str, bytes]]]:
-    """Return what a format is given to write."""
+    """Return the input of a format."""
     encoded = [(source, Codec(model).encode(row)) for row in rows]
     return lambda: iter(encoded)
 
@@ -98,7 +98,7 @@ def written(
     previous: Path | None = None,
     source: str = "s",
 ) -> list[dict[str, Any]]:
-    """Write rows and return what is read back."""
+    """Write rows and return the rows that are read."""
     columns = Codec(model).columns
     form.write(path, columns, rows_of(model, rows, source), previous)
     return [*form.read(path, columns)]
@@ -243,7 +243,7 @@ def test_rows_that_are_texts(form: Format, tmp_path: Path) -> None:
 
 
 def test_a_file_without_rows(form: Format, tmp_path: Path) -> None:
-    """A file of no rows is one, and rows can be added to it."""
+    """A file without rows is valid, and rows can be added to it."""
     assert written(form, tmp_path / "1", Odd, []) == []
     assert len(written(form, tmp_path / "2", Odd, [Odd()], previous=tmp_path / "1")) == 1
 
@@ -260,7 +260,7 @@ def test_the_bytes_are_the_same(form: Format, tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_way_is_replaced(form: Format, tmp_path: Path) -> None:
-    """A file that is left at the place is no part of the new one."""
+    """A leftover file at the target is no part of the new one."""
     written(form, tmp_path / "f", Odd, [Odd(number=1)] * 3)
     assert [row["number"] for row in written(form, tmp_path / "f", Odd, [Odd(number=2)])] == [2]
 
@@ -275,7 +275,7 @@ def block(number: int, **changed: Any) -> EvmBlock:
 
 
 def test_the_lines_of_json(tmp_path: Path) -> None:
-    """A line is the row as it was encoded, with its source before it."""
+    """Lines of JSON are the encoded row, with its source first."""
     path = tmp_path / "f.jsonl"
     format_of(path).write(path, (), lambda: iter([('a"b', b'{"x":1}'), ('a"b', b"{}"), ("c", b'{"x":[]}')]))
     assert path.read_text() == '{"source":"a\\"b","x":1}\n{"source":"a\\"b"}\n{"source":"c","x":[]}\n'
@@ -328,7 +328,7 @@ def type_names(path: Path) -> dict[str, str]:
 
 
 def test_the_types_of_parquet(tmp_path: Path) -> None:
-    """Columns have the types that their kinds name, where all values fit into them."""
+    """Columns have the types of their kinds if all values fit."""
     path = tmp_path / "f.parquet"
     written(format_of(path), path, Odd, [Odd(number=1, value=1, exact=Decimal("1.5"), timestamp=1)])
     inner = (
@@ -431,14 +431,14 @@ def test_a_parquet_file_is_read_by_others(tmp_path: Path) -> None:
 
 
 def many(rows: int) -> Callable[[], Iterator[tuple[str, bytes]]]:
-    """Return rows that are made while they are written."""
+    """Yield rows that are made while they are written."""
     codec = Codec(EvmBlock)
     encoded = codec.encode(block(10**6, block_hash="0x" + "ab" * 32, fees_spent=10**20))
     return lambda: (("43114", encoded) for _ in range(rows))
 
 
 def peak(form: Format, path: Path, rows: int, previous: Path | None = None) -> int:
-    """Return how many bytes writing took at most, those of Arrow among them."""
+    """Return the peak memory of writing in bytes, Arrow's included."""
     pool = pa.default_memory_pool()
     counted = pa.proxy_memory_pool(pool)
     pa.set_memory_pool(counted)
@@ -494,7 +494,7 @@ def test_unknown_formats(name: str) -> None:
 
 
 def test_formats_by_name_or_suffix(form: Format) -> None:
-    """A format is found by its name and by the suffix of a path, in capitals too."""
+    """Formats are found by name and by suffix of a path, in any case."""
     found = [format_of(text) for text in (form.name, f"x/y{form.suffix}", Path(f"y{form.suffix.upper()}"))]
     assert found == [form] * 3
 
@@ -512,7 +512,7 @@ def test_a_missing_extra_is_named(name: str, package: str, monkeypatch: pytest.M
 
 
 def test_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of our own is not taken for a missing extra."""
+    """Import errors of chainapi are not mistaken for a missing extra."""
     monkeypatch.delitem(sys.modules, "chainapi.export.formats.csv", raising=False)
     monkeypatch.setitem(sys.modules, "shutil", None)
     with pytest.raises(ModuleNotFoundError):
@@ -548,7 +548,7 @@ def test_what_is_no_file_of_the_format(form: Format, content: bytes, tmp_path: P
 
 @pytest.mark.parametrize("name", WITH_COLUMNS)
 def test_files_of_other_columns(name: str, tmp_path: Path) -> None:
-    """A file of other columns is refused, for reading and as an earlier one."""
+    """A file of other columns is refused, both for reading and as an earlier file."""
     form = format_of(name)
     written(form, tmp_path / "blocks", EvmBlock, [block(1)])
     with pytest.raises(ConfigurationError, match="with these columns"):

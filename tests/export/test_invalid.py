@@ -129,7 +129,7 @@ async def test_an_export_continues_where_an_invalid_row_stopped_it(tmp_path: Pat
 
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_invalid_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None:
-    """A run that finds new rows adds the invalid ones to theirs, or to a new file."""
+    """New invalid rows are added to the earlier ones, or to a new file."""
     chains = Chains()
     out = tmp_path if shape == "folder" else tmp_path / "b.jsonl"
     async with session_of(chains) as session:
