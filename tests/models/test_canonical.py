@@ -1,4 +1,4 @@
-"""Rows as the service sent them, canonical; never an error for a decoded page."""
+"""Canonical rows: the service's rows, without errors for any decoded page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def canonical(rows: bytes, model: Any = None) -> list[bytes]:
 
 @pytest.mark.parametrize("model", [None, Row])
 def test_canonical_rows_are_those_of_the_answer_not_of_the_model(model: Any) -> None:
-    """Keys are sorted, white space is left out, fields that no model names are kept."""
+    """Keys are sorted, white space is removed, and unknown fields are kept."""
     assert canonical(b'[ {"b" : [1, {"d":2,"c":3}], "a":1}\n, {}, {"a":null} ]', model) == [
         b'{"a":1,"b":[1,{"c":3,"d":2}]}',
         b"{}",
@@ -51,12 +51,12 @@ def test_numbers_keep_their_digits(digits: str) -> None:
 
 
 def test_canonical_rows_of_equal_texts_are_equal() -> None:
-    """An escape and the character that it stands for are one text."""
+    """Escapes and the characters they stand for are one text."""
     assert canonical(b'["\\u0041\\u00e9\\/", "A\xc3\xa9/"]') == [b'"A\xc3\xa9/"'] * 2
 
 
 def test_a_page_without_rows_has_no_canonical_rows() -> None:
-    """An empty list and null hold no row."""
+    """An empty list and null have no rows."""
     assert canonical(b"[]") == canonical(b"null") == []
 
 
@@ -77,7 +77,7 @@ def test_what_only_the_signs_tell_apart_is_split_as_well() -> None:
 
 
 def test_of_two_lists_of_one_name_the_last_counts_everywhere() -> None:
-    """Rows and canonical JSON are of the same list."""
+    """Rows and canonical JSON are from the same list."""
     both = PageDecoder(None, "rows").decode(b'{"rows":[1],"rows":[2,3]}')
     assert (both.rows, both.canonical_rows()) == ([2, 3], [b"2", b"3"])
     deep = b"[" * 5_000 + b"]" * 5_000
@@ -85,7 +85,7 @@ def test_of_two_lists_of_one_name_the_last_counts_everywhere() -> None:
 
 
 def test_the_digest_is_of_the_lists_alone() -> None:
-    """Another row changes it, another page token or `lastRun` does not."""
+    """Digests change with a row, but not with the page token or `lastRun`."""
     bodies = [
         b'{"results":[{"timestamp":1,"value":2}],"lastRun":1,"nextPageToken":"a"}',
         b'{"lastRun":22,"nextPageToken":"bb","results":[{"timestamp":1,"value":2}]}',

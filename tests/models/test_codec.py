@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @pytest.fixture(autouse=True)
 def fresh_converter() -> Iterator[None]:
-    """Let no test see the hooks of another."""
+    """Isolate the hooks of each test."""
     yield
     converter.cache_clear()
     row_type.__globals__["_row_type"].cache_clear()
@@ -57,7 +57,7 @@ def points(body: bytes) -> DecodedPage:
 
 
 def refused(decode: Callable[..., object], *arguments: Any) -> DecodeError:
-    """Return the DecodeError that decoding raises."""
+    """Return the DecodeError of a call."""
     with pytest.raises(DecodeError) as caught:
         decode(*arguments)
     assert len(str(caught.value)) <= 2_000
@@ -69,7 +69,7 @@ def refused(decode: Callable[..., object], *arguments: Any) -> DecodeError:
 
 
 def test_a_page_of_a_metric() -> None:
-    """Rows, the token, and what else the route names, by their names on the wire."""
+    """Pages have rows, token and the route's other fields by their names on the wire."""
     decoded = points(
         b'{"results":[{"timestamp":86400,"value":1.5},{"timestamp":0,"value":2}],'
         b'"status":200,"lastRun":90000,"nextPageToken":"t"}'
@@ -88,14 +88,14 @@ def test_the_ends_of_a_list(end: bytes) -> None:
 
 @pytest.mark.parametrize("token", ["5", "true", "[]", "{}", "1.5", json.dumps("x" * (MAX_TOKEN + 1))])
 def test_a_token_that_is_none_is_refused(token: str) -> None:
-    """A token has to be a text that fits into a URL."""
+    """Tokens have to be texts that fit into a URL."""
     error = refused(page, f'{{"blocks":[],"nextPageToken":{token}}}'.encode())
     assert error.path == "$.nextPageToken"
     assert not error.malformed
 
 
 def test_the_longest_token_is_taken() -> None:
-    """A token of any characters up to the greatest length is one."""
+    """Tokens may have any characters up to the greatest length."""
     token = "&#\n+%" * (MAX_TOKEN // 5)
     assert page(json.dumps({"blocks": [], "nextPageToken": token}).encode()).next_page_token == token
 
@@ -175,7 +175,7 @@ def test_where_no_list_can_be_told(body: Any, reason: str) -> None:
     "items", ["nextPageToken", 'a"b', "a\\b", "a\nb", "a\ud800", 5, b"blocks", ["blocks"]]
 )
 def test_bad_names_of_a_list_field(items: Any) -> None:
-    """A name that no list field can have is refused before anything is sent."""
+    """Impossible names of a list field are refused before any request."""
     with pytest.raises(ConfigurationError, match=r"^items="):
         PageDecoder(None, items)
 
@@ -277,7 +277,7 @@ def test_what_is_no_json_is_malformed(body: bytes) -> None:
 
 @pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
 def test_deep_nesting_is_refused(nested: bytes) -> None:
-    """A body deeper than the stack is a DecodeError, wherever it nests."""
+    """A body deeper than the stack raises DecodeError for any nesting."""
     for decode in (page, points, decode_resource, PageDecoder().decode):
         refused(decode, nested)
         refused(decode, b'{"results":[],"blocks":[],"x":' + nested)
@@ -302,7 +302,7 @@ def test_extremes_that_are_fine() -> None:
 @settings(max_examples=150)
 @given(st.binary() | st.text().map(str.encode))
 def test_any_bytes_decode_or_raise_decode_error(body: bytes) -> None:
-    """Whatever the bytes, there is a page or a DecodeError, and never anything else."""
+    """Any bytes give a page or a DecodeError, and no other exception."""
     for decode in (page, points, decode_resource, PageDecoder().decode):
         try:
             decode(body)
@@ -377,7 +377,7 @@ def test_times_outside_the_calendar(timestamp: int) -> None:
 
 
 def test_resources() -> None:
-    """A resource is plain JSON, or a model, or a list of them."""
+    """A resource is plain JSON, a model, or a list of models."""
     assert decode_resource(b'{"a":[1,null]}') == {"a": [1, None]}
     assert decode_resource(b'{"gasUsed":"5"}', Gas) == Gas(5)
     assert decode_resource(b'[{"gasUsed":5}]', list[Gas]) == [Gas(5)]
@@ -391,7 +391,7 @@ def test_resources() -> None:
 
 
 class Kind(enum.Enum):
-    """An enumeration of a user."""
+    """Enumeration of a user."""
 
     COIN = "coin"
     OTHER = "other"
@@ -402,7 +402,7 @@ class Kind(enum.Enum):
 
 
 class Closed(enum.Enum):
-    """An enumeration without a place for new values."""
+    """Enumeration without a place for new values."""
 
     COIN = "coin"
 
@@ -596,7 +596,7 @@ def test_texts_that_are_no_whole_number(text: str) -> None:
     ],
 )
 def test_wrong_types_are_told_by_their_names_on_the_wire(row: dict[str, Any], path: str) -> None:
-    """The path has the names and indices of the body."""
+    """Error paths have the names and indices of the body."""
     assert refused(rows, Block, {"txCount": 0}, row).path == f"$.blocks[1].{path}"
 
 
@@ -638,7 +638,7 @@ class Converted:
 
 @frozen
 class Odd:
-    """A model with what only cattrs can do."""
+    """A model with types that only cattrs supports."""
 
     weird: int = field(alias="other_name")
     _hidden_part: int
@@ -696,7 +696,7 @@ def test_rows_that_are_no_objects_through_cattrs(row: Any) -> None:
 
 @frozen
 class CheckedConverted:
-    """A model whose validator speaks after its converter."""
+    """A model with a validator that runs after its converter."""
 
     gas_used: int = field(converter=int, validator=attrs.validators.gt(0))
 
@@ -710,14 +710,14 @@ def test_validators_speak_through_cattrs() -> None:
 
 @frozen
 class Tree:
-    """A model that holds itself."""
+    """A model that contains itself."""
 
     node_name: str
     child_nodes: list[Tree] = field(factory=list)
 
 
 def test_recursive_models() -> None:
-    """A model may hold itself."""
+    """Models may contain themselves."""
     tree = {"nodeName": "a", "childNodes": [{"nodeName": "b"}]}
     assert rows(Tree, tree) == [Tree("a", [Tree("b")])]
     broken = {"nodeName": "a", "childNodes": [{"nodeName": 5}]}
@@ -732,7 +732,7 @@ class Box(Generic[T]):
 
 
 def test_generic_models() -> None:
-    """A generic model is read by the types that it is given."""
+    """Generic models are decoded by their type arguments."""
     assert rows(Box[int], {"myItem": "5"}) == [Box(5)]
     assert refused(rows, Box[int], {"myItem": "x"}).path == "$.blocks[0].myItem"
 
@@ -776,7 +776,7 @@ def test_two_fields_of_one_name() -> None:
 
 
 def test_fields_without_annotations() -> None:
-    """A field of no type takes any value."""
+    """Fields without a type take any value."""
     model = attrs.make_class("Old", ["a", "b_c"])
     assert rows(model, {"a": 1, "bC": [2]}) == [model(1, [2])]
 
@@ -909,7 +909,7 @@ def test_models_of_other_kinds(model: Any, row: Any, made: Any) -> None:
     ],
 )
 def test_wrong_rows_of_models_of_other_kinds(model: Any, row: Any, path: str) -> None:
-    """Their errors have the JSON path as well."""
+    """Errors of these models have the JSON path as well."""
     good = {Struct: {"txCount": 1}, Data: {"txCount": 1}, DataOfAttrs: {"gas": []}, Typed: {"txCount": 1}}
     assert refused(rows, model, good.get(model, 1), row).path == path
 
@@ -920,7 +920,7 @@ class Plain:
 
 @frozen
 class Undefined:
-    """A model with an annotation that leads nowhere."""
+    """A model with an unresolvable annotation."""
 
     gas: Nowhere  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 

@@ -1,4 +1,4 @@
-"""Plain values: no number is rounded, whether it is read or written."""
+"""Plain values: numbers are exact in reading and writing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_values_of_any_depth_are_written(end: Any) -> None:
 
 @frozen
 class Own:
-    """A caller's class with a field of any type."""
+    """A user's class with a field of any type."""
 
     name: str
     more: Any
@@ -68,7 +68,7 @@ def test_fields_of_any_type_keep_the_digits_within_records(digits: str) -> None:
 
 @pytest.mark.parametrize("digits", LOSSY)
 def test_a_number_that_a_float_would_round_is_a_decimal(digits: str) -> None:
-    """Rows without a model, resources and unknown kinds have the number that was sent."""
+    """Numbers without a model, in resources and in unknown kinds, are as sent."""
     body = b'{"rows":[{"n":%b,"f":0.5}]}' % digits.encode()
     (row,) = PageDecoder(None, "rows").decode(body).rows
     (unknown,) = PageDecoder(Transfer, "rows").decode(body).rows
@@ -105,7 +105,7 @@ def test_numbers_that_python_cannot_hold_are_refused(digits: str) -> None:
 
 @given(st.decimals(allow_nan=False, allow_infinity=False) | st.floats(allow_nan=False, allow_infinity=False))
 def test_no_number_changes(number: Any) -> None:
-    """Read and written, a number is the number that it was."""
+    """Numbers are equal after reading and writing."""
     digits = str(number)
     if not set(digits) & set(".eE"):
         digits += ".0"
@@ -136,7 +136,7 @@ def test_odd_values_are_read_as_far_as_they_can(raw: bytes, value: Any) -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"{", b'{"a":1,}', b"[1 2]", b'["\x00"]', b"<html>"])
 def test_what_is_no_json_is_none(raw: bytes) -> None:
-    """A limit of a decoder is one thing, a damaged body another."""
+    """`is_json` rejects damaged bodies."""
     assert not is_json(raw)
 
 

@@ -1,4 +1,4 @@
-"""Fields that no record names: readable where they were sent, and no burden."""
+"""Further fields of records: readable in `extra`, at no cost without them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def body_of(value: Any) -> bytes:
 
 
 def records_in(value: Any) -> Iterator[Any]:
-    """Yield all records in rows, in others too."""
+    """Yield all records in rows, including nested ones."""
     if isinstance(value, list | dict):
         for entry in value.values() if isinstance(value, dict) else value:
             yield from records_in(entry)
@@ -59,7 +59,7 @@ def records_in(value: Any) -> Iterator[Any]:
 
 
 def decoded(declared: Endpoint, value: Any) -> Any:
-    """Return what becomes of the JSON of a page or a resource: what can be compared."""
+    """Return the decoded content of a page or resource in a comparable form."""
     if declared.single:
         return decode_resource(body_of(value), declared.rows)
     route = declared.route
@@ -141,7 +141,7 @@ def test_one_row_of_a_page_has_further_fields() -> None:
 
 
 def test_further_fields_and_null_in_one_page() -> None:
-    """A page that no quick way decodes keeps them as well."""
+    """Pages outside of the fast decoder keep further fields as well."""
     fields = Maker(seed=1, whole=True).record(EvmBlock)
     body = body_of({"blocks": [{**fields, "chainId": None}, {**fields, "news": 1}]})
     first, second = PageDecoder(EvmBlock, "blocks").decode(body).rows
@@ -188,7 +188,7 @@ def test_further_fields_beyond_the_stack() -> None:
 
 
 def test_an_unknown_kind_has_all_fields_beyond_names() -> None:
-    """`extra` can be read of every row of a union."""
+    """Unions have `extra` on each of their rows."""
     row = decode_resource(b'{"news":1}', Transfer)
     assert isinstance(row, Unknown)
     assert row.extra == {"news": 1}
@@ -208,7 +208,7 @@ def test_models_of_users_keep_nothing() -> None:
 
 
 def test_what_further_fields_take() -> None:
-    """A row with them keeps its JSON, not the page's; one without keeps nothing."""
+    """Rows with further fields keep their own JSON; other rows keep none."""
 
     def kept(more: str) -> int:
         rows = ",".join(f'{{"timestamp":{number},"value":1.5{more}}}' for number in range(2_000))

@@ -50,7 +50,7 @@ class Served:
 
 
 def session_of(served: Served, **options: Any) -> Session:
-    """Return a session whose only service is this one."""
+    """Return a session with this service alone."""
     return Session(
         metrics_base_url="https://metrics.invalid",
         data_base_url="https://data.invalid",
@@ -68,13 +68,13 @@ def block(number: int, **changed: Any) -> bytes:
 
 
 def blocks(odd: bytes, *, at: int = 5, count: int = 10) -> Served:
-    """Return a service with blocks from number 100 down, one of them odd."""
+    """Return a service with blocks from number 100 down, one of them invalid."""
     rows = [block(100 - place) for place in range(count)]
     return Served([*rows[:at], odd, *rows[at + 1 :]])
 
 
 def numbers(rows: Sequence[Any]) -> list[int]:
-    """Return the numbers of blocks, typed or not; of odd ones too."""
+    """Return the numbers of blocks, both typed and untyped, and of invalid ones."""
     found = [row.raw if isinstance(row, Invalid) else row for row in rows]
     return [int(row["blockNumber"]) if isinstance(row, dict) else row.block_number for row in found]
 
@@ -149,7 +149,7 @@ async def zip_rows(pages: Any, count: int) -> AsyncIterator[tuple[Any, int]]:
 
 @pytest.mark.parametrize("order", [SAME_ORDER, {}], ids=["same order", "no order"])
 async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
-    """The checkpoint of the error gives all that is left, untyped or with Invalid."""
+    """The error's checkpoint resumes with all further rows, untyped or with Invalid."""
     async with session_of(blocks(block(95, gasUsed=""))) as session:
         with pytest.raises(DecodeError) as caught:
             await session.data.evm.blocks(43114, page_size=4).collect()
@@ -241,7 +241,7 @@ async def test_plain_rows_may_be_odd_as_well(odd: bytes) -> None:
 
 
 def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
-    """A row that nothing can decode does not hide the list field."""
+    """Rows that cannot be decoded do not hide the list field."""
     body = b'{"more":{"list":[]},"rows" : [{"n":1},"\\ud800",[{"x":[]}]],"nextPageToken":"t"}'
     page = PageDecoder(shown=lambda fault: fault).decode(body)
     assert [type(row) for row in page.rows] == [dict, Invalid, list]
@@ -293,7 +293,7 @@ async def test_every_list_gives_odd_rows(name: str) -> None:
 
 
 def kinds_of(declared: Endpoint, rows: Sequence[Any]) -> list[type]:
-    """Return what becomes of each row by itself."""
+    """Return the decoded form of each row alone."""
     return [type(row) for one in rows for row in alone(declared, one)]
 
 
@@ -328,7 +328,7 @@ def method(session: Session, name: str) -> Callable[..., Any]:
 @pytest.mark.parametrize("odd", [b'{"value":1}', b'{"timestamp":null,"value":1}', b"null"])
 @pytest.mark.parametrize("stop", range(1, 11))
 async def test_points_without_a_time(odd: bytes, stop: int) -> None:
-    """A point without a time is given once, also across a resume and a restart."""
+    """A point without a time is yielded once, also across a resume and a restart."""
     rows = [b'{"timestamp":%d,"value":1}' % (100 - place) for place in range(10)]
     rows[5] = odd
     served = Served(rows, "results")
@@ -362,7 +362,7 @@ class Small:
 
 
 async def test_models_of_users() -> None:
-    """A class of a user takes part as our records do."""
+    """User classes have the same treatment as our records."""
     async with session_of(blocks(b'{"blockNumber":"x"}')) as session:
         rows: list[Any] = await session.data.list(
             BLOCKS, items="blocks", model=Small, on_invalid="raw"

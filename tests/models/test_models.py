@@ -51,7 +51,7 @@ UNIONS = [name for name in dir(models) if tags_of(getattr(models, name))]
 
 
 def decoded(model: Any, value: object) -> Any:
-    """Return what a JSON value becomes."""
+    """Return a decoded JSON value."""
     return decode_resource(json.dumps(value).encode(), model)
 
 
@@ -217,7 +217,7 @@ def test_times_that_no_calendar_has(stamp: int) -> None:
 
 
 def test_moments_of_a_class() -> None:
-    """Read from its class, the property of a time is itself."""
+    """Time properties read from the class are the property itself."""
     assert isinstance(EvmBlock.block_time, UTCDatetime)
     assert isinstance(models.Operation.created_at_time, UTCDatetime)
     assert isinstance(models.PChainTransaction.start_time, OptionalUTCDatetime)
@@ -225,7 +225,7 @@ def test_moments_of_a_class() -> None:
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_every_route_takes_values_that_are_not_listed(name: str) -> None:
-    """A field with known values keeps any other text, nested and in unions too."""
+    """Fields with listed values keep any other text, also nested and in unions."""
     declared = ROUTES[name]
     for seed in range(4):
         maker = Maker(seed, whole=True, novel=True)
@@ -256,7 +256,7 @@ def novel_texts(value: Any) -> Iterator[str]:
     "name", [name for name in UNIONS if all(tag.value for tag in tags_of(getattr(models, name)))]
 )
 def test_an_unknown_tag_gives_an_unknown_row(name: str) -> None:
-    """A union keeps a row whose tag has an unknown value as it is."""
+    """Rows with an unknown tag value stay unchanged in a union."""
     union = getattr(models, name)
     tag = tags_of(union)[0]
     row = {**Maker(seed=1, whole=True).of_kind(tag), tag.path[0]: "brand new"}
@@ -272,7 +272,7 @@ def test_a_chain_has_no_required_field(nested: str) -> None:
 
 
 def test_a_secret_is_not_shown() -> None:
-    """The secret of webhooks is in no repr."""
+    """Webhook secrets are in no repr."""
     made = decoded(SharedSecret, {"secret": "hush"})
     assert made.secret == "hush"
     assert "hush" not in repr(made)
@@ -321,7 +321,7 @@ def test_a_row_of_several_kinds_is_an_object(body: bytes) -> None:
 
 
 def test_a_tag_in_depth_and_one_that_is_null() -> None:
-    """A tag may lie within an object; a field that is null is as if it were not there."""
+    """Tags may be nested, and a null field counts as missing."""
     union = models.PrimaryNetworkBalances
     assert isinstance(decoded(union, {"balances": {"unlockedUnstaked": None}}), Unknown)
     assert isinstance(decoded(union, {"balances": "none"}), Unknown)
@@ -364,7 +364,7 @@ class Everything:
 
 
 def lax(wire: Any) -> msgspec.json.Decoder[list[Any]]:
-    """Return the decoder of the quick way."""
+    """Return the decoder of the fast path."""
     return msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
 
 
@@ -395,7 +395,7 @@ inner = st.fixed_dictionaries({"number": st.integers() | odd}, optional={"name":
 
 
 def test_a_decimal_keeps_its_sign() -> None:
-    """A negative zero stays one, and digits stay as many as were sent."""
+    """Negative zeros and all digits are preserved."""
     rows = decode_resource(b'{"currencyCode": "usd", "value": "-0"}', Money)
     page = PageDecoder(Money, "prices").decode(
         b'{"prices": [{"currencyCode": "usd", "value": "-0"}, {"currencyCode": "usd", "value": "1.50"}]}'
@@ -428,7 +428,7 @@ def test_a_decimal_keeps_its_sign() -> None:
     )
 )
 def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any]) -> None:
-    """Whatever the quick way makes of a row, the thorough one makes of it too."""
+    """Fast and thorough decoders have equal results for any row."""
     kind = row_type(Everything)
     assert kind.fast is not None
     wire, finish = kind.fast
@@ -466,7 +466,7 @@ def test_our_records_go_the_quick_way(record: Any) -> None:
 
 
 def test_names_on_the_wire() -> None:
-    """Each field of each record has a name on the wire that leads back to it."""
+    """Fields of records have wire names that map back to them."""
     assert wire_name("l1_validator_details") == "l1ValidatorDetails"
     assert wire_name("from_") == "from"
     for record in RECORDS:

@@ -193,7 +193,7 @@ async def test_equal_internal_transactions_are_all_given(size: int) -> None:
 
 @pytest.mark.parametrize("dies", [None, 3])
 async def test_equal_internal_transactions_are_all_exported(tmp_path: Path, dies: int | None) -> None:
-    """An export has the 1,000 rows as well, also when the tokens die on the way."""
+    """An export has all 1,000 equal rows, also if the tokens die on the way."""
     service = Service(internal_transactions(), 100, "transactions")
     service.expect = lambda number: service.forget() if number == dies else None
     out = tmp_path / "rows.jsonl"
@@ -317,7 +317,7 @@ def transfers() -> list[Json]:
 
 
 def change(service: Service) -> None:
-    """Let the price of every token be another one."""
+    """Change the price of every token."""
     for row in service.rows:
         if "token" in row:
             row["token"]["price"] += 0.25
@@ -788,7 +788,7 @@ async def test_one_token_with_one_page_is_a_loop_at_once(reader: str) -> None:
 
 @pytest.mark.parametrize("identified", IDENTIFIED)
 async def test_pages_of_rows_given_before_a_restart_are_no_loop(identified: str) -> None:
-    """A walk that has to pass 1,200 pages again after a restart passes them."""
+    """A walk passes 1,200 known pages again after a restart."""
     rows = [{"id": f"r{number}", "n": 2_500 - number} for number in range(2_500)]
     service = Service(rows, 2)
     async with session_of(service) as session:

@@ -89,7 +89,7 @@ def test_kinds(hint: Any, kind: str) -> None:
 
 
 def test_none_and_notes() -> None:
-    """None and notes are taken off at any depth of unions, notes and new types."""
+    """None and notes are removed at any depth of unions, notes and new types."""
     assert type_of(int) == Type(int, "integer")
     assert type_of(Annotated[Annotated[int, 1] | None, 2]) == Type(int, "integer", True, (2, 1))
     assert type_of(MaybeHeight) == Type(int, "integer", True)
@@ -134,7 +134,7 @@ def test_parts() -> None:
     ],
 )
 def test_text(hint: Any, text: str) -> None:
-    """A type is written as in Python, without the values that a text is known to have."""
+    """Types are written as in Python, without the known values of a text."""
     assert str(type_of(hint)) == text
 
 
@@ -231,7 +231,7 @@ def test_unresolved_annotations() -> None:
 
 
 def test_row_classes() -> None:
-    """Rows of a union are of its kinds, each once; rows of a record are of that class."""
+    """Row classes of a union are its kinds, each once; a record is its own."""
     assert row_classes(MetricPoint) == (MetricPoint,)
     union = row_classes(models.PrimaryNetworkTransaction)
     assert set(union) > {models.PChainTransaction}
