@@ -71,13 +71,13 @@ class Caller:
         return [row for rows in self.pages(path, **query) for row in rows]
 
     def held(self, path: str, **query: object) -> list[Any]:
-        """Return the rows that the service holds, as they are sent."""
+        """Return the rows that the service has, as sent."""
         rows: list[Any] = loads(encode(self.sim.rows_of(short(path), **query)))
         return rows
 
 
 def loads(body: bytes) -> Any:
-    """Decode JSON and lose no digit."""
+    """Decode JSON without loss of digits."""
     return json.loads(body, parse_float=Decimal)
 
 
@@ -87,7 +87,7 @@ def short(path: str) -> str:
 
 
 def texts(rows: list[Any]) -> list[str]:
-    """Return rows as texts, to be counted."""
+    """Return rows as countable texts."""
     return [json.dumps(row, sort_keys=True, default=str) for row in rows]
 
 
@@ -172,7 +172,7 @@ def test_no_anomaly_moves_another_one(anomalies: Anomalies) -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_pages_hold_what_they_hold_besides_their_rows(name: str) -> None:
-    """Anomalies of rows leave alone what a page holds besides them."""
+    """Anomalies of rows leave the rest of the page unchanged."""
     pages = [
         Caller(*several).page(path_of(name), **needed_by(name))[1] for several in ([], [Anomalies(equal=2)])
     ]
@@ -269,7 +269,7 @@ def test_equal_rows_are_equal_byte_for_byte(equal: int, size: int) -> None:
 
 
 def test_ten_equal_internal_transactions_in_each_transaction() -> None:
-    """A thousand internal transactions may be a hundred different rows, ten of each."""
+    """Internal transactions may be 100 distinct rows, ten times each."""
     rows = Caller(Anomalies(equal=10), rows=1_000).walk(INTERNALS, pageSize=70)
     assert Counter(Counter(texts(rows)).values()) == {10: 100}
 
@@ -293,7 +293,7 @@ def test_replays_have_one_hash_on_several_chains(equal: int) -> None:
 
 
 def positions(rows: list[Any], of: list[Any]) -> list[int]:
-    """Return where the rows of a list are in another one."""
+    """Return the positions of a list's rows in another list."""
     places = {text: place for place, text in enumerate(texts(of))}
     return [places[text] for text in texts(rows)]
 
@@ -354,7 +354,7 @@ def test_moved_rows_stand_elsewhere_in_each_later_pass(seed: int, moved: float) 
 
 
 def test_a_small_share_moves_few_rows() -> None:
-    """Rows that do not move keep their order among themselves."""
+    """Rows that do not move keep their relative order."""
     caller = Caller(Anomalies(moved=0.1), rows=200)
     first, second = (caller.walk(BLOCKS, pageSize=100) for _ in range(2))
     places = positions(second, first)
@@ -363,7 +363,7 @@ def test_a_small_share_moves_few_rows() -> None:
 
 
 def test_a_walk_stays_in_its_pass() -> None:
-    """The pages of one walk are of one pass, though another walk begins in between."""
+    """Pages of one walk share a pass, even if another walk begins in between."""
     caller = Caller(Anomalies(moved=1.0, changing="pass"))
     pages = caller.pages(BLOCKS)
     rows = next(pages)
@@ -427,7 +427,7 @@ def all_fields(value: Any) -> list[tuple[str, Any]]:
 
 
 def keeps(field: tuple[str, Any]) -> bool:
-    """Tell whether a field never changes; that of a price is its value."""
+    """Return whether a field never changes; a price's field is its value."""
     changes = ("value", "logoUri", "indexStatus", "progress", "uptimePerformance", "confirmations")
     return field[0] not in changes
 
@@ -442,7 +442,7 @@ def test_fields_change_within_a_walk_with_each_answer_only(changing: Any, number
 
 
 def test_resources_change_with_each_answer() -> None:
-    """A single resource is another one in each answer, whichever way the lists change."""
+    """A single resource changes with each answer in both modes."""
     for changing in ("pass", "answer"):
         caller = Caller(Anomalies(changing=changing))
         bodies = [loads(caller.body("/data/v1/chains/7")) for _ in range(2)]
@@ -526,7 +526,7 @@ def pruned(value: Any) -> Any:
 
 
 def test_unknown_numbers_have_more_digits_than_a_float() -> None:
-    """Numbers that no float holds are sent in all their digits."""
+    """Numbers too precise for a float are sent with all their digits."""
     body = Caller(Anomalies(unknown_fields=1.0), rows=400).body(BLOCKS, pageSize=100)
     for digits in (b":0.1234567890123456789", b":12345678901234567890.5", b":1180591620717411303424"):
         assert digits in body
@@ -534,7 +534,7 @@ def test_unknown_numbers_have_more_digits_than_a_float() -> None:
 
 @pytest.mark.parametrize("name", SINGLES)
 def test_resources_have_unknown_fields(name: str) -> None:
-    """A single resource with unknown fields is one of its model all the same."""
+    """A single resource with unknown fields still fits its model."""
     body = Caller(Anomalies(unknown_fields=1.0)).body(path_of(name), **needed_by(name))
     assert [field for field in loads(body) if field.startswith("new")]
     decode_resource(body, ROUTES[name].route.model)
@@ -554,7 +554,7 @@ def test_unknown_values_are_of_fields_that_list_theirs() -> None:
 
 
 def test_values_may_be_unknown_inside_of_lists() -> None:
-    """An entry of a list of listed values may be an unknown one."""
+    """Lists of listed values may have an unknown entry."""
     rows = Caller(Anomalies(unknown_values=1.0), chains=range(1, 60)).walk("/data/v1/chains")
     assert any("UNHEARD_OF" in text for row in rows for text in row["enabledFeatures"])
 
@@ -584,7 +584,7 @@ def test_counted_tokens_repeat_rows_when_the_list_grows(size: int, added: list[i
 
 
 def test_a_counted_token_repeats_as_many_rows_as_were_added() -> None:
-    """The page after some rows were added begins with as many of the rows given last."""
+    """The next page after a growth by n rows repeats the last n rows."""
     caller = Caller(Anomalies(paging="offset"))
     pages = caller.pages(BLOCKS)
     first = next(pages)
@@ -605,7 +605,7 @@ def test_counted_tokens_of_a_list_at_rest_are_like_any() -> None:
 
 @pytest.mark.parametrize("paging", ["cursor", "offset"])
 def test_the_last_page_comes_for_ever(paging: Any) -> None:
-    """The last page has a token to itself, another one each time."""
+    """The last page has a token that leads back to it, a fresh one each time."""
     caller = Caller(Anomalies(repeat_pages="last", paging=paging), rows=25)
     pages = [*islice(caller.pages(BLOCKS), 8)]
     assert [len(rows) for rows in pages] == [10, 10, 5, 5, 5, 5, 5, 5]
@@ -626,7 +626,7 @@ def test_the_first_pages_come_again_and_again(repeated: int, length: int) -> Non
 
 
 def test_an_only_page_repeats_itself() -> None:
-    """A list of one page, or of none, is repeated as well."""
+    """A single page, even an empty one, repeats as well."""
     for rows in (0, 3):
         caller = Caller(Anomalies(repeat_pages="last"), rows=rows)
         assert [len(page) for page in islice(caller.pages(BLOCKS), 3)] == [rows, rows, rows]
@@ -636,7 +636,7 @@ def test_an_only_page_repeats_itself() -> None:
 
 
 def test_rows_are_held_whatever_was_paged() -> None:
-    """`rows_of` takes no part in the paging: it counts no request and moves no walk."""
+    """`rows_of` counts no request and advances no walk."""
     caller = Caller(Anomalies(moved=1.0, changing="answer"))
     assert caller.held(BLOCKS) == caller.held(BLOCKS)
     assert [row["blockHash"] for row in caller.held(BLOCKS)] == [
@@ -647,7 +647,7 @@ def test_rows_are_held_whatever_was_paged() -> None:
 
 
 def test_rows_are_held_as_of_now() -> None:
-    """Rows that were added, by hand or with time, are held at once."""
+    """Rows added by hand or with time are in `rows_of` at once."""
     caller = Caller(grow_every=10.0)
     caller.page(BLOCKS)
     assert len(caller.held(BLOCKS)) == 60
@@ -658,7 +658,7 @@ def test_rows_are_held_as_of_now() -> None:
 
 
 def test_rows_are_held_for_a_query() -> None:
-    """A query narrows and turns what is held as it does the pages."""
+    """`rows_of` applies filters and sort order like the pages."""
     path = "/metrics/v2/chains/7/metrics/txCount"
     query = {"startTimestamp": EPOCH - 5 * 86_400, "timeInterval": "day"}
     held = Caller().sim.rows_of(short(path), **query)
@@ -702,7 +702,7 @@ def test_what_is_no_list_holds_no_rows(path: str, query: dict[str, str], said: s
     ],
 )
 def test_impossible_anomalies_are_refused(wrong: Json, said: str) -> None:
-    """An anomaly that cannot be is a ValueError that names it."""
+    """Impossible anomalies raise ValueError with their name."""
     with pytest.raises(ValueError, match=said):
         Anomalies(**wrong)
 

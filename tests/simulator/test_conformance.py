@@ -61,7 +61,7 @@ def test_what_the_services_always_send_is_never_left_out(name: str, where: str, 
 
 
 def test_network_tokens_are_whole() -> None:
-    """The token of a chain has a name, a symbol and decimals wherever it is shown."""
+    """Tokens of a chain have a name, a symbol and decimals in every answer."""
     chains = Caller().route("data.evm.chains_of_address")["indexedChains"]
     tokens = [chain["networkToken"] for chain in chains]
     tokens += [
@@ -200,7 +200,7 @@ def test_answers_are_held_to_their_models() -> None:
 
 
 def test_refusals_are_misfits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question that the simulator refuses is reported with its words."""
+    """A query that the simulator refuses is reported with its message."""
     monkeypatch.setattr(conform, "CHAINS", (1,))
     (line,) = conform.misfits("data.evm.blocks", CHECKERS["data.evm.blocks"], seeds=[0])
     assert line.startswith("/data/v1/chains/7/blocks?pageSize=100&chainId=7: {")
@@ -227,7 +227,7 @@ def test_command_counts_the_routes_that_do_not_fit(
 
 
 def test_documents_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CHAINAPI_OPENAPI names the folder of the documents."""
+    """CHAINAPI_OPENAPI sets the folder of the documents."""
     (tmp_path / "data-api.json").write_text(json.dumps(a_document({}).content), "utf-8")
     (tmp_path / "notes.json").write_text("[]", "utf-8")
     monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))

@@ -67,7 +67,7 @@ class First(Record):
 
 @frozen(kw_only=True)
 class Second(Record):
-    """The other kind."""
+    """Second member of the union."""
 
     kind: Literal["second"]
     addresses: list[str]
@@ -148,7 +148,7 @@ def test_required_fields_that_a_model_gains_have_values(name: str, monkeypatch: 
 
 
 def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block has the same values in its list, on pages of any size, and by itself."""
+    """A block is equal in its list, on pages of any size, and as a resource."""
     for name in ("data.evm.blocks", "data.evm.block"):
         extend(monkeypatch, name)
     caller = Caller()

@@ -172,7 +172,7 @@ async def test_every_list_is_walked_to_its_end(name: str) -> None:
 
 @pytest.mark.parametrize("name", SINGLES)
 async def test_every_resource_is_there(name: str) -> None:
-    """A single resource is one of its model."""
+    """Single resources fit their model."""
     declared = ROUTES[name]
     async with session_with(simulator()) as session:
         made = await method_of(session, name)(**arguments(declared))
@@ -189,7 +189,7 @@ async def test_every_parameter_is_taken(name: str) -> None:
 
 
 def test_each_kind_of_a_union_is_made() -> None:
-    """The rows of a union are of all its kinds."""
+    """Rows of a union have all of its kinds."""
     rows = Caller(rows=100).walk("data.primary_network.validators")
     assert {row["validationStatus"] for row in rows} == {"active", "completed", "pending", "removed"}
 
@@ -232,7 +232,7 @@ def test_lists_grow_with_time() -> None:
 
 @pytest.mark.parametrize("path", ["/v2/chains", "/v2/health-check", "/v1/chains/7/blocks/1/transactions"])
 def test_what_cannot_grow_is_not_inserted_into(path: str) -> None:
-    """Resources, the chains, and the transactions of a block take no new rows."""
+    """Insertion is refused for resources, chains and a block's transactions."""
     with pytest.raises(ValueError, match=path):
         Caller().world.insert(path, 1)
 
@@ -489,7 +489,7 @@ def test_walks_go_up_when_asked_to() -> None:
 
 @pytest.mark.parametrize(("metric", "kind", "least"), [("avgTps", float, 0), ("txCount", int, 1_000)])
 def test_values_are_as_large_as_their_metric(metric: str, kind: type, least: int) -> None:
-    """Counts are large whole numbers, rates a second have decimals."""
+    """Counts are large whole numbers, and rates per second have decimals."""
     rows = Caller().body(f"/metrics/v2/chains/7/metrics/{metric}")["results"]
     assert {type(row["value"]) for row in rows} == {kind}
     assert min(row["value"] for row in rows) > least

@@ -1,4 +1,4 @@
-"""The simulator: its answers, limits, page tokens and faults."""
+"""Simulator: answers, limits, page tokens and faults."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_walk_gives_each_row_once_whatever_is_added_at_the_head(
 
 
 def test_a_million_rows_cost_nothing_until_asked_for() -> None:
-    """A page is the same work however long the list is."""
+    """The cost of a page does not depend on the length of the list."""
     caller = Caller(rows=10**12)
     assert len(caller.page(BLOCKS, pageSize=100)["blocks"]) == 100
 
@@ -246,7 +246,7 @@ def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> N
 
 
 def exchange(seed: int) -> list[Response]:
-    """Ask a world of the seed a number of things at fixed times."""
+    """Send a world of the seed a series of requests at fixed times."""
     caller = Caller(seed=seed, limit=6, faults=[Fault(at=4, status=502)])
     answers = []
     token = ""
@@ -313,13 +313,13 @@ def test_data_needs_a_valid_key(key: str | None) -> None:
 
 
 def test_metrics_need_no_key_and_tell_no_limit() -> None:
-    """The Metrics API answers anybody, with no header about limits."""
+    """The Metrics API answers without a key, and without headers on limits."""
     response = Caller(limit=10, metrics_limit=10).response(TPS, key=None)
     assert (response.status, set(response.headers)) == (200, {"content-type"})
 
 
 def test_key_may_travel_in_another_header() -> None:
-    """api_key_header names the header, in any case of letters."""
+    """api_key_header sets the header's name, in any case of letters."""
     caller = Caller(api_key_header="X-Other-Key", api_key="k")
     asked = Request("GET", "http://any/data/v1/chains", {"x-other-key": "k"})
     assert caller.world.answer(asked, 0.0).response.status == 200
@@ -359,7 +359,7 @@ def test_forbidden_paths_are_of_the_data_api() -> None:
 
 
 def test_paths_outside_both_services_do_not_exist() -> None:
-    """A path with neither prefix is a 404 that counts for no service."""
+    """A path without a service's prefix gets 404 and counts for no service."""
     world = World(Settings())
     response = world.answer(Request("GET", "https://simulator.invalid/v1/chains"), 0.0).response
     assert refused(response)[:2] == (404, "Not Found")
@@ -373,7 +373,7 @@ def test_only_get_is_allowed(method: str) -> None:
 
 
 def test_escaped_path_is_the_same_list() -> None:
-    """A path is compared after decoding: a token goes with either way of writing it."""
+    """Paths are compared after decoding: a token works with either spelling."""
     caller = Caller()
     token = caller.page(BLOCKS)["nextPageToken"]
     assert caller.page("/v1/chains/%343114/blocks", pageToken=token)["blocks"]
@@ -396,7 +396,7 @@ def test_bad_page_sizes_are_refused(size: str, message: str) -> None:
 
 
 def test_page_size_is_10_unless_told() -> None:
-    """A page holds 10 rows, or pageSize."""
+    """Pages have 10 rows, or pageSize."""
     caller = Caller()
     assert [len(caller.page(BLOCKS, **q)["blocks"]) for q in ({}, {"pageSize": 1}, {"pageSize": 100})] == [
         10,
@@ -409,7 +409,7 @@ def test_page_size_is_10_unless_told() -> None:
 
 
 def test_token_lives_for_its_lifetime_and_may_be_used_again() -> None:
-    """A token gives the same rows until it is 24 hours old, and none from then on."""
+    """A token gives the same rows for 24 hours and is refused from then on."""
     caller = Caller()
     token = caller.page(BLOCKS)["nextPageToken"]
     first = caller.page(BLOCKS, pageToken=token)
@@ -492,7 +492,7 @@ def test_limit_headers_are_those_of_the_specification() -> None:
 
 
 def test_window_begins_with_the_first_request_in_it() -> None:
-    """A window that ended is followed by one that opens when the next request comes."""
+    """The next request after a window has ended opens a new one."""
     caller = Caller(limit=1, window=10.0)
     assert caller.response(BLOCKS).status == 200
     caller.now += 17
@@ -517,7 +517,7 @@ def test_waiting_as_told_is_always_enough(start: float, window: float, passed: f
 
 
 def test_float_error_adds_no_second_to_a_wait() -> None:
-    """A wait is rounded up to whole seconds, but not for the error of a sum of floats."""
+    """A wait is rounded up to whole seconds, without the error of float sums."""
     caller = Caller(limit=1)
     caller.now = 4.4
     caller.response(BLOCKS)
@@ -559,7 +559,7 @@ def test_limit_may_change_while_it_runs() -> None:
 
 
 def test_long_windows_are_written_out() -> None:
-    """A policy's window is written in digits, however long."""
+    """A policy's window is written in digits, even a very long one."""
     assert limits(Caller(limit=1, window=2_592_000.0).response(BLOCKS))["ratelimit-policy"] == "1;w=2592000"
 
 
@@ -567,7 +567,7 @@ def test_long_windows_are_written_out() -> None:
 
 
 def test_counts_go_by_status_service_and_key() -> None:
-    """Requests and answers are counted in all, by service and by key."""
+    """Requests and answers are counted in total, by service and by key."""
     caller = Caller(limit=2)
     for path, key in [(BLOCKS, "simulated-key"), (BLOCKS, None), (TPS, None), (TPS + "0", "simulated-key")]:
         caller.response(path, key=key)
@@ -661,7 +661,7 @@ def test_fault_must_say_when_and_what(wrong: dict[str, Any]) -> None:
 
 
 def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
-    """A name that no route has is a ValueError; a path is taken as it is."""
+    """Unknown route names raise ValueError; any path is accepted."""
     with pytest.raises(ValueError, match=r"no route is named 'data\.evm\.bloks'"):
         Fault(route="data.evm.bloks", status=500)
     assert Fault(route="/v1/of/my/own", status=500).is_due(1)
@@ -728,7 +728,7 @@ def test_pages_beyond_one_are_refused_in_the_words_of_the_service() -> None:
 
 
 def test_dead_tokens_are_of_their_page() -> None:
-    """A request with a token that has died is one for a later page all the same."""
+    """A request with a dead token counts as one for a later page."""
     caller = Caller(token_lifetime=5.0, faults=[Fault(after_page=1, at=2, status=503)])
     token = caller.page(BLOCKS)["nextPageToken"]
     caller.now += 5
@@ -763,7 +763,7 @@ def test_dead_tokens_are_of_their_page() -> None:
     ],
 )
 def test_faults_can_be_written(text: str, fault: Fault) -> None:
-    """A fault written as ROUTE=KEY:VALUE,... is that fault."""
+    """ROUTE=KEY:VALUE,... is parsed to the fault that it describes."""
     assert Fault.parse(text) == fault
 
 
@@ -792,7 +792,7 @@ def test_what_is_no_fault_is_refused(text: str, said: str) -> None:
 
 @given(st.text(alphabet="*=:,.adtlsnuory-/{}0123456789 ", max_size=40))
 def test_any_text_is_a_fault_or_refused(text: str) -> None:
-    """Reading a fault never fails in another way than with ValueError."""
+    """Parsing of a fault raises no exception other than ValueError."""
     try:
         fault = Fault.parse(text)
     except ValueError:
@@ -871,7 +871,7 @@ async def test_clock_can_be_given() -> None:
 
 
 async def test_rows_can_be_inserted() -> None:
-    """Inserted rows are the first of a new walk."""
+    """Inserted rows are the first ones of a new walk."""
     sim = Simulator(rows=3)
     sim.insert(BLOCKS, 2)
     assert len(body(await sim.transport().send(request(BLOCKS)))["blocks"]) == 5
@@ -889,7 +889,7 @@ async def test_broken_connections_raise_in_memory(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", [Fault(at=1, stall=True), Fault(at=1, stall_body=True)])
 async def test_stalled_request_waits_for_ever(fault: Fault) -> None:
-    """A stalled request ends only by being cancelled."""
+    """A stalled request ends only by cancellation."""
     sim = Simulator(faults=[fault])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1e6):
@@ -942,7 +942,7 @@ async def test_closed_transport_sends_nothing() -> None:
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
-    """A setting that cannot be is a ValueError that names it."""
+    """Impossible settings raise ValueError with their name."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Simulator(**wrong)
 
@@ -1036,7 +1036,7 @@ async def test_server_stalls_in_the_body_for_real() -> None:
 
 @pytest.mark.real_time
 async def test_server_delays_slow_answers() -> None:
-    """Over the socket, a slow answer is not there when another one is."""
+    """The server delays a slow answer, but not later answers."""
     faults = [Fault(route="metrics.*", at=1, slow=1_000.0)]
     async with aiohttp.ClientSession() as client, Simulator(faults=faults) as sim:
         slow = asyncio.create_task(client.get(sim.metrics_base_url + TPS))
@@ -1085,7 +1085,7 @@ async def test_server_closes_at_once_and_frees_its_port() -> None:
 
 @pytest.mark.real_time
 async def test_server_waits_its_latency() -> None:
-    """Over the socket, too, the services have a request only after half its latency."""
+    """The server gets a request after half its latency, as in memory."""
     drawn: list[float] = []
 
     def latency(random: Random) -> float:
