@@ -18,7 +18,7 @@ DEEP = 100_000  # levels that no Python reads; how deep each of them gets differ
 
 
 class Maker:
-    """Makes JSON values of types; the same seed makes the same values."""
+    """Maker of JSON values by type, equal for equal seeds."""
 
     def __init__(self, seed: int, *, whole: bool = False, novel: bool = False) -> None:
         self.draw = random.Random(seed)
@@ -119,5 +119,5 @@ def value_of(parameter: Parameter, maker: Maker) -> Any:
 
 
 def path_pattern(declared: Endpoint) -> re.Pattern[str]:
-    """Return what the paths of a route look like."""
+    """Return the pattern of the paths of a route."""
     return re.compile(re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(declared.route.path)))

@@ -92,7 +92,7 @@ class Peer:
         await self.writer.wait_closed()
 
     async def stall(self) -> None:
-        """Say nothing more until the client has closed."""
+        """Send no more until the client has closed."""
         while await self.reader.read(65_536):
             pass
 
@@ -188,7 +188,7 @@ def _descriptors() -> set[str]:
 
 
 async def settle(rounds: int = 25) -> None:
-    """Let everything on the loop that can run do so."""
+    """Let all ready callbacks on the loop run."""
     for _ in range(rounds):
         await asyncio.sleep(0)
 

@@ -42,7 +42,7 @@ HOUR = 3_600.0
 
 
 def hunt(text: str, where: str) -> None:
-    """Fail when the key, or even its beginning in any case, is in the text."""
+    """Fail if the key, or its beginning in any case, is in the text."""
     assert KEY[:8] not in text.lower(), f"the key is in {where}: {text[:500]}"
 
 
@@ -114,7 +114,7 @@ def hunt_error(error: BaseException) -> None:
 
 
 async def caught(work: Awaitable[object]) -> BaseException:
-    """Return what an awaitable raises."""
+    """Return the exception of an awaitable."""
     try:
         await work
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it is, it is searched
@@ -296,13 +296,13 @@ async def test_misspelt_argument_keeps_no_key() -> None:
 
 
 async def reset(peer: Peer) -> None:
-    """Break off after the request."""
+    """Break the connection off after the request."""
     await peer.request()
     peer.reset()
 
 
 async def cut_short(peer: Peer) -> None:
-    """Send less than promised."""
+    """Send a body shorter than its declared length."""
     await peer.request()
     await peer.send(http(b"{", length=99))
 
@@ -360,7 +360,7 @@ async def _send(transport: AiohttpTransport, server: RawServer) -> None:
 
 @pytest.mark.real_time
 async def test_key_is_not_in_a_connection_error() -> None:
-    """Nor is it in the error of a connection that is never made."""
+    """The key is not in the error of a connection that cannot be made."""
     async with RawServer(each(b"")) as server:
         origin = server.origin
     async with Session(data_base_url=origin, api_key=KEY, max_attempts=1) as session:
@@ -440,7 +440,7 @@ async def test_message_of_the_service_is_not_taken_for_a_format() -> None:
 
 
 class Answering:
-    """A transport that always answers the same."""
+    """A transport with one constant response."""
 
     def __init__(self, status: int, body: object) -> None:
         self.response = Response(status, {}, json.dumps(body).encode())
@@ -539,7 +539,7 @@ async def test_each_session_sends_its_own_key() -> None:
 async def test_environment_decides_nothing_about_the_way(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """Proxies and .netrc of the environment are ignored: no detour, no Authorization."""
+    """Proxies and .netrc of the environment are ignored."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password mine\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -279,7 +279,7 @@ async def test_resume_at_the_exact_row() -> None:
 
 
 async def test_exhausted_checkpoint() -> None:
-    """Resuming from the end gives nothing and sends nothing."""
+    """A resume from the end yields nothing and sends nothing."""
     simulator = Simulator(points=50)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114)
@@ -698,7 +698,7 @@ async def test_close_ends_all_calls() -> None:
 
 
 async def test_given_transport_stays_open() -> None:
-    """A transport that was given is not closed with the session."""
+    """The caller's own transport stays open when the session closes."""
     transport = scripted(lambda _: reply({"results": []}))
     async with session_of(transport) as session:
         await session.metrics.avg_tps(43114).collect()
@@ -706,7 +706,7 @@ async def test_given_transport_stays_open() -> None:
 
 
 async def test_second_reader() -> None:
-    """A second reader of one stream gets a clear error, and no row is lost."""
+    """A second reader of one stream gets a clear error and loses no row."""
     async with simulated(Simulator(points=150, latency=0.5)) as session:
         pages = session.metrics.avg_tps(43114)
         first = asyncio.ensure_future(anext(pages))
@@ -876,7 +876,7 @@ def test_bad_limit(value: Any) -> None:
     ],
 )
 async def test_an_answer_without_a_body(status: int, body: bytes, said: str, requests: int) -> None:
-    """A missing body is named as such; only one that should be there is retried."""
+    """A missing body raises DecodeError; a retry follows only if the status needs one."""
     transport = scripted(lambda _: reply(body, status))
     async with session_of(transport, max_attempts=3) as session:
         for call in (session.data.get("/v1/x"), anext(session.data.list("/v1/x"))):

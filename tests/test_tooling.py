@@ -25,7 +25,7 @@ TABLES = "chainapi/_tooling/names.py"
 
 
 def test_calls_and_docs_are_up_to_date() -> None:
-    """Typed calls and docs are what the generator writes from the declared routes."""
+    """Typed calls and docs equal the generator's output from the declared routes."""
     writer = Writer(check=True)
     generate.write_derived(writer)
     assert writer.changed == [], f"out of date: run {COMMAND}"
@@ -40,7 +40,7 @@ def test_records_and_routes_are_up_to_date() -> None:
 
 
 def generated_files() -> list[Path]:
-    """Return the modules that the generator writes as a whole."""
+    """Return the modules that the generator writes completely."""
     groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
     modules = [ROOT / f"chainapi/models/{name}.py" for name in (*names.MODULES, "enums", "__init__")]
     return [*groups, *modules, ROOT / "tests/typing/every_route.py"]
@@ -48,7 +48,7 @@ def generated_files() -> list[Path]:
 
 @pytest.mark.parametrize("path", generated_files(), ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_generated_files_name_the_command(path: Path) -> None:
-    """The first line of a generated file names the command that writes it."""
+    """Generated files have their command in the first line."""
     assert path.read_text("utf-8").splitlines()[0] == HEADER
     assert COMMAND in HEADER
 
@@ -158,7 +158,7 @@ def test_generating_again_changes_nothing(checkout: Path, capsys: pytest.Capture
 
 
 def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
-    """Records have the fields of the schema, methods the parameters of path and query."""
+    """Records have the fields of the schema; methods have the route's parameters."""
     generated(a_document(), checkout)
     model = (checkout / "chainapi/models/evm.py").read_text("utf-8")
     assert "class EvmBlock(Record):" in model
@@ -238,7 +238,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
-    """The error of the generator names the table and the file that lack an entry."""
+    """Generator errors have the table and the file that lack an entry."""
     changed, said, dotted = STEPS[step]
     content = a_document()
     content["components"]["schemas"] |= {"Log": NESTED, "GetEvmBlockResponse": NESTED}
@@ -253,7 +253,7 @@ def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
 
 
 def test_a_record_without_a_module_is_named(checkout: Path) -> None:
-    """A record of a new group needs a module; the error names the tables."""
+    """A new group's record without a module is an error with the tables."""
     found = records.Records()
     found.add(document_of(a_document(), checkout), "Log", NESTED, "logs")
     with pytest.raises(GeneratorError, match=r"'logs' to MODULES .* or to MODULE_OF"):
@@ -302,7 +302,7 @@ def test_a_list_without_a_decision_is_named() -> None:
 
 
 def differences(content: dict[str, Any], tmp_path: Path) -> list[str]:
-    """Return the differences of the one route that have no reason."""
+    """Return the unexplained differences of the one route."""
     found = compare.compare([document_of(content, tmp_path)])
     return [str(one) for one in found if one.reason is None and one.what != "not in the document"]
 
@@ -376,7 +376,7 @@ def test_the_command_reports_routes_that_the_document_lacks(
     [("blockNumber", "block_number"), ("erc20Token", "erc20_token"), ("l1ValidationId", "l1_validation_id")],
 )
 def test_names_become_those_of_python(wire: str, name: str) -> None:
-    """Names of JSON become names of Python."""
+    """JSON names become Python names."""
     assert snake(wire) == name
 
 
