@@ -264,7 +264,7 @@ def test_other_mistakes_do_not_show_the_key(settings: dict[str, Any]) -> None:
 
 
 async def test_misspelt_argument_keeps_no_key() -> None:
-    """A key under a misspelt argument is in no frame of the TypeError."""
+    """A key under a misspelt argument is in no frame of the error."""
     session = Session(metrics_base_url=BASE, data_base_url=BASE, api_key=KEY)
     data = session.data
     unknown: dict[str, Any] = {"api_kye": KEY}
@@ -332,7 +332,7 @@ FAULTS = {
 @pytest.mark.real_time
 @pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
 async def test_key_is_in_no_error(script: Script) -> None:
-    """The key is in no error, log, event or traceback, whatever the service echoes."""
+    """The key is in no error, log, event or traceback, also if a service echoes it."""
 
     async def once(peer: Peer) -> None:
         try:

@@ -437,7 +437,7 @@ async def test_fault_is_retried_and_then_raised() -> None:
 
 
 async def test_one_attempt() -> None:
-    """max_attempts=1 sends one request, whatever the answer is."""
+    """max_attempts=1 sends one request for any answer."""
     for answer in (reply({}, 503), reply({}, 429), reply(b"{")):
         transport = scripted(lambda _, answer=answer: answer)  # type: ignore[misc]
         async with session_of(transport, max_attempts=1) as session:

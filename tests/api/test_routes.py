@@ -113,7 +113,7 @@ async def test_every_route(name: str) -> None:
 async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
     """Pages have the largest size that the route allows, unless the caller sets one.
 
-    Each request has the same cost, whatever the page size.
+    The cost of a request does not depend on the page size.
     """
     endpoint = ROUTES[name]
     maker = Maker(seed=1)

@@ -901,7 +901,7 @@ def test_main_takes_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
-    """Ctrl-C during the help exits with 130, without a traceback."""
+    """Ctrl-C during the help exits with 130."""
 
     class Interrupted(io.StringIO):
         def write(self, text: str) -> int:

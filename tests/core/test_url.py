@@ -54,7 +54,7 @@ def test_a_page_token_comes_back_exactly(token: str, params: dict[str, str]) -> 
 @given(params=st.dictionaries(UNICODE.filter(bool), UNICODE, min_size=1, max_size=3))
 @example({"q": "a&b#c+d\ne%26"})
 def test_parameters_come_back_exactly(params: dict[str, str]) -> None:
-    """Parameter names and values are encoded once, whatever they contain."""
+    """Parameter names and values are encoded once, for any content."""
     params.pop("pageToken", None)
     params.pop("pageSize", None)
     assert arrived(Query("/v1/blocks", query_params(params)).url(BASE))[1] == list(params.items())

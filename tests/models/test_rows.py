@@ -50,12 +50,12 @@ class Service:
     """Service with one list, whose tokens die and whose rows change on command.
 
     Attributes:
-        rows: the list as it is now.
-        size: rows a page.
+        rows: current rows of the list.
+        size: rows per page.
         items: name of the list field.
-        by: how a token names a page: by the row before it, or by its position.
-        refusals: what is said of the page behind so many rows, where that is refused.
-        expect: called before each request with how many came before it.
+        by: meaning of a token: the row before its page, or a position.
+        refusals: error bodies by the number of rows before the refused page.
+        expect: callback before each request, with the number of earlier requests.
 
     """
 
@@ -241,7 +241,7 @@ class Narrow:
 
 @pytest.mark.parametrize("how", ["once", "restart", "resume"])
 async def test_a_model_of_two_fields_keeps_all_rows(how: str) -> None:
-    """A model that makes rows equal loses none, as the sent bytes tell them apart."""
+    """A model that makes rows equal loses none, as the bytes that were sent differ."""
     draw = Random(4)
     rows: list[Json] = [
         {"blockNumber": draw.randrange(20), "value": str(draw.randrange(9)), "txHash": f"0x{index}"}

@@ -609,7 +609,7 @@ QUERIES = st.dictionaries(
 
 
 def test_what_a_route_does_not_know_is_ignored() -> None:
-    """Unknown parameters change nothing, whatever their values."""
+    """Unknown parameters of any value change nothing."""
     caller = Caller()
     messages = caller.body("/data/v1/icm/messages", startTimestamp="then", id="7", sortOrder="asc")[
         "messages"
