@@ -112,8 +112,8 @@ def resource_of(declared: Endpoint) -> Callable[[bytes], Any]:
 def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
     """Return what decodes a page in both modes, and reads all of it."""
     route = declared.route
-    tolerant = PageDecoder(route.model, route.items, route.others, shown=lambda fault: fault)
-    strict = PageDecoder(route.model, route.items, route.others)
+    tolerant = PageDecoder(route.model, route.items, route.extra, shown=lambda fault: fault)
+    strict = PageDecoder(route.model, route.items, route.extra)
 
     def decode(body: bytes) -> None:
         page = tolerant.decode(body)

@@ -99,10 +99,10 @@ class Endpoint:
 
     @cached_property
     def route(self) -> Route:
-        """Record of the route, with its model and the classes of its other fields."""
-        others = tuple((name, self._resolve(kind)) for name, kind in self.record.others)
+        """Record of the route, with its model and the classes of its further fields."""
+        extra = tuple((name, self._resolve(kind)) for name, kind in self.record.extra)
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
-        return evolve(self.record, model=model, others=others)
+        return evolve(self.record, model=model, extra=extra)
 
     @cached_property
     def unloaded(self) -> Route:
@@ -145,7 +145,7 @@ class Endpoint:
         route = self.route
         if self.single:
             return ResourceDecoder(route.model)
-        return PageDecoder(route.model, route.items, route.others, **options)
+        return PageDecoder(route.model, route.items, route.extra, **options)
 
     @staticmethod
     def _resolve(kind: Any) -> Any:

@@ -49,7 +49,7 @@ class ListSource:
         self.clock = connection.clock
         self.now = connection.now
         self.prefetch = options.prefetch
-        self.others = tuple(name for name, _ in route.others)
+        self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection
         self._service = service
         self._route = route

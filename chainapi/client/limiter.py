@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from chainapi.client.share import MAX_IN_FLIGHT, WORTH_TELLING, Settings, Share
-from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.queue import Queue, Waiter
-from chainapi.core.limits.quota import Flight, Limit, Quota, QuotaSnapshot, Verdict
+from chainapi.core.limits.quota import Limit, Quota, QuotaSnapshot, Reservation, Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
 if TYPE_CHECKING:
@@ -42,43 +42,43 @@ class Permit:
     `lost`. Ending it a second time does nothing.
     """
 
-    __slots__ = ("_flight", "_gate", "_share")
+    __slots__ = ("_gate", "_reservation", "_share")
 
-    def __init__(self, gate: Gate, flight: Flight, share: Share) -> None:
+    def __init__(self, gate: Gate, reservation: Reservation, share: Share) -> None:
         self._gate = gate
         self._share = share
-        self._flight: Flight | None = flight
+        self._reservation: Reservation | None = reservation
 
-    def answered(self, status: int, news: LimitNews) -> Verdict:
-        """Report that the service answered with `status`, and that its headers say `news`.
+    def answered(self, status: int, info: RateLimitInfo) -> Verdict:
+        """Report that the service answered with `status`, and that its headers say `info`.
 
         Return how far the answer reaches: whether it was a refusal, and of what.
         """
-        if (flight := self._settle()) is None:
+        if (reservation := self._settle()) is None:
             return Verdict.PASSED
-        return self._gate.answered(flight, status, news)
+        return self._gate.answered(reservation, status, info)
 
     def lost(self) -> None:
         """Report that no answer is known: the service may have counted the request or not."""
-        if (flight := self._settle()) is not None:
-            self._gate.lost(flight)
+        if (reservation := self._settle()) is not None:
+            self._gate.lost(reservation)
 
     def unsent(self) -> None:
         """Hand the permit back: the request never left."""
-        if (flight := self._settle()) is not None:
-            self._gate.unsent(flight)
+        if (reservation := self._settle()) is not None:
+            self._gate.unsent(reservation)
 
-    def _settle(self) -> Flight | None:
-        flight, self._flight = self._flight, None
-        if flight is not None:
+    def _settle(self) -> Reservation | None:
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
             self._gate.landed(self._share)
-        return flight
+        return reservation
 
 
 class _Ticket(Waiter):
-    """A request in the queue, with the future that its task awaits; `flight` is set by its grant."""
+    """A request in the queue, with the future that its task awaits; `reservation` is set by its grant."""
 
-    __slots__ = ("deadline", "flight", "future", "max_wait", "paid", "share", "waits_until")
+    __slots__ = ("deadline", "future", "max_wait", "paid", "reservation", "share", "waits_until")
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Ticket(Waiter):
         super().__init__(number, rank, route, prior, share.group)
         self.share = share
         self.future = future
-        self.flight: Flight | None = None
+        self.reservation: Reservation | None = None
         self.paid = False
         self.max_wait = inf
         self.waits_until = inf  # on the loop's clock, by max_wait
@@ -184,11 +184,11 @@ class Gate:
             and (share.group is None or (share.rate is None and share.group.room))
         ):
             now = loop.time()
-            flight = self._try(now, route, cost)
-            if flight is not None:
+            reservation = self._try(now, route, cost)
+            if reservation is not None:
                 if share.group is not None:
                     share.group.in_flight += 1
-                return Permit(self, flight, share)
+                return Permit(self, reservation, share)
         rank = -inf if again else -priority
         waiter = _Ticket(next(self._numbers), rank, route, cost, share, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
@@ -246,42 +246,42 @@ class Gate:
             until = self._waits_until
             waiter.share.tell(self._reason(until), now, until, len(self._queue))
 
-    async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Flight:
+    async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Reservation:
         """Wait until the request is granted and may still leave."""
         while True:
             try:
                 if self._woken > 1 and waiter.future.done():
                     await asyncio.sleep(0)  # behind those who were granted before
                 await waiter.future
-                if waiter.flight is None:
+                if waiter.reservation is None:
                     await self._pay(waiter)
             except BaseException:
                 self._leave(waiter)
                 raise
-            flight = self._claim(waiter)
-            if flight is not None and self._quota.holds(flight, loop.time()):
-                return flight
+            reservation = self._claim(waiter)
+            if reservation is not None and self._quota.holds(reservation, loop.time()):
+                return reservation
             waiter.future = loop.create_future()
-            if flight is not None:
+            if reservation is not None:
                 self.landed(waiter.share)
                 self._queue.add(waiter)
-                self._quota.unsent(flight)
+                self._quota.unsent(reservation)
             elif waiter.queued:
                 self._queue.step_in(waiter)  # it has paid
             self._pump()
 
-    def _claim(self, waiter: _Ticket) -> Flight | None:
+    def _claim(self, waiter: _Ticket) -> Reservation | None:
         """Take what was granted to a waiter; None where nothing was."""
-        flight, waiter.flight = waiter.flight, None
-        self._woken -= flight is not None
-        return flight
+        reservation, waiter.reservation = waiter.reservation, None
+        self._woken -= reservation is not None
+        return reservation
 
     def _leave(self, waiter: _Ticket) -> None:
         """Take a waiter out that gives up, and let the next one have its turn."""
-        flight = self._claim(waiter)
-        if flight is not None:
+        reservation = self._claim(waiter)
+        if reservation is not None:
             self.landed(waiter.share)
-            self._quota.unsent(flight)
+            self._quota.unsent(reservation)
         elif waiter.queued:
             self._queue.remove(waiter)
         self._pump()
@@ -343,24 +343,26 @@ class Gate:
 
     # --- grants -----------------------------------------------------------------------------
 
-    def _try(self, now: float, route: str, prior: float | None) -> Flight | None:
+    def _try(self, now: float, route: str, prior: float | None) -> Reservation | None:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
         quota = self._quota
         cost = quota.costs.price(route, prior)
-        when = quota.opens_at(now, cost, route)
+        decision = quota.decide(now, cost, route)
+        when = decision.when
         if when <= now and quota.routes.known:
             when = quota.routes.opens_at(route, now)
         if when <= now:
             if now < self._asked_at:
                 self._asked_at = now
-            return quota.send(now, route, cost, prior)
+            return quota.send(decision, now, route, cost, prior)
+        quota.wait(decision)
         self._wait_until(now, when)
         return None
 
     def _wait_until(self, now: float, when: float) -> None:
         """Set the timer, and tell that the queue waits; an answer that is waited for is no such wait."""
         self._wake_at(when)
-        if not self._queue or self._quota.canaries.opens_at(now) is not None:
+        if not self._queue or self._quota.probes.opens_at(now) is not None:
             return
         if now + WORTH_TELLING <= when < inf:
             self._waits_until = when
@@ -385,12 +387,12 @@ class Gate:
                 if self._bill(now, waiter):
                     continue
                 break
-            flight = self._try(now, waiter.route, waiter.prior)
-            if flight is None:
+            reservation = self._try(now, waiter.route, waiter.prior)
+            if reservation is None:
                 if waiter.share.rate is None:
                     self._let_pass(now, waiter)
                 break
-            self._grant(waiter, flight)
+            self._grant(waiter, reservation)
         else:
             self._wake_at(self._queue.parked_until)
         if self._queue.parked_until < self._wakes_at:
@@ -421,9 +423,10 @@ class Gate:
     def _bill(self, now: float, waiter: _Ticket) -> bool:
         """Let a waiter pay its session's ceiling before it is granted; False where quota comes first."""
         quota, share, rate = self._quota, waiter.share, waiter.share.rate
-        when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
-        if when > now:
-            self._wait_until(now, when)
+        decision = quota.decide(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
+        quota.wait(decision)  # for its turn, or until its session's ceiling is paid
+        if decision.when > now:
+            self._wait_until(now, decision.when)
             return False
         self._queue.step_out(waiter)
         assert rate is not None  # noqa: S101 - the caller saw it
@@ -467,17 +470,19 @@ class Gate:
                 continue
             if quota.routes.known and quota.routes.opens_at(waiter.route, now) > now:
                 continue
-            if quota.opens_at(now, units, waiter.route) > now:
+            decision = quota.decide(now, units, waiter.route)
+            if decision.when > now:
+                quota.wait(decision)
                 return
             room -= units
             dear.passed += units
-            self._grant(waiter, quota.send(now, waiter.route, units, waiter.prior))
+            self._grant(waiter, quota.send(decision, now, waiter.route, units, waiter.prior))
 
-    def _grant(self, waiter: _Ticket, flight: Flight) -> None:
+    def _grant(self, waiter: _Ticket, reservation: Reservation) -> None:
         self._queue.remove(waiter, granted=True)
         if waiter.group is not None:
             waiter.group.in_flight += 1
-        waiter.flight = flight
+        waiter.reservation = reservation
         self._woken += 1
         waiter.future.set_result(None)
 
@@ -495,7 +500,7 @@ class Gate:
         self._timer, self._wakes_at = None, inf
         self._pump()
 
-    # --- how flights end; called by the permits ---------------------------------------------
+    # --- how reservations end; called by the permits ---------------------------------------------
 
     def landed(self, share: Share) -> None:
         """Note that a request of a share is in flight no more; another of its requests may follow."""
@@ -503,20 +508,20 @@ class Gate:
             share.group.in_flight -= 1
             self._queue.freed(share.group)
 
-    def answered(self, flight: Flight, status: int, news: LimitNews) -> Verdict:
+    def answered(self, reservation: Reservation, status: int, info: RateLimitInfo) -> Verdict:
         """Take in an answer, and return how far it reaches."""
         now = asyncio.get_running_loop().time()
         self._asked_at = now if self._quota.in_flight > 1 else inf
-        verdict = self._quota.answered(flight, now, status, news, self._random())
+        verdict = self._quota.answered(reservation, now, status, info, self._random())
         self._pump()
         return verdict
 
-    def lost(self, flight: Flight) -> None:
+    def lost(self, reservation: Reservation) -> None:
         """Note that no answer will come."""
-        self._quota.lost(flight, asyncio.get_running_loop().time())
+        self._quota.lost(reservation, asyncio.get_running_loop().time())
         self._pump()
 
-    def unsent(self, flight: Flight) -> None:
+    def unsent(self, reservation: Reservation) -> None:
         """Take a grant back."""
-        self._quota.unsent(flight)
+        self._quota.unsent(reservation)
         self._pump()

@@ -24,7 +24,7 @@ class Page(Generic[T]):
         next_page_token: the token to the next page; None on the last one.
         checkpoint: resumes with the page after this one.
         restarts: number of restarts of the walk before this page.
-        others: further fields that the route names, such as ``chain_info``.
+        extra: further fields that the route names, such as ``chain_info``.
         body: the response body as the service sent it.
 
     """
@@ -33,7 +33,7 @@ class Page(Generic[T]):
     next_page_token: str | None
     checkpoint: Checkpoint
     restarts: int
-    others: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
+    extra: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
     body: bytes = field(default=b"{}", kw_only=True, repr=False, eq=False)
 
     @property

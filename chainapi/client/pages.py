@@ -193,12 +193,10 @@ class Pages(Generic[T]):
         """Return the open page; with `rows`, with these instead of all its rows."""
         walk, page = self._walk, self._walk.page
         items = page.rows if rows is None else rows
-        return Page(
-            items, page.next_page_token, walk.end, walk.restarts, others=self._others(), body=page.body
-        )
+        return Page(items, page.next_page_token, walk.end, walk.restarts, extra=self._extra(), body=page.body)
 
-    def _others(self) -> dict[str, Any]:
-        return dict(zip(self._source.others, self._walk.page.others, strict=True))
+    def _extra(self) -> dict[str, Any]:
+        return dict(zip(self._source.extra, self._walk.page.extra, strict=True))
 
 
 class MetricPages(Pages[T]):
@@ -209,14 +207,14 @@ class MetricPages(Pages[T]):
         return cast("MetricPage[T]", await super().__anext__())
 
     def _page(self, rows: list[T] | None) -> MetricPage[T]:
-        page, others = super()._page(rows), self._others()
+        page, extra = super()._page(rows), self._extra()
         return MetricPage(
             page.items,
             page.next_page_token,
             page.checkpoint,
             page.restarts,
-            others=others,
+            extra=extra,
             body=page.body,
-            status=others["status"],
-            last_run=others["last_run"],
+            status=extra["status"],
+            last_run=extra["last_run"],
         )

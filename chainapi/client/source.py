@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def extra(self) -> tuple[str, ...]:
         """Names of the further fields of a page."""
         ...
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from attrs import define, frozen
 
 from chainapi.core.http import Response, is_blank, is_markup
-from chainapi.core.limits.headers import LimitNews, hold
+from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
@@ -148,7 +148,7 @@ Command: TypeAlias = Acquire | Send | Decode | Describe | Pause
 Flow: TypeAlias = Generator[Command, tuple[float, Any], T]
 
 
-_NO_LIMITS = LimitNews()
+_NO_LIMITS = RateLimitInfo()
 
 
 @define(eq=False, repr=False)
@@ -157,7 +157,7 @@ class Exchange:
 
     sent: SentAt
     outcome: Response | APIConnectionError
-    limits: LimitNews = _NO_LIMITS
+    limits: RateLimitInfo = _NO_LIMITS
     verdict: Verdict = Verdict.PASSED
 
 

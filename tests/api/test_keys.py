@@ -436,7 +436,7 @@ async def test_rows_that_have_changed_are_given_once(name: str) -> None:
         after.append(changed(maker, row, tag, kind, kept))
     assert all(a != b for a, b in zip(before, after, strict=True))
     items = route.items or "chains"
-    rest = {wire_name(other): maker.value(kind) for other, kind in route.others}
+    rest = {wire_name(other): maker.value(kind) for other, kind in route.extra}
 
     def answer(request: Request) -> Response:
         if len(transport.requests) == 1:

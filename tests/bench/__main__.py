@@ -23,7 +23,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.client.limiter import Gate
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
-from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
@@ -118,7 +118,7 @@ def bench_decoding() -> None:
     for name in ("data.nfts.tokens", "data.evm.transfers"):
         route = ROUTES[name].route
         body = msgspec.json.encode(Maker(seed=1, whole=True).page(ROUTES[name], rows=100))
-        typed, plain = PageDecoder(route.model, route.items, route.others).decode, msgspec.json.decode
+        typed, plain = PageDecoder(route.model, route.items, route.extra).decode, msgspec.json.decode
         ratios = [cpu(partial(repeat, typed, body)) / cpu(partial(repeat, plain, body)) for _ in range(9)]
         show(f"decoding 100 rows of several kinds, {name}, against dicts", f"{median(ratios):.2f}", "<= 2.50")
 
@@ -164,7 +164,7 @@ def bench_request() -> None:
 
 def bench_gate() -> None:
     """One acquire and its answer: alone, and with 10,000 waiting."""
-    news = LimitNews()
+    news = RateLimitInfo()
 
     async def alone(count: int) -> float:
         gate = Gate()

@@ -385,6 +385,6 @@ def test_error_is_whole_after_a_pickle() -> None:
 
 
 def _refused(seconds: float) -> Any:
-    from chainapi.core.limits.headers import LimitNews, Policy
+    from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 
-    return LimitNews(100.0, 0.0, None, seconds, (Policy(100.0, 60.0),))
+    return RateLimitInfo(100.0, 0.0, None, seconds, (PolicyField(100.0, 60.0),))

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from chainapi import Limit, Session
 from chainapi.client.limiter import Gate
 from chainapi.core.http import Request, Response
-from chainapi.core.limits.allowance import Allowance
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
-from chainapi.core.limits.quota import Quota, Verdict
+from chainapi.core.limits.policy import Policy
+from chainapi.core.limits.quota import Quota, Reservation, Verdict
 from chainapi.core.limits.scope import Routes
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from tests.limits.clairvoyant import judge
@@ -31,13 +31,13 @@ from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
 from tests.virtual_time import VirtualLoop
 
-MINUTE = (Policy(100.0, 60.0),)
+MINUTE = (PolicyField(100.0, 60.0),)
 ADDRESS = "http://127.0.0.1:9"
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:
+def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return what the headers of a service with 100 units a minute say."""
-    return LimitNews(100.0, remaining, reset, retry_after, MINUTE)
+    return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
 
 def time() -> float:
@@ -66,7 +66,12 @@ def window(limit: float = 100.0, seconds: float = 60.0) -> Any:
     return lambda: FromFirst(limit, seconds)
 
 
-# --- what a canary proves ---
+def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
+    """Send a request, whenever the quota lets it leave."""
+    return quota.send(quota.decide(now, cost, route), now, route, cost)
+
+
+# --- what a probe proves ---
 
 
 @pytest.mark.untraced
@@ -148,24 +153,24 @@ def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
 def test_reopening_that_nothing_proves_grows_slowly() -> None:
     """After a stop, answers that say nothing of the policy let 1, 2, 3 leave at once and no more."""
     quota = Quota()
-    quota.answered(quota.send(0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
-    quota.answered(quota.send(0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
+    quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
+    quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
     assert quota.opens_at(10.2, 1.0) == 10.2
-    quota.answered(quota.send(10.2, "", 1.0), 10.3, 404, LimitNews(), 0.5)
+    quota.answered(leave(quota, 10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
     now, flying = 10.3, 0
     for _ in range(20):
-        flights = []
+        reservations = []
         while quota.opens_at(now, 1.0) <= now:
-            flights.append(quota.send(now, "", 1.0))
-        flying = max(flying, len(flights))
+            reservations.append(leave(quota, now, "", 1.0))
+        flying = max(flying, len(reservations))
         now += 0.1
-        for flight in flights:
-            quota.answered(flight, now, 404, LimitNews(), 0.5)
+        for reservation in reservations:
+            quota.answered(reservation, now, 404, RateLimitInfo(), 0.5)
     assert flying == 3
-    quota.answered(quota.send(now, "", 1.0), now, 200, told(50.0), 0.5)
+    quota.answered(leave(quota, now, "", 1.0), now, 200, told(50.0), 0.5)
     for _ in range(10):
         assert quota.opens_at(now, 1.0) <= now
-        quota.send(now, "", 1.0)
+        leave(quota, now, "", 1.0)
 
 
 # --- closed routes ---
@@ -186,8 +191,8 @@ def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: flo
 def test_refusals_of_two_routes_are_about_the_quota() -> None:
     """Two routes refused with quota left, and nothing passing in between: everybody waits."""
     quota = Quota()
-    quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
-    one, two = quota.send(0.1, "/a", 1.0), quota.send(0.1, "/b", 1.0)
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    one, two = leave(quota, 0.1, "/a", 1.0), leave(quota, 0.1, "/b", 1.0)
     assert quota.answered(one, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.ROUTE
     assert quota.stopped_until < 0.2
     assert quota.answered(two, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.QUOTA
@@ -280,16 +285,16 @@ def test_single_refusal_is_no_limit() -> None:
     """After one refusal with quota left few leave at once; when none follows, as many as before."""
     quota = Quota()
     quota.costs.learned["/a"] = 1.0
-    quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
-    verdict = quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, LimitNews(), 0.5)
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    verdict = quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, RateLimitInfo(), 0.5)
     assert verdict is Verdict.UNANNOUNCED
     now, left = quota.stopped_until, 99.0
-    quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
+    quota.answered(leave(quota, now, "/a", 1.0), now, 200, told(left), 0.5)
     assert _leave(quota, now) == 2
     for _ in range(64):
         left -= 1.0
         now += 0.1
-        quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
+        quota.answered(leave(quota, now, "/a", 1.0), now, 200, told(left), 0.5)
     assert _leave(quota, now) == left
 
 
@@ -298,30 +303,30 @@ def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
     for refusal in (told(0.0, retry_after=2.0), told(99.0, retry_after=20.0)):
         quota = Quota()
         quota.costs.learned["/a"] = 1.0
-        quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+        quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
         for _ in range(2):
-            quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
-        quota.answered(quota.send(30.0, "/a", 1.0), 30.1, 200, told(99.0), 0.5)
+            quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
+        quota.answered(leave(quota, 30.0, "/a", 1.0), 30.1, 200, told(99.0), 0.5)
         assert _leave(quota, 30.1) > 90
 
 
 def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
     """Policies of zero units on every answer name no limit: one that is hidden is found beside them."""
-    nothing = LimitNews(0.0, None, None, None, (Policy(0.0, 60.0),))
+    nothing = RateLimitInfo(0.0, None, None, None, (PolicyField(0.0, 60.0),))
     quota = Quota()
     for now in range(8):
-        quota.answered(quota.send(float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
+        quota.answered(leave(quota, float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
     assert _leave(quota, 8.0) == 9
 
 
 def _leave(quota: Quota, now: float) -> int:
     """Return how many requests may leave at once, and take them back."""
-    flights = []
+    reservations = []
     while quota.opens_at(now, 1.0, "/a") <= now:
-        flights.append(quota.send(now, "/a", 1.0))
-    for flight in flights:
-        quota.unsent(flight)
-    return len(flights)
+        reservations.append(leave(quota, now, "/a", 1.0))
+    for reservation in reservations:
+        quota.unsent(reservation)
+    return len(reservations)
 
 
 def test_small_burst_under_a_large_limit_is_used() -> None:
@@ -385,20 +390,20 @@ async def test_hanging_service_does_not_make_callers_wait_for_each_other() -> No
 
 
 async def test_max_wait_ends_where_nobody_is_answered() -> None:
-    """Waiting behind a canary that hangs is no wait for quota: the error says that nothing is answered."""
+    """Waiting behind a probe that hangs is no wait for quota: the error says that nothing is answered."""
     gate = Gate()
-    canary = await gate.acquire()
+    probe = await gate.acquire()
     others = [asyncio.create_task(gate.acquire(max_wait=5)) for _ in range(20)]
     with pytest.raises(APITimeoutError, match="no answer to any request for 5 s"):
         await asyncio.gather(*others)
     assert time() == pytest.approx(5)
-    canary.lost()
+    probe.lost()
     for one in others:
         one.cancel()
 
 
-async def test_late_canary_is_hedged() -> None:
-    """A canary without an answer is followed by a second after a second, then by more."""
+async def test_late_probe_is_hedged() -> None:
+    """A probe without an answer is followed by a second after a second, then by more."""
     gate = Gate()
     times: list[float] = []
 
@@ -522,7 +527,7 @@ def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
 
 def test_drip_is_not_refused_before_the_question_is_answered() -> None:
     """While nobody knows whether units drip, only those wait in vain whom no drip could serve in time."""
-    one = Allowance(100.0, 60.0, named=True)
+    one = Policy(100.0, 60.0, named=True)
     one.believe(0.0, 0.1, 0.0, 100.0, judge=False)
     assert one.wait_for(0.1, 5.0, least=True) < 5.0
     assert one.wait_for(0.1, 5.0, least=True, asks=False) > 59.0
@@ -557,7 +562,7 @@ async def test_told_wait_has_a_cap() -> None:
 async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> None:
     """The answer is delivered, and the next request leaves when the reset is over."""
     gate = Gate()
-    (await gate.acquire()).answered(200, LimitNews(remaining=0, reset=7))
+    (await gate.acquire()).answered(200, RateLimitInfo(remaining=0, reset=7))
     (await gate.acquire()).unsent()
     assert time() == pytest.approx(7)
 
@@ -591,9 +596,9 @@ def test_told_reset_does_not_hide_a_drip(form: str) -> None:
 async def test_rate_holds_for_any_amount(rate: Limit, calls: int, seconds: float) -> None:
     """Amounts below one and fractions are kept, and nothing is lost between two requests."""
     gate = Gate(rate=rate)
-    (await gate.acquire()).answered(200, LimitNews(1e6, 1e6 - 1))
+    (await gate.acquire()).answered(200, RateLimitInfo(1e6, 1e6 - 1))
     for _ in range(calls - 1):
-        (await gate.acquire(cost=200)).answered(200, LimitNews(1e6, 1e6 - 2))
+        (await gate.acquire(cost=200)).answered(200, RateLimitInfo(1e6, 1e6 - 2))
     assert time() == pytest.approx(seconds, rel=0.02)
 
 
@@ -613,7 +618,7 @@ async def test_rate_can_be_shared_with_the_rest_of_the_program() -> None:
 async def test_waiter_that_leaves_while_it_pays_gives_its_turn_on() -> None:
     """A cancelled call does not hold up those behind it at the user's own ceiling."""
     gate = Gate(rate=Limit(1, 10.0))
-    (await gate.acquire()).answered(200, LimitNews())
+    (await gate.acquire()).answered(200, RateLimitInfo())
     paying = asyncio.create_task(gate.acquire())
     behind = asyncio.create_task(gate.acquire())
     await asyncio.sleep(1)
@@ -681,7 +686,7 @@ async def test_gate_on_real_loops() -> None:
     """Stops, waiters, cancellations and deadlines work on loops that are not asyncio's own."""
     gate = Gate(max_in_flight=2)
     (await gate.acquire()).answered(200, told(99))
-    (await gate.acquire()).answered(429, LimitNews(100.0, 0.0, None, 0.2, MINUTE))
+    (await gate.acquire()).answered(429, RateLimitInfo(100.0, 0.0, None, 0.2, MINUTE))
     waiting = [asyncio.create_task(gate.acquire(max_wait=30)) for _ in range(6)]
     await asyncio.sleep(0)
     waiting[2].cancel()

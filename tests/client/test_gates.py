@@ -24,7 +24,7 @@ from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.queue import Group, Queue, Waiter
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
@@ -33,7 +33,7 @@ from tests.virtual_time import VirtualLoop
 HOST = "https://data.test"
 KEY = "key-of-the-tests"
 PATH = "/v1/chains/43114"
-MINUTE = (Policy(100.0, 60.0),)
+MINUTE = (PolicyField(100.0, 60.0),)
 
 
 def time() -> float:
@@ -41,9 +41,9 @@ def time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def told(remaining: float, retry_after: float | None = None) -> LimitNews:
+def told(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
     """Return what the headers of a service with 100 units a minute say."""
-    return LimitNews(100.0, remaining, None, retry_after, MINUTE)
+    return RateLimitInfo(100.0, remaining, None, retry_after, MINUTE)
 
 
 class Service:
@@ -526,11 +526,11 @@ async def test_closing_one_session_leaves_the_others_in_peace() -> None:
     assert sim.stats.sent_while_stopped == 0
 
 
-async def test_session_that_is_closed_hands_the_canary_on() -> None:
+async def test_session_that_is_closed_hands_the_probe_on() -> None:
     """Closed while its request flies alone, a session lets the next session's fly at once."""
     stuck = Service(silent=True)
     leaves, stays = opened(stuck), opened(stuck)
-    canary = asyncio.create_task(leaves.data.get(PATH))
+    probe = asyncio.create_task(leaves.data.get(PATH))
     await asyncio.sleep(0.1)
     waiting = asyncio.create_task(stays.data.get(PATH))
     await asyncio.sleep(0.1)
@@ -540,7 +540,7 @@ async def test_session_that_is_closed_hands_the_canary_on() -> None:
     assert await waiting == {}
     assert time() < 0.3
     with pytest.raises(SessionClosedError):
-        await canary
+        await probe
     await stays.aclose()
 
 
@@ -576,11 +576,11 @@ async def test_who_was_granted_leaves_before_a_newcomer() -> None:
         await asyncio.sleep(0.1)
         permit.answered(200, told(50))
 
-    canary = await gate.acquire()
+    probe = await gate.acquire()
     first = asyncio.create_task(call(1))
     await asyncio.sleep(0)
     second = asyncio.create_task(call(2))
-    canary.lost()  # now two may leave
+    probe.lost()  # now two may leave
     await asyncio.gather(first, second)
     assert order == [1, 2]
 

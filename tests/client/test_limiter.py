@@ -1,4 +1,4 @@
-"""The gate: order, stops, canaries, cancellation, waiting times."""
+"""The gate: order, stops, probes, cancellation, waiting times."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.quota import Limit
 from chainapi.errors import QuotaWaitError
 from tests.limits.servers import FromFirst, Server, SlidingLog
 from tests.virtual_time import VirtualLoop
 
-MINUTE = (Policy(100.0, 60.0),)
+MINUTE = (PolicyField(100.0, 60.0),)
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> LimitNews:
+def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return what the headers of a service with 100 units a minute say."""
-    return LimitNews(100.0, remaining, reset, retry_after, MINUTE)
+    return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
 
 async def opened(remaining: float = 99.0, **options: Any) -> Gate:
@@ -44,7 +44,7 @@ async def test_first_request_goes_at_once_and_alone() -> None:
     second = asyncio.create_task(gate.acquire())
     await asyncio.sleep(1)
     assert not second.done()
-    first.answered(200, LimitNews(limit=10, remaining=9))
+    first.answered(200, RateLimitInfo(limit=10, remaining=9))
     (await second).unsent()
 
 
@@ -72,7 +72,7 @@ async def test_stop_between_grant_and_resumption_is_honoured() -> None:
     async def call(number: int) -> None:
         permit = await gate.acquire()
         order.append((number, time()))
-        permit.answered(200, LimitNews())
+        permit.answered(200, RateLimitInfo())
 
     waiting = [asyncio.create_task(call(n)) for n in range(3)]
     await asyncio.sleep(1)
@@ -85,7 +85,7 @@ async def test_stop_between_grant_and_resumption_is_honoured() -> None:
 
 
 async def test_refused_request_goes_first_and_priority_before_the_rest() -> None:
-    """After a stop the refused request is the canary; then the urgent, then the others in order."""
+    """After a stop the refused request is the probe; then the urgent, then the others in order."""
     gate = await opened()
     (await gate.acquire()).answered(429, told(0, retry_after=5))
     order: list[str] = []
@@ -145,7 +145,7 @@ async def test_rate_is_a_ceiling() -> None:
     """With a rate of one a second, the third request leaves after two seconds."""
     gate = Gate(rate=Limit(1, 1))
     for _ in range(3):
-        (await gate.acquire()).answered(200, LimitNews())
+        (await gate.acquire()).answered(200, RateLimitInfo())
     assert time() == pytest.approx(2, rel=1e-3)
     with pytest.raises(QuotaWaitError):
         await gate.acquire(max_wait=0.5)
@@ -154,8 +154,8 @@ async def test_rate_is_a_ceiling() -> None:
 async def test_rate_counts_units_when_it_is_told_to() -> None:
     """With ``units=True`` a request of 50 units takes five seconds of ten units each."""
     gate = Gate(rate=Limit(10, 1, units=True))
-    (await gate.acquire(cost=10)).answered(200, LimitNews())
-    (await gate.acquire(cost=50)).answered(200, LimitNews())
+    (await gate.acquire(cost=10)).answered(200, RateLimitInfo())
+    (await gate.acquire(cost=50)).answered(200, RateLimitInfo())
     assert time() == pytest.approx(5, rel=1e-3)
 
 
@@ -166,7 +166,7 @@ async def test_limits_of_the_user_are_kept() -> None:
     for _ in range(5):
         permit = await gate.acquire()
         times.append(round(time(), 3))
-        permit.answered(200, LimitNews())
+        permit.answered(200, RateLimitInfo())
     assert times == [0, 0, 10, 10, 20]
 
 
@@ -278,7 +278,7 @@ async def test_huge_loop_times_are_exact() -> None:
 
 
 async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
-    """When the clock jumps in a wait, the canary still goes alone."""
+    """When the clock jumps in a wait, the probe still goes alone."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     gate = await opened()
@@ -336,9 +336,9 @@ def test_random_jobs_are_finished(
                 if rng.random() < 0.03:
                     permit.lost()
                 else:
-                    permit.answered(trial.status, trial.news)
+                    permit.answered(trial.status, trial.info)
                     if trial.status == 429:
-                        until = max(until, loop.time() + (trial.news.retry_after or 0))
+                        until = max(until, loop.time() + (trial.info.retry_after or 0))
             finally:
                 permit.lost()
             if trial.status == 200:

@@ -27,7 +27,7 @@ from chainapi.core.call import (
     SentAt,
 )
 from chainapi.core.http import Response
-from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.core.url import Query
@@ -57,9 +57,9 @@ def status(code: int, body: bytes = b"{}") -> Response:
     return Response(code, {}, body)
 
 
-def refusal(verdict: Verdict, limits: LimitNews | None = None) -> Exchange:
+def refusal(verdict: Verdict, limits: RateLimitInfo | None = None) -> Exchange:
     """Return the exchange of a request that was refused with 429."""
-    return Exchange(SentAt(0.0, 0.0), status(429), limits or LimitNews(), verdict)
+    return Exchange(SentAt(0.0, 0.0), status(429), limits or RateLimitInfo(), verdict)
 
 
 @define
@@ -224,7 +224,7 @@ def test_a_pause_names_its_reason(fault: Response | APIConnectionError, reason: 
 
 def test_a_retry_after_is_kept() -> None:
     """A 503 that names a wait is not tried before; a wait longer than `max_wait` ends the call."""
-    busy = Exchange(SentAt(0.0, 0.0), status(503), LimitNews(retry_after=7.0))
+    busy = Exchange(SentAt(0.0, 0.0), status(503), RateLimitInfo(retry_after=7.0))
     script = Script([busy, OK])
     script.run()
     assert script.pauses == [7.0]
@@ -311,9 +311,13 @@ def test_a_patient_call_takes_any_number_of_refusals() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "retry_after"),
-    [(LimitNews(retry_after=7.0, reset=9.0), 7.0), (LimitNews(reset=9.0), 9.0), (LimitNews(), None)],
+    [
+        (RateLimitInfo(retry_after=7.0, reset=9.0), 7.0),
+        (RateLimitInfo(reset=9.0), 9.0),
+        (RateLimitInfo(), None),
+    ],
 )
-def test_a_refusal_keeps_the_wait(limits: LimitNews, retry_after: float | None) -> None:
+def test_a_refusal_keeps_the_wait(limits: RateLimitInfo, retry_after: float | None) -> None:
     """The error of a 429 has the retry-after, else the reset, that the response named last."""
     script = Script([refusal(Verdict.ROUTE, limits)])
     script.settings.retry = RetryPolicy(max_attempts=1)

@@ -161,7 +161,7 @@ def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
             await asyncio.sleep(0.025)
             trial = server.ask(loop.time(), 1.0)
             await asyncio.sleep(0.025)
-            permit.answered(trial.status, trial.news)
+            permit.answered(trial.status, trial.info)
         finally:
             permit.lost()
 
@@ -254,7 +254,7 @@ def _random(quick: bool) -> list[Row]:
         case = random_case(seed)
         known = runs.knowing(case)
         run = runs.gate(case, limit=max(3600.0, runs.GIVE_UP * known.seconds))
-        window = case.server().ask(case.start, 1.0).news.policies[0].window or WINDOW
+        window = case.server().ask(case.start, 1.0).info.policies[0].window or WINDOW
         lost.append(100.0 * max(0.0, run.seconds - known.seconds - rounding) / max(known.seconds, window))
         refusals.append(run.refusals)
         in_stops += run.in_stops

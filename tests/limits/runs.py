@@ -13,7 +13,7 @@ from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.headers import LimitNews
+from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.quota import Limit
 from tests.limits.servers import EPSILON, Trial
 from tests.virtual_time import VirtualLoop
@@ -119,12 +119,12 @@ class _Wire:
             self.run.refusals += 1
             self.run.blocks += trial.blocked
             if self.hidden:
-                return Trial(429, LimitNews())
-            self.until = max(self.until, loop.time() + (trial.news.retry_after or 0.0))
+                return Trial(429, RateLimitInfo())
+            self.until = max(self.until, loop.time() + (trial.info.retry_after or 0.0))
             self.run.stops.append((loop.time(), self.until))
         else:
             self.run.passed.append((loop.time(), number))
-        return Trial(trial.status, LimitNews()) if self.hidden else trial
+        return Trial(trial.status, RateLimitInfo()) if self.hidden else trial
 
 
 def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
@@ -173,7 +173,7 @@ def gate(case: Case, *, probe: bool = True, limit: float = inf) -> Run:
             while True:
                 permit = await doors.acquire(f"/{cost:g}", cost=cost, again=again)
                 trial = await wire.send(number, cost)
-                permit.answered(trial.status, trial.news)
+                permit.answered(trial.status, trial.info)
                 if trial.status == 200:
                     return
                 again = True
@@ -188,7 +188,7 @@ def plain(case: Case, strategy: str, limit: float) -> Run:
 
     def call(wire: _Wire) -> Send:
         rng = random.Random(case.seed)
-        told = case.server().ask(case.start, 1.0).news
+        told = case.server().ask(case.start, 1.0).info
         amount, window = told.limit or 1.0, told.policies[0].window or 60.0
         bucket = AsyncLimiter(amount, window) if strategy == "bucket" else None
 
@@ -201,7 +201,7 @@ def plain(case: Case, strategy: str, limit: float) -> Run:
                 if trial.status == 200:
                     return
                 own = rng.random() * min(60.0, 2.0**tries)
-                said = trial.news.retry_after
+                said = trial.info.retry_after
                 await asyncio.sleep(own if strategy == "blind" or said is None else said)
                 tries = min(tries + 1, 10)
 

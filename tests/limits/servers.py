@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 
 from attrs import define, field, frozen
 
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 
 __all__ = [
     "Bucket",
@@ -35,7 +35,7 @@ class Trial:
     """What a server answered: the status, what its headers say, and whether it was a block."""
 
     status: int
-    news: LimitNews
+    info: RateLimitInfo
     blocked: bool = False
 
 
@@ -64,18 +64,18 @@ class Server:
         """Return what the header reports: whole units."""
         return max(0, floor(self.limit - self.used(now) + EPSILON))
 
-    def policies(self) -> tuple[Policy, ...]:
+    def policies(self) -> tuple[PolicyField, ...]:
         """Return what the policy header reports."""
-        return (Policy(self.limit, self.window),)
+        return (PolicyField(self.limit, self.window),)
 
     def pace(self) -> float:
         """Return the units a second that it admits in the long run."""
         return self.limit / self.window
 
-    def news(self, now: float, wait: float | None) -> LimitNews:
+    def info(self, now: float, wait: float | None) -> RateLimitInfo:
         """Return what the headers of an answer say; `wait` in seconds for a refusal."""
         seconds = None if wait is None else float(max(1, ceil(wait - EPSILON)))
-        return LimitNews(self.limit, self.remaining(now), seconds, seconds, self.policies())
+        return RateLimitInfo(self.limit, self.remaining(now), seconds, seconds, self.policies())
 
     def ask(self, now: float, cost: float) -> Trial:
         """Answer one request."""
@@ -83,9 +83,9 @@ class Server:
         if at <= now + EPSILON:
             self.take(now, cost)
             self.served += cost
-            return Trial(200, self.news(now, None))
+            return Trial(200, self.info(now, None))
         self.refusals += 1
-        return Trial(429, self.news(now, at - now))
+        return Trial(429, self.info(now, at - now))
 
 
 @define(eq=False)
@@ -281,16 +281,16 @@ class Stacked(Server):
         """Return when both admit it."""
         return max(self.first.earliest(now, cost), self.second.earliest(now, cost))
 
-    def news(self, now: float, wait: float | None) -> LimitNews:
+    def info(self, now: float, wait: float | None) -> RateLimitInfo:
         """Return what the headers of the tighter one say, beside both policies."""
         if self.in_turn:
             shown = self.first
             if wait is not None and self.second.earliest(now, 1.0) > now + EPSILON:
                 shown = self.second
-            return shown.news(now, wait)
-        told = self._tighter(now).news(now, wait)
+            return shown.info(now, wait)
+        told = self._tighter(now).info(now, wait)
         policies = self.first.policies() + self.second.policies()
-        return LimitNews(told.limit, told.remaining, told.reset, told.retry_after, policies)
+        return RateLimitInfo(told.limit, told.remaining, told.reset, told.retry_after, policies)
 
 
 @define(eq=False)
@@ -314,7 +314,7 @@ class Penal(FromFirst):
         """Answer one request, and count who does not listen."""
         if now < self.blocked_until:
             self.refusals += 1
-            return Trial(429, LimitNews(retry_after=ceil(self.blocked_until - now)), blocked=True)
+            return Trial(429, RateLimitInfo(retry_after=ceil(self.blocked_until - now)), blocked=True)
         if self.told_at + self.grace < now < self.told_until:
             self.strikes += 1
             if self.strikes >= 3:
@@ -322,7 +322,7 @@ class Penal(FromFirst):
                 self.blocked_until = now + self.sentence
         trial = FromFirst.ask(self, now, cost)
         if trial.status == 429 and now >= self.told_until:
-            self.told_at, self.told_until = now, now + (trial.news.retry_after or 0.0)
+            self.told_at, self.told_until = now, now + (trial.info.retry_after or 0.0)
         return trial
 
 

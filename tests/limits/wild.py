@@ -279,14 +279,14 @@ class Client:
         await asyncio.sleep(scene.trip / 2)
         status, headers = self.answer(errand)
         await asyncio.sleep(scene.trip / 2)
-        news = read_limits(headers, BEGAN + self.loop.time())
+        info = read_limits(headers, BEGAN + self.loop.time())
         if status == 429:
-            self.refused(errand, news.retry_after or news.reset or 0.0)
-        if permit.answered(status, news) in (Verdict.ROUTE, Verdict.TOO_EXPENSIVE) and tries >= 4:
+            self.refused(errand, info.retry_after or info.reset or 0.0)
+        if permit.answered(status, info) in (Verdict.ROUTE, Verdict.TOO_EXPENSIVE) and tries >= 4:
             raise _GaveUpError
         if status == 503:
             backoff = self.rng.random() * 0.5 * 2.0 ** min(tries, 5)
-            await asyncio.sleep(max(news.retry_after or 0.0, backoff))
+            await asyncio.sleep(max(info.retry_after or 0.0, backoff))
         return status
 
     def refused(self, errand: Errand, wait: float) -> None:

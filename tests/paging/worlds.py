@@ -158,7 +158,7 @@ class FlowWorld:
         states = StateMachine.resume(start, lifetime=LIFETIME, on_expired=on_expired)
         dedupe = deduplicator(route, start, declared=source.model is MetricPoint)
         walk = Walk(query, states, dedupe, start)
-        self._pages = (MetricPages if source.others else Pages)(walk, source)
+        self._pages = (MetricPages if source.extra else Pages)(walk, source)
         return self._pages
 
     def check_left(self) -> None:
@@ -179,11 +179,11 @@ class FlowSource:
         self.emit = emit
         self.clock = world.time
         self.model = route.model
-        self.others = tuple(name for name, _ in route.others)
+        self.extra = tuple(name for name, _ in route.extra)
         self._world = world
         self._transport = NastyTransport(service, world.time, world.sleep, world.stall)
         self._attempts = attempts
-        self._decode = PageDecoder(route.model, route.items, route.others)
+        self._decode = PageDecoder(route.model, route.items, route.extra)
 
     def now(self) -> float:
         """Return Unix time."""

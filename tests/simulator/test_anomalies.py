@@ -182,7 +182,7 @@ def test_pages_hold_what_they_hold_besides_their_rows(name: str) -> None:
 
 def page_fields(name: str) -> set[str]:
     """Return the names of the fields that pages of a route hold besides the list."""
-    return {wire_name(field) for field, _ in ROUTES[name].route.others}
+    return {wire_name(field) for field, _ in ROUTES[name].route.extra}
 
 
 def test_anomalies_are_aimed_at_routes() -> None:

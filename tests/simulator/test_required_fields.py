@@ -110,10 +110,10 @@ def extend(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
     """Extend the model of a route, and the records that its pages hold besides their rows."""
     endpoint = ROUTES[name]
     others = tuple(
-        (other, extended(kind) if row_classes(kind) else kind) for other, kind in endpoint.route.others
+        (other, extended(kind) if row_classes(kind) else kind) for other, kind in endpoint.route.extra
     )
     model = extended(endpoint.route.model)
-    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model, others=others))
+    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model, extra=others))
     return model
 
 
@@ -140,8 +140,8 @@ def test_required_fields_that_a_model_gains_have_values(name: str, monkeypatch: 
     if endpoint.single:
         rows = [decode_resource(body, model)]
     else:
-        page = PageDecoder(model, endpoint.route.items, endpoint.route.others).decode(body)
-        rows = [*page.rows, *(other for other in page.others if isinstance(other, Record))]
+        page = PageDecoder(model, endpoint.route.items, endpoint.route.extra).decode(body)
+        rows = [*page.rows, *(other for other in page.extra if isinstance(other, Record))]
         assert page.rows
     for row in rows:
         assert_complete(row)

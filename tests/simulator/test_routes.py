@@ -164,7 +164,7 @@ async def test_every_list_is_walked_to_its_end(name: str) -> None:
     if declared.route.descending_key:
         order = operator.attrgetter(declared.route.descending_key)
         assert all(order(a) >= order(b) for a, b in pairwise(rows))
-    assert set(pages[0].others) == {other for other, _ in declared.route.others}
+    assert set(pages[0].extra) == {other for other, _ in declared.route.extra}
 
 
 @pytest.mark.parametrize("name", SINGLES)
@@ -620,7 +620,7 @@ def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, st
     if response.status == 200 and declared.single:
         assert type(decode_resource(response.body, model)) in kinds
     elif response.status == 200:
-        decoder = PageDecoder(model, declared.route.items, declared.route.others)
+        decoder = PageDecoder(model, declared.route.items, declared.route.extra)
         assert {type(row) for row in decoder.decode(response.body).rows} <= kinds
 
 

@@ -22,10 +22,10 @@ from math import inf
 
 from attrs import define, field
 
-from chainapi.core.limits.allowance import Allowance
 from chainapi.core.limits.drip import Drip
+from chainapi.core.limits.policy import Policy
 
-__all__ = ["Hidden"]
+__all__ = ["Discovery"]
 
 SLOW_START = 18.0  # requests in flight before a limit is known
 AFTERWARDS = 24.0  # and then: there may be more limits than that
@@ -50,7 +50,7 @@ MOST_ENTRIES = 1024
 class Trial:
     """Tries out whether a learned limit is higher, or its window shorter, than was learned."""
 
-    limit: Allowance
+    limit: Policy
     _every: int = FIRST_TRIAL  # windows that are used up before the next trial
     _full: int = 0
     _step: float = STEP
@@ -114,13 +114,13 @@ class Trial:
 
 
 @define(eq=False, repr=False)
-class Hidden:
+class Discovery:
     """What is found out about limits of which nothing is told; `drips` where they are taken to."""
 
     drips: bool = False
     most: float = 1.0
     drip: Drip | None = None
-    learned: Allowance | None = None
+    learned: Policy | None = None
     _opened: float = inf  # when the first request left since the last opening
     _anchor: float = inf  # when it was answered: no sooner than it was counted
     _refused: float | None = None  # when the first refusal came that nothing passed since
@@ -254,7 +254,7 @@ class Hidden:
         elif self.drip is None:
             self._note(sent, now, cost)
 
-    def _pace_instead(self, now: float, learned: Allowance) -> None:
+    def _pace_instead(self, now: float, learned: Policy) -> None:
         """Take a limit whose window proved ever shorter for a drip."""
         # The trial itself is not proven.
         self.drip = Drip(EARLIER_BY_FAR * learned.limit / (learned.window or SHORTEST), now)
@@ -305,7 +305,7 @@ class Hidden:
         self._history.clear()
 
     def _learn(self, window: float) -> None:
-        self.learned = Allowance(max(1.0, self._passed), window)
+        self.learned = Policy(max(1.0, self._passed), window)
         for one in self._history:
             self.learned.spend(*one)
         self._trial = Trial(self.learned)

@@ -32,11 +32,11 @@ from chainapi.core.limits.structured_fields import (
 )
 from chainapi.core.numbers import is_number
 
-__all__ = ["LimitNews", "Policy", "ServiceLimit", "hold", "read_limits"]
+__all__ = ["PolicyField", "RateLimitInfo", "ServiceLimit", "hold", "read_limits"]
 
 
 @frozen
-class Policy:
+class PolicyField:
     """One rate-limit policy as the service announces it: `quota` units in `window` seconds.
 
     A quota of 0 is kept as said; a window of 0, or one that makes no sense, is None as if it were not said.
@@ -57,7 +57,7 @@ class ServiceLimit:
 
 
 @frozen
-class LimitNews:
+class RateLimitInfo:
     """What one answer says about the quota; None means that it does not say.
 
     `limit` and `remaining` are quota units, `reset` and `retry_after` seconds from the answer's arrival. No
@@ -72,7 +72,7 @@ class LimitNews:
     remaining: float | None = None
     reset: float | None = None
     retry_after: float | None = None
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[PolicyField, ...] = ()
     service_limits: tuple[ServiceLimit, ...] = ()
 
 
@@ -84,7 +84,7 @@ class _Claim(NamedTuple):
     reset: float | None = None
 
 
-_SILENCE = LimitNews()
+_SILENCE = RateLimitInfo()
 _NO_CLAIM = _Claim()
 _FAMILIES = tuple(
     (prefix + "limit", prefix + "remaining", prefix + "reset")
@@ -93,7 +93,7 @@ _FAMILIES = tuple(
 _NAMES = frozenset(("ratelimit", "ratelimit-policy", "retry-after")).union(*_FAMILIES)
 
 
-def read_limits(headers: Mapping[str, str], now: float) -> LimitNews:
+def read_limits(headers: Mapping[str, str], now: float) -> RateLimitInfo:
     """Read the limit headers of one answer (specification, section 8); a malformed one is as if absent.
 
     The names in `headers` are lower-case. `now` is Unix time in seconds; in an answer that has a Date,
@@ -114,19 +114,19 @@ def read_limits(headers: Mapping[str, str], now: float) -> LimitNews:
     claims += more
     best = claims[0] if len(claims) == 1 else min(claims, key=_strictness, default=_NO_CLAIM)
     retry_after = _read_retry_after(get("retry-after"), headers, now)
-    return LimitNews(best.limit, best.remaining, best.reset, retry_after, policies, service_limits)
+    return RateLimitInfo(best.limit, best.remaining, best.reset, retry_after, policies, service_limits)
 
 
-def hold(status: int, news: LimitNews) -> float:
+def hold(status: int, info: RateLimitInfo) -> float:
     """Say for how many seconds a client that obeys sends nothing after an answer with this status.
 
     Retry-After wins over the reset. The reset counts when nothing remains, whatever the answer was otherwise,
     and on a refusal (429 or 503) even when something does.
     """
-    if news.retry_after is not None:
-        return news.retry_after
-    if news.reset is not None and (news.remaining == 0 or status in (429, 503)):
-        return news.reset
+    if info.retry_after is not None:
+        return info.retry_after
+    if info.reset is not None and (info.remaining == 0 or status in (429, 503)):
+        return info.reset
     return 0.0
 
 
@@ -171,7 +171,7 @@ def _amounts(items: Iterable[Item]) -> list[float]:
 
 
 @lru_cache(maxsize=64)
-def _read_limit(text: str | None) -> tuple[float | None, tuple[Policy, ...]]:
+def _read_limit(text: str | None) -> tuple[float | None, tuple[PolicyField, ...]]:
     """Read a limit and the policies behind it: ``100, 100;w=60;comment="sliding", 5000;w=3600``."""
     items = parse_list(text or "") or ()
     if not _amounts(items):
@@ -203,23 +203,23 @@ def _read_reset(text: str | None, headers: Mapping[str, str], now: float) -> flo
 
 
 @lru_cache(maxsize=64)
-def _read_policies(text: str | None) -> tuple[Policy, ...]:
+def _read_policies(text: str | None) -> tuple[PolicyField, ...]:
     return _policies(parse_list(text or "") or ())
 
 
-def _policies(items: Iterable[Item]) -> tuple[Policy, ...]:
+def _policies(items: Iterable[Item]) -> tuple[PolicyField, ...]:
     return tuple(policy for item in items if (policy := _policy(item)))
 
 
-def _policy(item: Item) -> Policy | None:
+def _policy(item: Item) -> PolicyField | None:
     """Read ``"name";q=100;w=60`` or ``100;w=60``; one without a quota is none."""
     name = item.value if isinstance(item.value, str) else None
     quota = _amount(item.value if name is None else item.params.get("q"))
-    return None if quota is None else Policy(quota, _amount(item.params.get("w")) or None, name)
+    return None if quota is None else PolicyField(quota, _amount(item.params.get("w")) or None, name)
 
 
 def _read_combined(
-    text: str | None, policies: tuple[Policy, ...]
+    text: str | None, policies: tuple[PolicyField, ...]
 ) -> tuple[Iterable[_Claim], tuple[ServiceLimit, ...]]:
     """Read ``RateLimit``: a list of named limits, or in the older form a dictionary of three numbers."""
     if text is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from chainapi.core.limits.allowance import UNTOLD_WINDOW, Allowance
-from chainapi.core.limits.headers import LimitNews, Policy
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.policy import UNTOLD_WINDOW, Policy
 
 __all__ = ["Policies"]
 
@@ -14,59 +14,59 @@ MOST_POLICIES = 8
 
 @define(eq=False, repr=False)
 class Policies:
-    """The allowances that answers named, and the one that the last answer was about.
+    """The policies that answers named, and the one that the last answer was about.
 
     A policy is forgotten when an answer lists the policies without it, or when it was named without a list
     and is not heard of for a window.
     """
 
-    known: list[Allowance] = field(factory=list[Allowance])
-    told: Allowance | None = None
-    _listed: list[Allowance] = field(factory=list[Allowance])
-    _names: dict[str, Allowance] = field(factory=dict[str, Allowance])
+    known: list[Policy] = field(factory=list[Policy])
+    told: Policy | None = None
+    _listed: list[Policy] = field(factory=list[Policy])
+    _names: dict[str, Policy] = field(factory=dict[str, Policy])
     _said: object = None
 
-    def read(self, news: LimitNews, now: float, cost: float, *, refused: bool) -> Allowance | None:
+    def read(self, info: RateLimitInfo, now: float, cost: float, *, refused: bool) -> Policy | None:
         """Follow the policies that an answer names; return the one that its numbers are about."""
-        if not news.limit and news.remaining is None and not news.policies:
+        if not info.limit and info.remaining is None and not info.policies:
             return self.told if refused else None
-        said = (news.limit, news.policies)
+        said = (info.limit, info.policies)
         if said == self._said and not refused and self.told is not None:
             return self.told
-        named = [policy for policy in news.policies if policy.quota > 0]
+        named = [policy for policy in info.policies if policy.quota > 0]
         if named:
             current = self._list(named, refused=refused)
-        elif news.limit:
-            current = [self._find(news.limit, None) or self._add(Allowance(news.limit, None, named=True))]
+        elif info.limit:
+            current = [self._find(info.limit, None) or self._add(Policy(info.limit, None, named=True))]
             current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].told
         else:
-            current = self._unnamed(news, cost)
+            current = self._unnamed(info, cost)
         self._said = None if refused or not named else said
-        self._choose(current, news)
+        self._choose(current, info)
         self._forget(now)
         return self.told
 
-    def claims(self, news: LimitNews) -> dict[Allowance, tuple[float, float | None]]:
+    def claims(self, info: RateLimitInfo) -> dict[Policy, tuple[float, float | None]]:
         """Return what an answer says of each policy beside the one of `read`: what remains, the reset."""
-        if len(news.service_limits) < 2:
+        if len(info.service_limits) < 2:
             return {}
-        claims = dict[Allowance, tuple[float, float | None]]()
-        for one in news.service_limits:
-            allowance = self._names.get(one.name)
-            if allowance is not None and allowance is not self.told and one.remaining is not None:
-                claims[allowance] = one.remaining, one.reset
+        claims = dict[Policy, tuple[float, float | None]]()
+        for one in info.service_limits:
+            policy = self._names.get(one.name)
+            if policy is not None and policy is not self.told and one.remaining is not None:
+                claims[policy] = one.remaining, one.reset
         return claims
 
     def roof(self) -> float:
         """Return the least limit."""
         return min((one.limit for one in self.known), default=float("inf"))
 
-    def _list(self, named: list[Policy], *, refused: bool) -> list[Allowance]:
+    def _list(self, named: list[PolicyField], *, refused: bool) -> list[Policy]:
         current = []
         for policy in named:
             one = self._find(policy.quota, policy.window)
             if one is None:
-                one = Allowance(
+                one = Policy(
                     policy.quota, policy.window, named=True, only_on_refusal=refused and bool(self.known)
                 )
             elif not refused:
@@ -83,8 +83,8 @@ class Policies:
         self.known = [*current, *(one for one in keep if one not in current)][:MOST_POLICIES]
         return current
 
-    def _find(self, quota: float, window: float | None) -> Allowance | None:
-        """Return the allowance that is meant; one whose window or limit was not told yet may be."""
+    def _find(self, quota: float, window: float | None) -> Policy | None:
+        """Return the policy that is meant; one whose window or limit was not told yet may be."""
         for one in self.known:
             if one.sized and one.limit == quota and (window is None or one.window == window):
                 return one
@@ -93,20 +93,20 @@ class Policies:
                 return one
         return None
 
-    def _add(self, one: Allowance) -> Allowance:
+    def _add(self, one: Policy) -> Policy:
         self.known = [one, *self.known][:MOST_POLICIES]
         return one
 
-    def _unnamed(self, news: LimitNews, cost: float) -> list[Allowance]:
+    def _unnamed(self, info: RateLimitInfo, cost: float) -> list[Policy]:
         """Return what a number without a limit is about."""
         if self.told is not None:
             return [self.told]
-        if news.remaining is None:
+        if info.remaining is None:
             return []
-        return [self._add(Allowance(news.remaining + cost, None, named=True, sized=False))]
+        return [self._add(Policy(info.remaining + cost, None, named=True, sized=False))]
 
-    def _choose(self, current: list[Allowance], news: LimitNews) -> None:
-        matching = [one for one in current if one.limit == news.limit]
+    def _choose(self, current: list[Policy], info: RateLimitInfo) -> None:
+        matching = [one for one in current if one.limit == info.limit]
         if matching:
             self.told = matching[0]
         elif current and self.told not in current:

@@ -5,8 +5,8 @@ rules, in the order in which they are asked:
 
 1. A refusal stops everybody until its wait ends; the end only ever moves later. One that shows quota left
    stops its route alone (`chainapi.core.limits.scope`).
-2. The first request, and the first after every pause, flies alone: the canary. A canary that is not answered
-   is followed by others, twice as many each time (`chainapi.core.limits.canary`).
+2. The first request, and the first after every pause, flies alone: the probe. A probe that is not answered
+   is followed by others, twice as many each time (`chainapi.core.limits.probe`).
 3. The first request of a route whose price is unknown flies alone too.
 4. What an answer says remains, less what is in flight, may go at once.
 5. What is predicted to have come back since may go too, few at first and more with every answer that says
@@ -21,20 +21,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from math import inf
+from typing import NamedTuple
 
 from attrs import Attribute, define, field, frozen
 
-from chainapi.core.limits.allowance import Allowance, Kind
-from chainapi.core.limits.canary import Canaries
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.discovery import SOON, Hidden
-from chainapi.core.limits.headers import LimitNews, hold
+from chainapi.core.limits.discovery import SOON, Discovery
+from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.policies import Policies
+from chainapi.core.limits.policy import Kind, Policy
+from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Flight", "Limit", "Quota", "QuotaSnapshot", "Verdict"]
+__all__ = ["Decision", "Limit", "Quota", "QuotaSnapshot", "Reservation", "Verdict"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
@@ -119,8 +120,30 @@ class QuotaSnapshot:
         return self.unix_time + self.reset_in
 
 
+class Decision(NamedTuple):
+    """The answer to `Quota.decide`; `Quota.send` or `Quota.wait` takes it.
+
+    Attributes:
+        when: `now`, a later time, or inf when a response decides.
+        guess: whether no response covers the request.
+        probe: whether it leaves as a probe.
+        inquiry: the policy whose return of units the probe is to show; None for other requests.
+        used_up: whether units have to come back first and nothing is in flight.
+
+    """
+
+    when: float
+    guess: bool = False
+    probe: bool = False
+    inquiry: Policy | None = None
+    used_up: bool = False
+
+
+NEVER = Decision(inf)  # until a response decides
+
+
 @define(eq=False, repr=False)
-class Flight:
+class Reservation:
     """One request that was granted: `sent` at this time, for `cost` units.
 
     `alone` is set when no other was in flight, so that its answer shows its price; `counted` when it passed
@@ -131,7 +154,7 @@ class Flight:
     cost: float
     sent: float
     stops: int
-    canary: bool
+    probe: bool
     guess: bool
     prior: float | None
     alone: bool
@@ -140,7 +163,7 @@ class Flight:
 
 @define(eq=False, repr=False)
 class Quota:
-    """Ask `opens_at`; when it says now, `send`; then say how the flight ended.
+    """Call `decide`; then `send` if it returned now, else `wait`; then report how the reservation ended.
 
     Args:
         max_in_flight: how many requests may be without an answer at once.
@@ -158,13 +181,13 @@ class Quota:
     stopped_until: float = -inf
     costs: Costs = field(factory=Costs, init=False)
     routes: Routes = field(factory=Routes, init=False)
-    canaries: Canaries = field(factory=Canaries, init=False)
+    probes: Probes = field(factory=Probes, init=False)
     policies: Policies = field(factory=Policies, init=False)
-    _given: list[Allowance] = field(factory=list[Allowance], init=False)
-    _allowances: list[Allowance] = field(factory=list[Allowance], init=False)
-    _hidden: Hidden | None = field(factory=Hidden, init=False)
+    _given: list[Policy] = field(factory=list[Policy], init=False)
+    _in_force: list[Policy] = field(factory=list[Policy], init=False)
+    _discovery: Discovery | None = field(factory=Discovery, init=False)
     _held: float = field(default=0.0, init=False)
-    _flights: dict[Flight, None] = field(factory=dict[Flight, None], init=False)
+    _reservations: dict[Reservation, None] = field(factory=dict[Reservation, None], init=False)
     _lost: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
     _lost_units: float = field(default=0.0, init=False)
     _stops: int = field(default=0, init=False)
@@ -173,8 +196,6 @@ class Quota:
     _refused_route: str | None = field(default=None, init=False)
     _guesses: int = field(default=0, init=False)
     _most_guesses: int = field(default=1, init=False)
-    _guessing: bool = field(default=False, init=False)
-    _asking: Allowance | None = field(default=None, init=False)
     _heard_at: float = field(default=-inf, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -187,51 +208,55 @@ class Quota:
         if not new:
             return
         self.limits = (*self.limits, *new)
-        self._given = [*self._given, *(Allowance(one.amount, one.per) for one in new)]
+        self._given = [*self._given, *(Policy(one.amount, one.per) for one in new)]
         self._list()
-        if self._hidden is not None:
-            self._hidden.most = inf
+        if self._discovery is not None:
+            self._discovery.most = inf
         if any(one.units for one in new):
             self.costs.units = True
 
     def _list(self) -> None:
         """List all limits: those that the user knows of, those that are told, and the one that was found."""
-        learned = None if self._hidden is None else self._hidden.learned
-        self._allowances = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
+        learned = None if self._discovery is None else self._discovery.learned
+        self._in_force = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
 
     # --- what may be sent -----------------------------------------------------------------
 
     def opens_at(self, now: float, cost: float, route: str = "") -> float:
-        """Return from when a request may leave: `now`, a later time, or inf when an answer decides."""
+        """Return when a request may leave: `now`, a later time, or inf when a response decides."""
+        return self.decide(now, cost, route).when
+
+    def decide(self, now: float, cost: float, route: str = "") -> Decision:
+        """Decide when a request of `cost` units may leave; change nothing."""
         if self.in_flight >= self.max_in_flight:
-            return inf
+            return NEVER
         if now < self.stopped_until:
-            return self.stopped_until
-        hedge = self.canaries.opens_at(now)
+            return Decision(self.stopped_until)
+        hedge = self.probes.opens_at(now)
         if hedge is not None and hedge > now:
-            return hedge
+            return Decision(hedge)
         if self.in_flight and hedge is None and self._alone(route):
-            return inf
-        self._guessing, self._asking = False, None
+            return NEVER
+        probe = self.probes.due or hedge is not None
         opens = now
-        if self._hidden is not None and not self.canaries.due and hedge is None:
-            opens = self._hidden.opens_at(now, self.in_flight)
-        return self._opens_at(now, cost, opens)
+        if self._discovery is not None and not probe:
+            opens = self._discovery.opens_at(now, self.in_flight)
+        return self._by_policies(now, cost, opens, probe)
 
     def _alone(self, route: str) -> bool:
         """Tell whether a request has to fly alone, because nobody knows what it costs."""
         return self.policies.told is not None and not self.costs.known(route)
 
-    def _opens_at(self, now: float, cost: float, opens: float) -> float:
-        """Return from when a request may leave as far as the limits are concerned."""
-        scarce: Allowance | None = None
-        for one in self._allowances:
+    def _by_policies(self, now: float, cost: float, opens: float, probe: bool) -> Decision:
+        """Decide by the policies, where `opens` is the earliest time that they may choose."""
+        scarce: Policy | None = None
+        for one in self._in_force:
             one.collect(now)
             held = self._held + self._lost_units if one.named else self._held
             if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
                 # What may have been counted is held back, but not for ever: the next answer includes it.
                 continue
-            if one.named and self.canaries.due and one.reset_at <= now:
+            if one.named and self.probes.due and one.reset_at <= now:
                 continue
             at = one.opens_at(now, cost, held)
             if at <= now and not one.named:
@@ -240,163 +265,172 @@ class Quota:
             if at >= opens:
                 opens, scarce = at, one
         if scarce is None or opens == inf:
-            return opens
-        return self._guess_at(now, opens, scarce)
+            return Decision(opens, probe=probe)
+        return self._guess(now, opens, scarce, probe)
 
-    def _guess_at(self, now: float, opens: float, scarce: Allowance) -> float:
-        """Return when a request may leave that no answer covers."""
-        if opens > now:
+    def _guess(self, now: float, opens: float, scarce: Policy, probe: bool) -> Decision:
+        """Decide about a request that no response covers."""
+        used_up = opens > now
+        inquiry = None
+        most = self._most_guesses
+        if used_up:
             if self.in_flight:
-                return opens
-            self._most_guesses = 1
-            if not self.probe:
-                return opens
-            asks = scarce.asks_at(opens)
-            if asks > now:
-                return min(opens, asks)
-            self._asking = scarce
+                return Decision(opens)
+            most = 1
+            probes_at = scarce.asks_at(opens) if self.probe else inf
+            if probes_at > now:
+                return Decision(min(opens, probes_at), used_up=True)
+            inquiry = scarce
         careful = not self.probe and scarce.proven
-        if self.in_flight and (self._guesses >= self._most_guesses or careful):
-            return inf
-        self._guessing = True
-        return now
+        if self.in_flight and (self._guesses >= most or careful):
+            return NEVER
+        return Decision(now, True, probe or (most == 1 and not self.in_flight), inquiry, used_up)
 
     def room(self, now: float) -> float:
         """Return the units that may go before a dearer request that has to wait for more.
 
         None in a pause; and none where units drip, for there they are not lost but only delay it.
         """
-        if self.opens_at(now, 0.0) > now or self.canaries.due or self._guessing:
+        decision = self.decide(now, 0.0)
+        if decision.when > now or self.probes.due or decision.guess:
             return 0.0
-        if any(one.kind is DRIP for one in self._allowances):
+        if any(one.kind is DRIP for one in self._in_force):
             return 0.0
         held = self._held + self._lost_units
-        return min((one.room(held) for one in self._allowances), default=inf)
+        return min((one.room(held) for one in self._in_force), default=inf)
 
-    def send(self, now: float, route: str, cost: float, prior: float | None = None) -> Flight:
-        """Count one request out, for which `opens_at` or `room` has just said that it may go."""
-        guess = self._guessing
+    def wait(self, decision: Decision) -> None:
+        """Note that a request waits by a decision: after a pause the first guess leaves alone."""
+        if decision.used_up:
+            self._most_guesses = 1
+
+    def send(
+        self, decision: Decision, now: float, route: str, cost: float, prior: float | None = None
+    ) -> Reservation:
+        """Reserve units for a request that may leave now by a decision just made."""
         alone = not self.in_flight
-        canary = (
-            self.canaries.due
-            or self.canaries.opens_at(now) is not None
-            or (guess and alone and self._most_guesses == 1)
-        )
-        flight = Flight(route, cost, now, self._stops, canary, guess, prior, alone)
-        if canary or (alone and self._alone(route)):
-            self.canaries.send(flight, now)
+        _, guess, probe, inquiry, used_up = decision
+        reservation = Reservation(route, cost, now, self._stops, probe, guess, prior, alone)
+        if probe or (alone and self._alone(route)):
+            self.probes.send(reservation, now)
         if guess:
             self._guesses += 1
-            if self._asking is not None:
-                self._asking.asked = True
-        if self._hidden is not None:
-            self._hidden.send(now, self._counted(cost))
+            if used_up:
+                self._most_guesses = 1
+            if inquiry is not None:
+                inquiry.asked = True
+        if self._discovery is not None:
+            self._discovery.send(now, self._counted(cost))
         if self.routes.known:
             self.routes.send(route)
         self.in_flight += 1
         self._held += cost
-        self._flights[flight] = None
-        return flight
+        self._reservations[reservation] = None
+        return reservation
 
-    def holds(self, flight: Flight, now: float) -> bool:
+    def holds(self, reservation: Reservation, now: float) -> bool:
         """Tell whether a request that was granted a moment ago may still leave."""
-        return flight.stops == self._stops and now >= self.stopped_until
+        return reservation.stops == self._stops and now >= self.stopped_until
 
     # --- how it ended -----------------------------------------------------------------------
 
-    def unsent(self, flight: Flight) -> None:
+    def unsent(self, reservation: Reservation) -> None:
         """Take back a grant that was not used."""
-        self._land(flight)
-        self.canaries.unsent(flight, due=flight.canary and not flight.guess)
+        self._land(reservation)
+        self.probes.unsent(reservation, due=reservation.probe and not reservation.guess)
 
-    def lost(self, flight: Flight, now: float) -> None:
+    def lost(self, reservation: Reservation, now: float) -> None:
         """Note that no answer will come: the service may have counted the request."""
-        self._land(flight)
-        self.canaries.lost(flight, due=flight.canary and not flight.guess)
-        self._unclear(flight, now)
+        self._land(reservation)
+        self.probes.lost(reservation, due=reservation.probe and not reservation.guess)
+        self._unclear(reservation, now)
 
-    def _unclear(self, flight: Flight, now: float) -> None:
+    def _unclear(self, reservation: Reservation, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
-        for one in self._allowances:
+        for one in self._in_force:
             if one.told:
-                one.doubt(flight.cost)
+                one.doubt(reservation.cost)
             else:
-                one.spend(flight.sent, now, flight.cost)
-        self._lost.append((now, flight.cost))
-        self._lost_units += flight.cost
+                one.spend(reservation.sent, now, reservation.cost)
+        self._lost.append((now, reservation.cost))
+        self._lost_units += reservation.cost
 
-    def answered(self, flight: Flight, now: float, status: int, news: LimitNews, jitter: float) -> Verdict:
+    def answered(
+        self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
+    ) -> Verdict:
         """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
-        self._land(flight)
+        self._land(reservation)
         self._heard_at = now
-        if status >= 500 and news.remaining is None:
+        if status >= 500 and info.remaining is None:
             # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
-            self.canaries.faulty(flight, due=flight.canary and not flight.guess)
-            self._unclear(flight, now)
+            self.probes.faulty(reservation, due=reservation.probe and not reservation.guess)
+            self._unclear(reservation, now)
             return Verdict.PASSED
-        self.canaries.answered(flight)
-        trip = now - flight.sent
-        self.canaries.trip += 0.1 * (trip - self.canaries.trip) if self.canaries.trip else trip
+        self.probes.answered(reservation)
+        trip = now - reservation.sent
+        self.probes.trip += 0.1 * (trip - self.probes.trip) if self.probes.trip else trip
         refused = status == 429
         last = self.policies.told
         before = last.remaining if last is not None and last.sure else None
-        told = self._read(flight, now, news, refused=refused)
+        told = self._read(reservation, now, info, refused=refused)
         if not refused:
-            self._passed(flight, now, status, news, told, before)
-            self._account(flight, now, news, told, refused=False)
+            self._passed(reservation, now, status, info, told, before)
+            self._account(reservation, now, info, told, refused=False)
             return Verdict.PASSED
-        verdict, used_up = self._refused(flight, now, news, told, jitter)
-        self._account(flight, now, news, told, refused=True)
+        verdict, used_up = self._refused(reservation, now, info, told, jitter)
+        self._account(reservation, now, info, told, refused=True)
         if used_up is not None:
-            backed = not flight.guess and not flight.canary
-            used_up.refused(now, self.stopped_until, flight.cost, backed=backed)
+            backed = not reservation.guess and not reservation.probe
+            used_up.refused(now, self.stopped_until, reservation.cost, backed=backed)
         return verdict
 
-    def _read(self, flight: Flight, now: float, news: LimitNews, *, refused: bool) -> Allowance | None:
+    def _read(
+        self, reservation: Reservation, now: float, info: RateLimitInfo, *, refused: bool
+    ) -> Policy | None:
         """Return the policy that the numbers of an answer are about."""
         policies = self.policies
-        known, cost = policies.known, 0.0 if refused else flight.cost
-        told = policies.read(news, now, cost, refused=refused)
+        known, cost = policies.known, 0.0 if refused else reservation.cost
+        told = policies.read(info, now, cost, refused=refused)
         if policies.known is not known:
             if policies.known and not known:
-                self._hidden = None
+                self._discovery = None
             self.costs.roof = policies.roof()
             self._list()
         return told
 
     def _passed(
         self,
-        flight: Flight,
+        reservation: Reservation,
         now: float,
         status: int,
-        news: LimitNews,
-        told: Allowance | None,
+        info: RateLimitInfo,
+        told: Policy | None,
         before: float | None,
     ) -> None:
         """Note what a request shows that was not refused."""
-        tells = news.remaining is not None or not any(one.told for one in self._allowances)
+        tells = info.remaining is not None or not any(one.told for one in self._in_force)
         if tells:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes.known:
-            self.routes.passed(flight.route, flight.sent)
-        flight.counted = status < 400 and not flight.canary and not flight.guess
-        if flight.guess and (tells or self._most_guesses < CAUTIOUS):
+            self.routes.passed(reservation.route, reservation.sent)
+        reservation.counted = status < 400 and not reservation.probe and not reservation.guess
+        if reservation.guess and (tells or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
-        if flight.alone and not self.costs.known(flight.route):
-            self.costs.tried(flight.route, told=news.remaining is not None)
+        if reservation.alone and not self.costs.known(reservation.route):
+            self.costs.tried(reservation.route, told=info.remaining is not None)
             if told is not None and told.sized:
-                self._price(flight, now, news.remaining, told, before)
-        if self._hidden is not None:
-            self._find(self._hidden, flight, now, status)
+                self._price(reservation, now, info.remaining, told, before)
+        if self._discovery is not None:
+            self._find(self._discovery, reservation, now, status)
 
-    def _find(self, hidden: Hidden, flight: Flight, now: float, status: int) -> None:
+    def _find(self, discovery: Discovery, reservation: Reservation, now: float, status: int) -> None:
         """Let a success show what nobody tells; beside told limits, that nothing is hidden after all."""
-        learned = hidden.learned
-        hidden.passed(flight.sent, now, self._counted(flight.cost), answered=status < 400)
-        if self.policies.known and hidden.disproved():
-            self._hidden = None
-        if hidden.learned is not learned or self._hidden is None:
+        learned = discovery.learned
+        discovery.passed(reservation.sent, now, self._counted(reservation.cost), answered=status < 400)
+        if self.policies.known and discovery.disproved():
+            self._discovery = None
+        if discovery.learned is not learned or self._discovery is None:
             self._list()
 
     def _counted(self, cost: float) -> float:
@@ -404,129 +438,131 @@ class Quota:
         return 1.0 if self.policies.known else cost
 
     def _price(
-        self, flight: Flight, now: float, left: float | None, told: Allowance, before: float | None
+        self, reservation: Reservation, now: float, left: float | None, told: Policy, before: float | None
     ) -> None:
         """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
-        if flight.canary and before is not None:
+        if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:
-            self.costs.hidden(flight.route, 0.0, told.drip(now - flight.sent))
+            self.costs.hidden(reservation.route, 0.0, told.drip(now - reservation.sent))
         else:
-            self.costs.hidden(flight.route, before - left, told.drip(now - told.believed_at))
+            self.costs.hidden(reservation.route, before - left, told.drip(now - told.believed_at))
         if left is not None:
-            self.costs.alone(flight.route, flight.prior, before, told.limit, left)
+            self.costs.alone(reservation.route, reservation.prior, before, told.limit, left)
 
     def _account(
-        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, *, refused: bool
+        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, *, refused: bool
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
-        claims = self.policies.claims(news)
-        if told is not None and news.remaining is not None:
-            claims[told] = (news.remaining, news.reset)
-        for one in self._allowances:
+        claims = self.policies.claims(info)
+        if told is not None and info.remaining is not None:
+            claims[told] = (info.remaining, info.reset)
+        for one in self._in_force:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
-                self._believe(one, flight, now, *claim, refused=refused)
+                self._believe(one, reservation, now, *claim, refused=refused)
             elif not refused:
-                if one.named and one.reset_at <= flight.sent and not one.backed(flight.cost, 0.0):
+                if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
                     # The wait is over, and a request passed; how much is back no answer said.
                     one.restart()
-                one.spend(flight.sent, now, flight.cost, counted=flight.counted)
+                one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
             elif one is told and one.only_on_refusal:
                 one.restart()
-        while self._lost and self._lost[0][0] <= flight.sent:
+        while self._lost and self._lost[0][0] <= reservation.sent:
             self._lost_units -= self._lost.popleft()[1]
 
     def _believe(
         self,
-        one: Allowance,
-        flight: Flight,
+        one: Policy,
+        reservation: Reservation,
         now: float,
         remaining: float,
         reset: float | None,
         *,
         refused: bool,
     ) -> None:
-        cost = 0.0 if refused else flight.cost
-        one.believe(flight.sent, now, remaining, cost, judge=flight.canary and not refused)
+        cost = 0.0 if refused else reservation.cost
+        one.believe(reservation.sent, now, remaining, cost, judge=reservation.probe and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
             # Else it is from before what others said, who overtook it.
             one.tell_reset(now, min(reset, self.max_stop))
-        one.prune(next(iter(self._flights)).sent if self._flights else now)
+        one.prune(next(iter(self._reservations)).sent if self._reservations else now)
         if not refused:
-            drips = one.kind is DRIP and one.drip(now - flight.sent) >= 1.0
+            drips = one.kind is DRIP and one.drip(now - reservation.sent) >= 1.0
             self.costs.sample(
-                one, flight.route, remaining, flight.sent, now, fresh=flight.canary, drips=drips
+                one, reservation.route, remaining, reservation.sent, now, fresh=reservation.probe, drips=drips
             )
 
-    def _land(self, flight: Flight) -> None:
-        del self._flights[flight]
+    def _land(self, reservation: Reservation) -> None:
+        del self._reservations[reservation]
         self.in_flight -= 1
         # Back to exactly zero, or rounding errors would add up over the years.
-        self._held = self._held - flight.cost if self.in_flight else 0.0
-        if flight.guess:
+        self._held = self._held - reservation.cost if self.in_flight else 0.0
+        if reservation.guess:
             self._guesses -= 1
         if self.routes.known:
-            self.routes.landed(flight.route)
+            self.routes.landed(reservation.route)
 
     # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
-        self, flight: Flight, now: float, news: LimitNews, told: Allowance | None, jitter: float
-    ) -> tuple[Verdict, Allowance | None]:
+        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, jitter: float
+    ) -> tuple[Verdict, Policy | None]:
         """Return how far a refusal reaches, and the told policy that is used up."""
         left = None
-        if told is not None and news.remaining is not None:
-            needed = min(max(flight.cost, flight.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
-            left = news.remaining - self._held >= needed
-        wait = min(hold(429, news), self.max_stop) if news.retry_after is not None or news.reset else None
-        hidden = self._is_hidden(flight, left, wait)
-        shared = hidden and self._is_shared(flight, now, left)
-        if not shared and self.routes.judge(flight.route, now, left=left):
-            whole = told is not None and news.remaining == told.limit
-            return self._refuse_route(flight, now, wait, jitter, whole=whole), None
-        if hidden and self._hidden is None:
-            self._hidden = Hidden(drips=True)
-        if flight.alone and not left and told is not None and news.remaining is not None:
-            self.costs.refused(flight.route, news.remaining)
-        if flight.canary:
+        if told is not None and info.remaining is not None:
+            needed = min(max(reservation.cost, reservation.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
+            left = info.remaining - self._held >= needed
+        wait = min(hold(429, info), self.max_stop) if info.retry_after is not None or info.reset else None
+        hidden = self._is_hidden(reservation, left, wait)
+        shared = hidden and self._is_shared(reservation, now, left)
+        if not shared and self.routes.judge(reservation.route, now, left=left):
+            whole = told is not None and info.remaining == told.limit
+            return self._refuse_route(reservation, now, wait, jitter, whole=whole), None
+        if hidden and self._discovery is None:
+            self._discovery = Discovery(drips=True)
+        if reservation.alone and not left and told is not None and info.remaining is not None:
+            self.costs.refused(reservation.route, info.remaining)
+        if reservation.probe:
             self._refusals += 1
-        if self._hidden is not None and (hidden or not self.policies.known):
-            self._hidden.refused(flight.sent, now, self._held, told=wait is not None)
-        self._stop(flight, now, wait, told, jitter)
-        if left is None and flight.canary:
-            if flight.route == self._refused_route:
-                self.routes.step_back(flight.route, now, self.stopped_until)
-            self._refused_route = flight.route
+        if self._discovery is not None and (hidden or not self.policies.known):
+            self._discovery.refused(reservation.sent, now, self._held, told=wait is not None)
+        self._stop(reservation, now, wait, told, jitter)
+        if left is None and reservation.probe:
+            if reservation.route == self._refused_route:
+                self.routes.step_back(reservation.route, now, self.stopped_until)
+            self._refused_route = reservation.route
         if hidden:
             return Verdict.UNANNOUNCED, None
         return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, told
 
-    def _is_hidden(self, flight: Flight, left: bool | None, wait: float | None) -> bool:
+    def _is_hidden(self, reservation: Reservation, left: bool | None, wait: float | None) -> bool:
         """Tell whether a refusal shows a limit beside the told ones: they have quota left."""
         known = self.policies.known
-        longest = SOON if self._hidden is None else self._hidden.longest()
-        if not known or not self.costs.known(flight.route) or (wait is not None and wait > longest):
+        longest = SOON if self._discovery is None else self._discovery.longest()
+        if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
             return False
-        return left if left is not None else all(one.backed(flight.cost, 0.0) for one in known)
+        return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
 
-    def _is_shared(self, flight: Flight, now: float, left: bool | None) -> bool:
+    def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
         """Tell whether a limit that nobody told is surely more than one route that was closed."""
-        if self._hidden is not None:
-            return not flight.canary and self.routes.passes(flight.route)
-        others = (one for one in self.routes.closed(now) if one != flight.route)
-        return bool(left) and (self.routes.passes_alone(flight.route) or any(map(self.costs.known, others)))
+        if self._discovery is not None:
+            return not reservation.probe and self.routes.passes(reservation.route)
+        others = (one for one in self.routes.closed(now) if one != reservation.route)
+        return bool(left) and (
+            self.routes.passes_alone(reservation.route) or any(map(self.costs.known, others))
+        )
 
     def _refuse_route(
-        self, flight: Flight, now: float, wait: float | None, jitter: float, *, whole: bool
+        self, reservation: Reservation, now: float, wait: float | None, jitter: float, *, whole: bool
     ) -> Verdict:
         """Stop the requests of one route."""
-        self.canaries.due = self.canaries.due or (flight.canary and not flight.guess)
-        refusals = self.routes.refused(flight.route, now)
+        self.probes.due = self.probes.due or (reservation.probe and not reservation.guess)
+        refusals = self.routes.refused(reservation.route, now)
         backoff = self._backoff(refusals, jitter)
         if wait is None or refusals > 1:
             wait = max(wait or 0.0, backoff)
-        self.routes.close(flight.route, now + wait)
+        self.routes.close(reservation.route, now + wait)
         return Verdict.TOO_EXPENSIVE if whole and refusals > 1 else Verdict.ROUTE
 
     def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
@@ -535,20 +571,22 @@ class Quota:
         return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
-        self, flight: Flight, now: float, wait: float | None, told: Allowance | None, jitter: float
+        self, reservation: Reservation, now: float, wait: float | None, told: Policy | None, jitter: float
     ) -> None:
         """Stop everybody."""
         backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
-        elif self._hidden is not None and (told is None or self._hidden.drip is not None):
-            stop = self._hidden.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
+        elif self._discovery is not None and (told is None or self._discovery.drip is not None):
+            stop = self._discovery.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
         else:
-            known = told.opens_at(now, flight.cost, 0.0) if told is not None and self._refusals < 2 else inf
+            known = (
+                told.opens_at(now, reservation.cost, 0.0) if told is not None and self._refusals < 2 else inf
+            )
             stop = known if now + backoff < known < inf else now + backoff
         self.stopped_until = max(self.stopped_until, stop)
         self._stops += 1
-        self.canaries.due = True
+        self.probes.due = True
         self._most_guesses = 1
 
     # --- for people -------------------------------------------------------------------------
@@ -559,33 +597,33 @@ class Quota:
         They are so many `requests`. With `least`, as soon as may be: nobody is sent away early for an
         estimate. Those in flight are no part of `units`. How long answers take is no part of the forecast.
         """
-        stop, held, hidden = max(now, self.stopped_until), self._held + self._lost_units, self._hidden
+        stop, held, discovery = max(now, self.stopped_until), self._held + self._lost_units, self._discovery
         ends = [stop - now]
-        for one in self._allowances:
+        for one in self._in_force:
             one.collect(now)
             ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
-        if hidden is not None:
+        if discovery is not None:
             counted = requests + self.in_flight if self.policies.known else units + held
-            seconds = hidden.wait_for(stop, counted, least=least)
+            seconds = discovery.wait_for(stop, counted, least=least)
             ends.append(stop - now + (ESTIMATE if least else 1.0) * seconds)
         return max(ends)
 
     def promise(self, now: float, seconds: float) -> float:
         """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
-        if self._hidden is not None:
-            seconds = max(seconds, self._hidden.surely_at(now) - now)
+        if self._discovery is not None:
+            seconds = max(seconds, self._discovery.surely_at(now) - now)
         # What is in flight may still be told a time that is a round trip later.
-        return seconds + (max(ROUNDED, self.canaries.trip) if self.in_flight else 0.0)
+        return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""
         told = self.policies.told
-        if told is None and self._hidden is not None:
-            told = self._hidden.learned
+        if told is None and self._discovery is not None:
+            told = self._discovery.learned
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
         if stopped is None:
-            used_up = [one for one in self._allowances if not one.backed(1.0, self._held)]
+            used_up = [one for one in self._in_force if not one.backed(1.0, self._held)]
             told = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=told)
             opens = told.opens_at(now, 1.0, self._held) if used_up and told is not None else inf
             reset = opens if opens < inf else None

@@ -16,7 +16,7 @@ __all__ = ["Routes", "Verdict"]
 
 PROVEN = 64  # successes after which a route is like all others
 MOST_ROUTES = 1024
-LATER = 1e-3  # seconds after the end of a stop: others are the canary then
+LATER = 1e-3  # seconds after the end of a stop: others are the probe then
 
 
 class Verdict(Enum):
@@ -36,7 +36,7 @@ class _Route:
     until: float
     refused_at: float
     refusals: int = 1
-    flying: int = 0
+    in_flight: int = 0
     most: int = 1
     passed: int = 0
     others_passed: bool = False
@@ -56,7 +56,7 @@ class Routes:
             return now
         if now < one.until:
             return one.until
-        return now if one.flying < one.most else inf
+        return now if one.in_flight < one.most else inf
 
     def closed_until(self, route: str) -> float:
         """Return until when a route is closed; -inf when it is not."""
@@ -68,7 +68,7 @@ class Routes:
         one = self.known.get(route)
         if one is None:
             return inf
-        return 0 if now < one.until else max(0, one.most - one.flying)
+        return 0 if now < one.until else max(0, one.most - one.in_flight)
 
     def wakes_at(self, route: str, now: float) -> float:
         """Return when it is worth looking at a route again; inf: an answer decides."""
@@ -78,12 +78,12 @@ class Routes:
     def send(self, route: str) -> None:
         """Note that a request leaves."""
         if (one := self.known.get(route)) is not None:
-            one.flying += 1
+            one.in_flight += 1
 
     def landed(self, route: str) -> None:
         """Note that a request is no longer in flight."""
         if (one := self.known.get(route)) is not None:
-            one.flying = max(0, one.flying - 1)
+            one.in_flight = max(0, one.in_flight - 1)
 
     def passed(self, route: str, sent: float) -> None:
         """Note a request that was not refused."""
@@ -142,7 +142,7 @@ class Routes:
         one.until = max(one.until, until)
 
     def step_back(self, route: str, now: float, stop: float) -> None:
-        """Let others be the canary when a stop ends that this route's request met twice."""
+        """Let others be the probe when a stop ends that this route's request met twice."""
         one = self.known.get(route)
         if one is None:
             self.known[route] = _Route(stop + LATER, now)

@@ -124,7 +124,7 @@ class EmptyPage:
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
     next_page_token = None
-    others = ()
+    extra = ()
     body = b"{}"
     digest = 0
 

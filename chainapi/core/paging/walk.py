@@ -68,7 +68,7 @@ class ListPage(RowsOfPage, Protocol):
         ...
 
     @property
-    def others(self) -> tuple[Any, ...]:
+    def extra(self) -> tuple[Any, ...]:
         """Values of further fields that the route names."""
         ...
 

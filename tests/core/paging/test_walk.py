@@ -44,7 +44,7 @@ class Body:
 
     rows: list[Any]
     next_page_token: str | None = None
-    others: tuple[Any, ...] = ()
+    extra: tuple[Any, ...] = ()
     body: bytes = b"{}"
 
     @property

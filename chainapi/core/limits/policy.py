@@ -23,7 +23,7 @@ from attrs import define, field
 
 from chainapi.core.limits.ledger import Ledger
 
-__all__ = ["Allowance", "Kind"]
+__all__ = ["Kind", "Policy"]
 
 FAR = 0.05  # of a window: a question is worth a refusal only when it may save more than this
 PATIENCE = 0.02  # of a window: the question waits this long at most for a unit to drip in
@@ -45,7 +45,7 @@ class Kind(Enum):
 
 
 @define(eq=False, repr=False)
-class Allowance:
+class Policy:
     """`limit` units in `window` seconds, as far as it is known; None is a window that nobody told.
 
     Attributes:
