@@ -45,8 +45,8 @@ def estimate(
 ) -> None:
     """Estimate the requests, compute units and minutes that rows of a route cost.
 
-    The output also has the share of a day's limit. The command sends nothing and needs no key: the cost of a
-    request is a part of the route.
+    The output also has the share of a day's limit. The command sends nothing
+    and needs no key: the cost of a request is a part of the route.
 
     Args:
         route: The name of a route, such as data.evm.blocks.

@@ -56,7 +56,7 @@ class _Token:
 
 
 class _Encoded:
-    """Cache of encoded pages; the page that was used longest ago leaves first."""
+    """Least-recently-used cache of encoded pages."""
 
     def __init__(self, most: int) -> None:
         self._most = most

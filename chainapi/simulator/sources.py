@@ -89,7 +89,7 @@ def to_hundredths(value: float) -> float:
 
 @frozen
 class Sums(Points):
-    """Series of a sum, whose values never fall."""
+    """Series of a cumulative sum, whose values never fall."""
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the points `stop - 1` down to `start`, newest first."""
