@@ -217,7 +217,7 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
         (lambda data: data.evm.blocks(1.5), "chain_id must be int or str, not float"),
         (lambda data: data.evm.blocks(None), "chain_id must be int or str, not NoneType"),
         (lambda data: data.evm.blocks(-1), "chain_id=-1 is negative"),
-        (lambda data: data.evm.blocks(1, resume="x"), "resume must be a Checkpoint"),
+        (lambda data: data.evm.blocks(1, resume="x"), "resume= must be a Checkpoint"),
         (lambda data: data.evm.blocks(1, prefetch=17), "prefetch=17 must be"),
         (lambda data: data.evm.block_transactions(1, 2, page_size=101), "from 0 to 100"),
         (lambda data: data.primary_network.utxos("fuji", "q-chain"), "did you mean"),

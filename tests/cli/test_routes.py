@@ -153,7 +153,7 @@ def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
         ),
         ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many; usage: data.evm.blocks CHAIN_ID"),
         ("data.chains", ["1"], [], "'1' is one value too many; usage: data.chains"),
-        ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id is given 2 times, and takes one value"),
+        ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id takes one value, not 2"),
         ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size takes one value, not 2"),
         ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' is invalid: it must be a whole number"),
         ("data.evm.blocks", ["1"], ["page_size=101"], "page_size=101 is not from 1 to 100"),

@@ -148,7 +148,7 @@ def test_the_only_list_is_found(body: dict[str, Any], found: str) -> None:
         ({"a": None, "b": None}, r"\(a, b\)"),
         ({"a": 1, "b": "x"}, r"no field holds a list; the fields are: a, b$"),
         ({"nextPageToken": "t"}, r"the fields are: none$"),
-        ({'a"\x1b': []}, r"no usable name of a list field: a"),
+        ({'a"\x1b': []}, r"the name of the list field cannot be used: a"),
         ([], "expected an object, got list"),
         (None, "expected an object, got NoneType"),
         ("ok", "expected an object, got str"),

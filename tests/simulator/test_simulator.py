@@ -656,7 +656,7 @@ def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
 )
 def test_fault_must_say_when_and_what(wrong: dict[str, Any]) -> None:
     """A fault without a time or with other than one effect is a ValueError."""
-    with pytest.raises(ValueError, match=r"fault|must be"):
+    with pytest.raises(ValueError, match=r"fault|must be|need a status"):
         Fault(**wrong)
 
 
