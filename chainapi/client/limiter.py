@@ -347,13 +347,15 @@ class Gate:
         """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
         quota = self._quota
         cost = quota.costs.price(route, prior)
-        when = quota.opens_at(now, cost, route)
+        decision = quota.decide(now, cost, route)
+        when = decision.when
         if when <= now and quota.routes.known:
             when = quota.routes.opens_at(route, now)
         if when <= now:
             if now < self._asked_at:
                 self._asked_at = now
-            return quota.send(now, route, cost, prior)
+            return quota.send(decision, now, route, cost, prior)
+        quota.wait(decision)
         self._wait_until(now, when)
         return None
 
@@ -421,9 +423,10 @@ class Gate:
     def _bill(self, now: float, waiter: _Ticket) -> bool:
         """Let a waiter pay its session's ceiling before it is granted; False where quota comes first."""
         quota, share, rate = self._quota, waiter.share, waiter.share.rate
-        when = quota.opens_at(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
-        if when > now:
-            self._wait_until(now, when)
+        decision = quota.decide(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
+        quota.wait(decision)  # for its turn, or until its session's ceiling is paid
+        if decision.when > now:
+            self._wait_until(now, decision.when)
             return False
         self._queue.step_out(waiter)
         assert rate is not None  # noqa: S101 - the caller saw it
@@ -467,11 +470,13 @@ class Gate:
                 continue
             if quota.routes.known and quota.routes.opens_at(waiter.route, now) > now:
                 continue
-            if quota.opens_at(now, units, waiter.route) > now:
+            decision = quota.decide(now, units, waiter.route)
+            if decision.when > now:
+                quota.wait(decision)
                 return
             room -= units
             dear.passed += units
-            self._grant(waiter, quota.send(now, waiter.route, units, waiter.prior))
+            self._grant(waiter, quota.send(decision, now, waiter.route, units, waiter.prior))
 
     def _grant(self, waiter: _Ticket, reservation: Reservation) -> None:
         self._queue.remove(waiter, granted=True)

@@ -22,7 +22,7 @@ from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
 from chainapi.core.limits.policy import Policy
-from chainapi.core.limits.quota import Quota, Verdict
+from chainapi.core.limits.quota import Quota, Reservation, Verdict
 from chainapi.core.limits.scope import Routes
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from tests.limits.clairvoyant import judge
@@ -64,6 +64,11 @@ class Silent:
 def window(limit: float = 100.0, seconds: float = 60.0) -> Any:
     """Return what builds a server with a fixed window."""
     return lambda: FromFirst(limit, seconds)
+
+
+def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
+    """Send a request, whenever the quota lets it leave."""
+    return quota.send(quota.decide(now, cost, route), now, route, cost)
 
 
 # --- what a probe proves ---
@@ -148,24 +153,24 @@ def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
 def test_reopening_that_nothing_proves_grows_slowly() -> None:
     """After a stop, answers that say nothing of the policy let 1, 2, 3 leave at once and no more."""
     quota = Quota()
-    quota.answered(quota.send(0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
-    quota.answered(quota.send(0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
+    quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
+    quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
     assert quota.opens_at(10.2, 1.0) == 10.2
-    quota.answered(quota.send(10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
+    quota.answered(leave(quota, 10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
     now, flying = 10.3, 0
     for _ in range(20):
         reservations = []
         while quota.opens_at(now, 1.0) <= now:
-            reservations.append(quota.send(now, "", 1.0))
+            reservations.append(leave(quota, now, "", 1.0))
         flying = max(flying, len(reservations))
         now += 0.1
         for reservation in reservations:
             quota.answered(reservation, now, 404, RateLimitInfo(), 0.5)
     assert flying == 3
-    quota.answered(quota.send(now, "", 1.0), now, 200, told(50.0), 0.5)
+    quota.answered(leave(quota, now, "", 1.0), now, 200, told(50.0), 0.5)
     for _ in range(10):
         assert quota.opens_at(now, 1.0) <= now
-        quota.send(now, "", 1.0)
+        leave(quota, now, "", 1.0)
 
 
 # --- closed routes ---
@@ -186,8 +191,8 @@ def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: flo
 def test_refusals_of_two_routes_are_about_the_quota() -> None:
     """Two routes refused with quota left, and nothing passing in between: everybody waits."""
     quota = Quota()
-    quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
-    one, two = quota.send(0.1, "/a", 1.0), quota.send(0.1, "/b", 1.0)
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    one, two = leave(quota, 0.1, "/a", 1.0), leave(quota, 0.1, "/b", 1.0)
     assert quota.answered(one, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.ROUTE
     assert quota.stopped_until < 0.2
     assert quota.answered(two, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.QUOTA
@@ -280,16 +285,16 @@ def test_single_refusal_is_no_limit() -> None:
     """After one refusal with quota left few leave at once; when none follows, as many as before."""
     quota = Quota()
     quota.costs.learned["/a"] = 1.0
-    quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
-    verdict = quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, RateLimitInfo(), 0.5)
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    verdict = quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, RateLimitInfo(), 0.5)
     assert verdict is Verdict.UNANNOUNCED
     now, left = quota.stopped_until, 99.0
-    quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
+    quota.answered(leave(quota, now, "/a", 1.0), now, 200, told(left), 0.5)
     assert _leave(quota, now) == 2
     for _ in range(64):
         left -= 1.0
         now += 0.1
-        quota.answered(quota.send(now, "/a", 1.0), now, 200, told(left), 0.5)
+        quota.answered(leave(quota, now, "/a", 1.0), now, 200, told(left), 0.5)
     assert _leave(quota, now) == left
 
 
@@ -298,10 +303,10 @@ def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
     for refusal in (told(0.0, retry_after=2.0), told(99.0, retry_after=20.0)):
         quota = Quota()
         quota.costs.learned["/a"] = 1.0
-        quota.answered(quota.send(0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+        quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
         for _ in range(2):
-            quota.answered(quota.send(0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
-        quota.answered(quota.send(30.0, "/a", 1.0), 30.1, 200, told(99.0), 0.5)
+            quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
+        quota.answered(leave(quota, 30.0, "/a", 1.0), 30.1, 200, told(99.0), 0.5)
         assert _leave(quota, 30.1) > 90
 
 
@@ -310,7 +315,7 @@ def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
     nothing = RateLimitInfo(0.0, None, None, None, (PolicyField(0.0, 60.0),))
     quota = Quota()
     for now in range(8):
-        quota.answered(quota.send(float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
+        quota.answered(leave(quota, float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
     assert _leave(quota, 8.0) == 9
 
 
@@ -318,7 +323,7 @@ def _leave(quota: Quota, now: float) -> int:
     """Return how many requests may leave at once, and take them back."""
     reservations = []
     while quota.opens_at(now, 1.0, "/a") <= now:
-        reservations.append(quota.send(now, "/a", 1.0))
+        reservations.append(leave(quota, now, "/a", 1.0))
     for reservation in reservations:
         quota.unsent(reservation)
     return len(reservations)

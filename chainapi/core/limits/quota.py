@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from math import inf
+from typing import NamedTuple
 
 from attrs import Attribute, define, field, frozen
 
@@ -34,7 +35,7 @@ from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Limit", "Quota", "QuotaSnapshot", "Reservation", "Verdict"]
+__all__ = ["Decision", "Limit", "Quota", "QuotaSnapshot", "Reservation", "Verdict"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
@@ -119,6 +120,28 @@ class QuotaSnapshot:
         return self.unix_time + self.reset_in
 
 
+class Decision(NamedTuple):
+    """The answer to `Quota.decide`; `Quota.send` or `Quota.wait` takes it.
+
+    Attributes:
+        when: `now`, a later time, or inf when a response decides.
+        guess: whether no response covers the request.
+        probe: whether it leaves as a probe.
+        inquiry: the policy whose return of units the probe is to show; None for other requests.
+        used_up: whether units have to come back first and nothing is in flight.
+
+    """
+
+    when: float
+    guess: bool = False
+    probe: bool = False
+    inquiry: Policy | None = None
+    used_up: bool = False
+
+
+NEVER = Decision(inf)  # until a response decides
+
+
 @define(eq=False, repr=False)
 class Reservation:
     """One request that was granted: `sent` at this time, for `cost` units.
@@ -140,7 +163,7 @@ class Reservation:
 
 @define(eq=False, repr=False)
 class Quota:
-    """Ask `opens_at`; when it says now, `send`; then say how the reservation ended.
+    """Call `decide`; then `send` if it returned now, else `wait`; then report how the reservation ended.
 
     Args:
         max_in_flight: how many requests may be without an answer at once.
@@ -173,8 +196,6 @@ class Quota:
     _refused_route: str | None = field(default=None, init=False)
     _guesses: int = field(default=0, init=False)
     _most_guesses: int = field(default=1, init=False)
-    _guessing: bool = field(default=False, init=False)
-    _asking: Policy | None = field(default=None, init=False)
     _heard_at: float = field(default=-inf, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -202,28 +223,32 @@ class Quota:
     # --- what may be sent -----------------------------------------------------------------
 
     def opens_at(self, now: float, cost: float, route: str = "") -> float:
-        """Return from when a request may leave: `now`, a later time, or inf when an answer decides."""
+        """Return when a request may leave: `now`, a later time, or inf when a response decides."""
+        return self.decide(now, cost, route).when
+
+    def decide(self, now: float, cost: float, route: str = "") -> Decision:
+        """Decide when a request of `cost` units may leave; change nothing."""
         if self.in_flight >= self.max_in_flight:
-            return inf
+            return NEVER
         if now < self.stopped_until:
-            return self.stopped_until
+            return Decision(self.stopped_until)
         hedge = self.probes.opens_at(now)
         if hedge is not None and hedge > now:
-            return hedge
+            return Decision(hedge)
         if self.in_flight and hedge is None and self._alone(route):
-            return inf
-        self._guessing, self._asking = False, None
+            return NEVER
+        probe = self.probes.due or hedge is not None
         opens = now
-        if self._discovery is not None and not self.probes.due and hedge is None:
+        if self._discovery is not None and not probe:
             opens = self._discovery.opens_at(now, self.in_flight)
-        return self._opens_at(now, cost, opens)
+        return self._by_policies(now, cost, opens, probe)
 
     def _alone(self, route: str) -> bool:
         """Tell whether a request has to fly alone, because nobody knows what it costs."""
         return self.policies.told is not None and not self.costs.known(route)
 
-    def _opens_at(self, now: float, cost: float, opens: float) -> float:
-        """Return from when a request may leave as far as the limits are concerned."""
+    def _by_policies(self, now: float, cost: float, opens: float, probe: bool) -> Decision:
+        """Decide by the policies, where `opens` is the earliest time that they may choose."""
         scarce: Policy | None = None
         for one in self._in_force:
             one.collect(now)
@@ -240,55 +265,60 @@ class Quota:
             if at >= opens:
                 opens, scarce = at, one
         if scarce is None or opens == inf:
-            return opens
-        return self._guess_at(now, opens, scarce)
+            return Decision(opens, probe=probe)
+        return self._guess(now, opens, scarce, probe)
 
-    def _guess_at(self, now: float, opens: float, scarce: Policy) -> float:
-        """Return when a request may leave that no answer covers."""
-        if opens > now:
+    def _guess(self, now: float, opens: float, scarce: Policy, probe: bool) -> Decision:
+        """Decide about a request that no response covers."""
+        used_up = opens > now
+        inquiry = None
+        most = self._most_guesses
+        if used_up:
             if self.in_flight:
-                return opens
-            self._most_guesses = 1
-            if not self.probe:
-                return opens
-            asks = scarce.asks_at(opens)
-            if asks > now:
-                return min(opens, asks)
-            self._asking = scarce
+                return Decision(opens)
+            most = 1
+            probes_at = scarce.asks_at(opens) if self.probe else inf
+            if probes_at > now:
+                return Decision(min(opens, probes_at), used_up=True)
+            inquiry = scarce
         careful = not self.probe and scarce.proven
-        if self.in_flight and (self._guesses >= self._most_guesses or careful):
-            return inf
-        self._guessing = True
-        return now
+        if self.in_flight and (self._guesses >= most or careful):
+            return NEVER
+        return Decision(now, True, probe or (most == 1 and not self.in_flight), inquiry, used_up)
 
     def room(self, now: float) -> float:
         """Return the units that may go before a dearer request that has to wait for more.
 
         None in a pause; and none where units drip, for there they are not lost but only delay it.
         """
-        if self.opens_at(now, 0.0) > now or self.probes.due or self._guessing:
+        decision = self.decide(now, 0.0)
+        if decision.when > now or self.probes.due or decision.guess:
             return 0.0
         if any(one.kind is DRIP for one in self._in_force):
             return 0.0
         held = self._held + self._lost_units
         return min((one.room(held) for one in self._in_force), default=inf)
 
-    def send(self, now: float, route: str, cost: float, prior: float | None = None) -> Reservation:
-        """Count one request out, for which `opens_at` or `room` has just said that it may go."""
-        guess = self._guessing
+    def wait(self, decision: Decision) -> None:
+        """Note that a request waits by a decision: after a pause the first guess leaves alone."""
+        if decision.used_up:
+            self._most_guesses = 1
+
+    def send(
+        self, decision: Decision, now: float, route: str, cost: float, prior: float | None = None
+    ) -> Reservation:
+        """Reserve units for a request that may leave now by a decision just made."""
         alone = not self.in_flight
-        probe = (
-            self.probes.due
-            or self.probes.opens_at(now) is not None
-            or (guess and alone and self._most_guesses == 1)
-        )
+        _, guess, probe, inquiry, used_up = decision
         reservation = Reservation(route, cost, now, self._stops, probe, guess, prior, alone)
         if probe or (alone and self._alone(route)):
             self.probes.send(reservation, now)
         if guess:
             self._guesses += 1
-            if self._asking is not None:
-                self._asking.asked = True
+            if used_up:
+                self._most_guesses = 1
+            if inquiry is not None:
+                inquiry.asked = True
         if self._discovery is not None:
             self._discovery.send(now, self._counted(cost))
         if self.routes.known:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import random
+from collections.abc import Iterator
 from math import inf
 
 import pytest
@@ -33,8 +36,16 @@ def started(remaining: float = 99.0, **options: bool) -> Quota:
 
 def go(quota: Quota, now: float, cost: float = 1.0, route: str = "") -> Reservation:
     """Send a request that must be free to go."""
-    assert quota.opens_at(now, cost) <= now
-    return quota.send(now, route, cost)
+    decision = quota.decide(now, cost)
+    assert decision.when <= now
+    return quota.send(decision, now, route, cost)
+
+
+def opens_at(quota: Quota, now: float, cost: float) -> float:
+    """Return when a request may leave, for which the caller waits until then."""
+    decision = quota.decide(now, cost)
+    quota.wait(decision)
+    return decision.when
 
 
 def test_probe_flies_alone() -> None:
@@ -42,11 +53,11 @@ def test_probe_flies_alone() -> None:
     quota = Quota()
     quota.costs.learned[""] = 1.0
     first = go(quota, 0.0)
-    assert quota.opens_at(0.5, 1.0) > 0.5
+    assert opens_at(quota, 0.5, 1.0) > 0.5
     quota.answered(first, 0.9, 200, told(2.0), 0.5)
     go(quota, 1.0)
     go(quota, 1.0)
-    assert quota.opens_at(1.0, 1.0) > 1.0
+    assert opens_at(quota, 1.0, 1.0) > 1.0
 
 
 def test_answers_that_overtake_each_other_never_raise_the_budget() -> None:
@@ -67,7 +78,7 @@ def test_stop_only_moves_later() -> None:
     quota.answered(one, 2.0, 429, told(0.0, retry_after=30.0), 0.5)
     quota.answered(two, 3.0, 429, told(0.0, retry_after=5.0), 0.5)
     assert quota.stopped_until == 32.0
-    assert quota.opens_at(3.0, 1.0) == 32.0
+    assert opens_at(quota, 3.0, 1.0) == 32.0
     assert quota.snapshot(3.0, 0).stopped_for == 29.0
     assert quota.snapshot(40.0, 0).stopped_for == 0.0
 
@@ -115,11 +126,11 @@ def test_lost_request_is_held_back_until_a_later_answer() -> None:
     quota.lost(go(quota, 1.0), 2.0)
     go(quota, 2.0)
     last = go(quota, 2.0)
-    assert quota.opens_at(2.0, 1.0) > 2.0
+    assert opens_at(quota, 2.0, 1.0) > 2.0
     quota.answered(last, 3.0, 200, told(5.0), 0.5)
     for _ in range(4):
         go(quota, 3.0)
-    assert quota.opens_at(3.0, 1.0) > 3.0
+    assert opens_at(quota, 3.0, 1.0) > 3.0
 
 
 def test_lost_requests_do_not_hold_back_all_that_is_left() -> None:
@@ -129,7 +140,7 @@ def test_lost_requests_do_not_hold_back_all_that_is_left() -> None:
     quota.lost(one, 2.0)
     quota.lost(two, 2.0)
     go(quota, 2.0)
-    assert quota.opens_at(2.0, 1.0) > 2.0
+    assert opens_at(quota, 2.0, 1.0) > 2.0
 
 
 def test_lost_probe_and_unsent_probe_are_replaced() -> None:
@@ -155,37 +166,37 @@ def test_granted_request_does_not_hold_through_a_stop() -> None:
 def test_one_question_shows_a_drip() -> None:
     """Used up, one request goes ahead of the ledger; passing with little left, it shows a drip."""
     quota = started(0.0)
-    asks = quota.opens_at(1.0, 1.0)
+    asks = opens_at(quota, 1.0, 1.0)
     assert asks == pytest.approx(1.0 + 2 * 60 / 100)
     quota.answered(go(quota, asks), asks + 0.1, 200, told(1.0), 0.5)
     quota.answered(go(quota, asks + 0.1), asks + 0.2, 200, told(0.0), 0.5)
-    assert asks + 0.2 < quota.opens_at(asks + 0.2, 1.0) < asks + 0.2 + 2.0
+    assert asks + 0.2 < opens_at(quota, asks + 0.2, 1.0) < asks + 0.2 + 2.0
 
 
 def test_without_asking_the_ledger_decides() -> None:
     """With probe=False nothing leaves before what was spent is back, one window after its answer."""
     quota = started(0.0, probe=False)
-    assert quota.opens_at(1.0, 1.0) == pytest.approx(61.0)
+    assert opens_at(quota, 1.0, 1.0) == pytest.approx(61.0)
     assert quota.snapshot(1.0, 0).reset_in == pytest.approx(60.0)
 
 
 def test_window_on_the_clock_is_learned() -> None:
     """When all is back long before the ledger says so, the same time in the next window is foreseen."""
     quota = started(0.0)
-    asks = quota.opens_at(1.0, 1.0)
+    asks = opens_at(quota, 1.0, 1.0)
     quota.answered(go(quota, asks), asks, 429, told(0.0, retry_after=20.0), 0.5)
     begin = quota.stopped_until
     quota.answered(go(quota, begin), begin, 200, told(99.0), 0.5)
     late = begin + 40.0
     quota.answered(go(quota, late, cost=99.0), late, 200, told(0.0), 0.5)
-    assert quota.opens_at(late, 1.0) == pytest.approx(begin + 60.0)
+    assert opens_at(quota, late, 1.0) == pytest.approx(begin + 60.0)
 
 
 def test_told_reset_needs_no_question() -> None:
     """Where answers tell the reset, it is waited for."""
     quota = Quota()
     quota.answered(go(quota, 0.0), 1.0, 200, told(0.0, reset=7.0), 0.5)
-    assert quota.opens_at(1.0, 1.0) == 8.0
+    assert opens_at(quota, 1.0, 1.0) == 8.0
 
 
 def test_policy_without_window_is_learned_from_refusals() -> None:
@@ -197,7 +208,7 @@ def test_policy_without_window_is_learned_from_refusals() -> None:
     quota.answered(go(quota, 0.0), 0.0, 429, RateLimitInfo(limit=2.0, remaining=0.0, retry_after=10.0), 0.5)
     quota.answered(go(quota, 10.0), 10.0, 200, bare, 0.5)
     quota.answered(go(quota, 10.0), 10.0, 200, RateLimitInfo(limit=2.0, remaining=0.0), 0.5)
-    assert quota.opens_at(10.0, 1.0) == pytest.approx(20.0)
+    assert opens_at(quota, 10.0, 1.0) == pytest.approx(20.0)
 
 
 def test_second_policy_known_only_from_refusals_is_kept() -> None:
@@ -208,7 +219,7 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
     quota.answered(reservation, 2.0, 429, info, 0.5)
     for _ in range(3):
         quota.answered(go(quota, 4.0), 4.0, 200, told(90.0), 0.5)
-    assert quota.opens_at(4.0, 1.0) > 4.0
+    assert opens_at(quota, 4.0, 1.0) > 4.0
 
 
 def test_new_policy_replaces_the_old() -> None:
@@ -227,7 +238,7 @@ def test_nonsense_policies_are_survived(info: RateLimitInfo) -> None:
     quota = Quota()
     now = 0.0
     for _ in range(5):
-        when = quota.opens_at(now, 1.0)
+        when = opens_at(quota, now, 1.0)
         assert when < inf
         now = max(now, when)
         quota.answered(go(quota, now), now, 200, info, 0.5)
@@ -239,16 +250,16 @@ def test_limits_of_the_user_are_kept_by_counting() -> None:
     quota.answered(go(quota, 0.0), 0.0, 200, RateLimitInfo(), 0.5)
     quota.answered(go(quota, 1.0), 1.0, 200, RateLimitInfo(), 0.5)
     quota.answered(go(quota, 1.0), 1.0, 200, RateLimitInfo(), 0.5)
-    assert quota.opens_at(1.0, 1.0) == 10.0
+    assert opens_at(quota, 1.0, 1.0) == 10.0
     go(quota, 10.0)
-    assert quota.opens_at(10.0, 1.0) == 11.0
+    assert opens_at(quota, 10.0, 1.0) == 11.0
 
 
 def test_lost_request_counts_against_a_limit_of_the_user() -> None:
     """A request without an answer is counted as sent."""
     quota = Quota(limits=(Limit(1, 10),))
     quota.lost(go(quota, 0.0), 0.0)
-    assert quota.opens_at(0.0, 1.0) > 0.0
+    assert opens_at(quota, 0.0, 1.0) > 0.0
 
 
 def test_request_dearer_than_the_limit_needs_all_of_it() -> None:
@@ -517,25 +528,63 @@ def test_nothing_is_sent_in_a_stop_or_beside_a_probe(
     for what, pause, number in steps:
         now += pause
         if what == "send":
-            when = quota.opens_at(now, 1.0)
+            when = opens_at(quota, now, 1.0)
             assert when >= quota.stopped_until or when == inf
             if when <= now:
                 probes = [one for one in flying if one.probe]
                 assert not probes or any(now >= one.sent + 1.0 for one in probes)
-                flying.append(quota.send(now, "", 1.0))
+                flying.append(go(quota, now))
         elif flying:
-            reservation = flying.pop(number % len(flying))
-            if what == "ok":
-                quota.answered(reservation, now, 200, told(float(number)), 0.5)
-            elif what == "refuse":
-                quota.answered(reservation, now, 429, told(0.0, retry_after=float(number)), 0.5)
-            elif what == "error":
-                quota.answered(reservation, now, 500, RateLimitInfo(), 0.5)
-            elif what == "lose":
-                quota.lost(reservation, now)
-            else:
-                quota.unsent(reservation)
+            end(quota, flying.pop(number % len(flying)), now, what, number)
         assert quota.in_flight == len(flying)
     for reservation in flying:
         quota.lost(reservation, now)
-    assert quota.opens_at(now, 1.0) < inf
+    assert opens_at(quota, now, 1.0) < inf
+
+
+def walk(quota: Quota, seed: int, steps: int = 1500) -> Iterator[float]:
+    """Send requests and end them at random; yield the time before each step."""
+    rng = random.Random(seed)
+    flying = list[Reservation]()
+    now = 0.0
+    for _ in range(steps):
+        now += rng.choice([0.0, 0.0, 0.1, 1.0, 30.0])
+        yield now
+        what = rng.choice(["send"] * 6 + ["ok"] * 6 + ["refuse", "lose", "unsend", "error"])
+        step(quota, flying, now, what, rng.choice([0, 0, 1, 2, 90]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_decisions_change_nothing(seed: int) -> None:
+    """Deciding about requests leaves each field of a quota as it was."""
+    quota = Quota(20, (Limit(30.0, 20.0),) if seed % 2 else (), probe=seed % 3 > 0)
+    for now in walk(quota, seed):
+        quota.forecast(now, 1.0)  # counts what came back by now
+        before = pickle.dumps(quota)
+        for cost in (0.0, 1.0, 200.0):
+            quota.decide(now, cost)
+            quota.room(now)
+        assert pickle.dumps(quota) == before
+
+
+def step(quota: Quota, flying: list[Reservation], now: float, what: str, number: int) -> None:
+    """Send a request if one may leave, or end one of those in flight."""
+    if what == "send":
+        if opens_at(quota, now, 1.0) <= now:
+            flying.append(go(quota, now))
+    elif flying:
+        end(quota, flying.pop(number % len(flying)), now, what, number)
+
+
+def end(quota: Quota, reservation: Reservation, now: float, what: str, number: int) -> None:
+    """End a request in one of the ways there are."""
+    if what == "ok":
+        quota.answered(reservation, now, 200, told(float(number)), 0.5)
+    elif what == "refuse":
+        quota.answered(reservation, now, 429, told(0.0, retry_after=float(number)), 0.5)
+    elif what == "error":
+        quota.answered(reservation, now, 500, RateLimitInfo(), 0.5)
+    elif what == "lose":
+        quota.lost(reservation, now)
+    else:
+        quota.unsent(reservation)
