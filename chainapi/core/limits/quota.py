@@ -28,6 +28,7 @@ from attrs import Attribute, define, field, frozen
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Discovery
 from chainapi.core.limits.headers import RateLimitInfo, hold
+from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Kind, Policy
 from chainapi.core.limits.probe import Probes
@@ -44,7 +45,8 @@ LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
 ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
 ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
 CAUTIOUS = 3  # guesses at once that answers without fields allow
-DRIP = Kind.DRIP  # looked up once: in an Enum that takes as long as a call
+# Looked up once: in an Enum that takes as long as a call.
+DRIP, PROBING, KNOWN, DRAINED = Kind.DRIP, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
@@ -182,6 +184,8 @@ class Quota:
     costs: Costs = field(factory=Costs, init=False)
     routes: Routes = field(factory=Routes, init=False)
     probes: Probes = field(factory=Probes, init=False)
+    mode: Mode = field(default=Mode.LEARNING, init=False)
+    _probe_next: bool = field(default=True, init=False)  # by the mode
     policies: Policies = field(factory=Policies, init=False)
     _given: list[Policy] = field(factory=list[Policy], init=False)
     _in_force: list[Policy] = field(factory=list[Policy], init=False)
@@ -237,7 +241,7 @@ class Quota:
             return Decision(hedge)
         if self.in_flight and hedge is None and self._alone(route):
             return NEVER
-        probe = self.probes.due or hedge is not None
+        probe = self._probe_next or hedge is not None
         opens = now
         if self._discovery is not None and not probe:
             opens = self._discovery.opens_at(now, self.in_flight)
@@ -256,7 +260,7 @@ class Quota:
             if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
                 # What may have been counted is held back, but not for ever: the next answer includes it.
                 continue
-            if one.named and self.probes.due and one.reset_at <= now:
+            if one.named and self._probe_next and one.reset_at <= now:
                 continue
             at = one.opens_at(now, cost, held)
             if at <= now and not one.named:
@@ -292,7 +296,7 @@ class Quota:
         None in a pause; and none where units drip, for there they are not lost but only delay it.
         """
         decision = self.decide(now, 0.0)
-        if decision.when > now or self.probes.due or decision.guess:
+        if decision.when > now or self._probe_next or decision.guess:
             return 0.0
         if any(one.kind is DRIP for one in self._in_force):
             return 0.0
@@ -303,6 +307,8 @@ class Quota:
         """Note that a request waits by a decision: after a pause the first guess leaves alone."""
         if decision.used_up:
             self._most_guesses = 1
+            if self.mode is KNOWN:
+                self._take(Event.USED_UP)
 
     def send(
         self, decision: Decision, now: float, route: str, cost: float, prior: float | None = None
@@ -313,6 +319,9 @@ class Quota:
         reservation = Reservation(route, cost, now, self._stops, probe, guess, prior, alone)
         if probe or (alone and self._alone(route)):
             self.probes.send(reservation, now)
+            self._take(Event.PROBE_SENT)
+        elif self.mode is DRAINED:
+            self._take(Event.UNITS_BACK)
         if guess:
             self._guesses += 1
             if used_up:
@@ -337,13 +346,27 @@ class Quota:
     def unsent(self, reservation: Reservation) -> None:
         """Take back a grant that was not used."""
         self._land(reservation)
-        self.probes.unsent(reservation, due=reservation.probe and not reservation.guess)
+        self.probes.unsent(reservation)
+        self._probe_ended(failed=reservation.probe and not reservation.guess)
 
     def lost(self, reservation: Reservation, now: float) -> None:
         """Note that no answer will come: the service may have counted the request."""
         self._land(reservation)
-        self.probes.lost(reservation, due=reservation.probe and not reservation.guess)
+        failed = reservation.probe and not reservation.guess
+        self.probes.lost(reservation, failed=failed)
+        self._probe_ended(failed=failed)
         self._unclear(reservation, now)
+
+    def _probe_ended(self, *, failed: bool) -> None:
+        """Leave the mode PROBING when a probe `failed`, or none is in flight any more."""
+        if failed:
+            self._take(Event.PROBE_FAILED)
+        elif self.mode is PROBING and not self.probes:
+            self._take(Event.PROBES_ENDED)
+
+    def _take(self, event: Event) -> None:
+        self.mode = TRANSITIONS[self.mode][event]
+        self._probe_next = sends_probe(self.mode)
 
     def _unclear(self, reservation: Reservation, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
@@ -363,10 +386,14 @@ class Quota:
         self._heard_at = now
         if status >= 500 and info.remaining is None:
             # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
-            self.probes.faulty(reservation, due=reservation.probe and not reservation.guess)
+            failed = reservation.probe and not reservation.guess
+            self.probes.faulty(reservation, failed=failed)
+            self._probe_ended(failed=failed)
             self._unclear(reservation, now)
             return Verdict.PASSED
         self.probes.answered(reservation)
+        if self.mode is PROBING:
+            self._probe_ended(failed=False)
         trip = now - reservation.sent
         self.probes.trip += 0.1 * (trip - self.probes.trip) if self.probes.trip else trip
         refused = status == 429
@@ -557,7 +584,8 @@ class Quota:
         self, reservation: Reservation, now: float, wait: float | None, jitter: float, *, whole: bool
     ) -> Verdict:
         """Stop the requests of one route."""
-        self.probes.due = self.probes.due or (reservation.probe and not reservation.guess)
+        if reservation.probe and not reservation.guess:
+            self._take(Event.PROBE_FAILED)
         refusals = self.routes.refused(reservation.route, now)
         backoff = self._backoff(refusals, jitter)
         if wait is None or refusals > 1:
@@ -586,7 +614,7 @@ class Quota:
             stop = known if now + backoff < known < inf else now + backoff
         self.stopped_until = max(self.stopped_until, stop)
         self._stops += 1
-        self.probes.due = True
+        self._take(Event.REFUSED)
         self._most_guesses = 1
 
     # --- for people -------------------------------------------------------------------------

@@ -550,7 +550,7 @@ def walk(quota: Quota, seed: int, steps: int = 1500) -> Iterator[float]:
     for _ in range(steps):
         now += rng.choice([0.0, 0.0, 0.1, 1.0, 30.0])
         yield now
-        what = rng.choice(["send"] * 6 + ["ok"] * 6 + ["refuse", "lose", "unsend", "error"])
+        what = rng.choice(["send"] * 6 + ["ok"] * 6 + ["refuse", "refuse route", "lose", "unsend", "error"])
         step(quota, flying, now, what, rng.choice([0, 0, 1, 2, 90]))
 
 
@@ -582,6 +582,8 @@ def end(quota: Quota, reservation: Reservation, now: float, what: str, number: i
         quota.answered(reservation, now, 200, told(float(number)), 0.5)
     elif what == "refuse":
         quota.answered(reservation, now, 429, told(0.0, retry_after=float(number)), 0.5)
+    elif what == "refuse route":
+        quota.answered(reservation, now, 429, told(90.0), 0.5)
     elif what == "error":
         quota.answered(reservation, now, 500, RateLimitInfo(), 0.5)
     elif what == "lose":
