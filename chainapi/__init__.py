@@ -12,6 +12,7 @@ from chainapi._version import __version__
 
 if TYPE_CHECKING:
     from chainapi.client.config import Provider
+    from chainapi.client.merge import Failure, merge
     from chainapi.client.page import MetricPage, Page
     from chainapi.client.pages import Pages
     from chainapi.core.limits.quota import Limit
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checkpoint",
+    "Failure",
     "Invalid",
     "Limit",
     "MetricPage",
@@ -31,10 +33,12 @@ __all__ = [
     "Provider",
     "Session",
     "__version__",
+    "merge",
 ]
 
 _PLACES = {
     "Checkpoint": "core.paging.checkpoint",
+    "Failure": "client.merge",
     "Invalid": "models.invalid",
     "Limit": "core.limits.quota",
     "MetricPage": "client.page",
@@ -43,6 +47,7 @@ _PLACES = {
     "Pages": "client.pages",
     "Provider": "client.config",
     "Session": "session",
+    "merge": "client.merge",
 }
 
 

@@ -129,7 +129,7 @@ class Session:
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         emit = Emitter(None if on_event is None else function("on_event", on_event))
-        walk = partial(
+        states = partial(
             StateMachine.resume,
             lifetime=_lifetime(page_token_lifetime),
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
@@ -172,9 +172,8 @@ class Session:
             )
             for name, config in zip(("metrics", "data"), configs, strict=True)
         }
-        self.connection = Connection(
-            services, dispatcher, walk, transport, boolean("isolated", isolated), emit
-        )
+        alone = boolean("isolated", isolated)
+        self.connection = Connection(services, dispatcher, states, transport, alone, emit)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 

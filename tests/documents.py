@@ -30,7 +30,7 @@ class Maker:
         route = declared.route
         hint = str if route.model is None else route.model
         body: dict[str, Any] = {route.items or "chains": [self.value(hint) for _ in range(rows)]}
-        for name, kind in route.others:
+        for name, kind in route.extra:
             body[wire_name(name)] = self.value(kind)
         return body if token is None else {**body, "nextPageToken": token}
 

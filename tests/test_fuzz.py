@@ -112,8 +112,8 @@ def resource_of(declared: Endpoint) -> Callable[[bytes], Any]:
 def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
     """Return what decodes a page in both modes, and reads all of it."""
     route = declared.route
-    tolerant = PageDecoder(route.model, route.items, route.others, shown=lambda fault: fault)
-    strict = PageDecoder(route.model, route.items, route.others)
+    tolerant = PageDecoder(route.model, route.items, route.extra, shown=lambda fault: fault)
+    strict = PageDecoder(route.model, route.items, route.extra)
 
     def decode(body: bytes) -> None:
         page = tolerant.decode(body)
@@ -124,9 +124,9 @@ def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
             elif row is not None and not isinstance(row, str):
                 _ = row.extra
         seen = deduplicator(route, Checkpoint("query", "path"), declared=True, invalid=True)
-        seen.count()
+        seen.start_counting()
         for _ in range(2):
-            seen.take(page)
+            seen.add(page)
             seen.restart()
         decode_resource(page.body)
         assert strict.decode(body).rows == page.rows

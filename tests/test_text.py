@@ -1,4 +1,4 @@
-"""Text of others, as it may be shown."""
+"""Text in messages: printable, cut, masked; values and suggestions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi._text import masked, printable
+from chainapi._text import closest, did_you_mean, masked, printable, quoted
 
 NASTY = {
     "\x1b]8;;http://evil\x1b\\": r"\x1b]8;;http://evil\x1b" + "\\",
@@ -67,3 +67,29 @@ def test_a_key_is_masked_in_every_form(key: str, beside: str) -> None:
 def test_a_short_key_is_masked_only_where_it_stands_alone(key: str, text: str, shown: str) -> None:
     """A key of a few characters is part of many words, which stay readable; alone it is masked."""
     assert masked(text, key) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a\x1b", "'a\\x1b'"),
+        ("é" * 50, "'" + "\\xe9" * 19 + "\\x…"),
+        (-(10**100), "a number of more than 100 digits"),
+        (10**99, "1" + "0" * 78 + "…"),
+        ([[[]]], "a list"),
+        ({}, "a dict"),
+        (None, "None"),
+    ],
+)
+def test_a_value_is_quoted_in_80_characters(value: object, shown: str) -> None:
+    """A value is its ASCII literal, cut; containers and long numbers are named by their type."""
+    assert quoted(value) == shown
+    assert len(shown) <= 80
+
+
+def test_the_closest_name_is_suggested() -> None:
+    """A name that is like a known one is a question, any other name gets the text given for it."""
+    assert closest("bloks", iter(("block", "blocks", "chains"))) == "blocks"
+    assert closest("bloks", ("blocks",), cutoff=0.99) is None
+    assert did_you_mean("bloks", ("blocks",), "see the list") == "did you mean 'blocks'?"
+    assert did_you_mean("zzz", ("blocks",), "see the list") == "see the list"

@@ -29,7 +29,7 @@ def check_names() -> None:
                 service, group = dotted.split(".")[:2]
                 name = names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
                 raise GeneratorError(
-                    f"session.{dotted} does not exist: declare its group in chainapi/api/{service}.py, as in"
+                    f"session.{dotted} does not exist: import and declare its group in api/{service}.py,"
                     f' `{group}: {name} = group("chainapi.api.groups.{group}.{name}")`; then run {COMMAND}'
                 )
 

@@ -167,8 +167,8 @@ class _Route:
             yield from self.value(self.name, "", route.model, self.operation.answer)
             return
         rows: list[Schema] = []
-        others = dict(route.others)
-        mine = {wire_name(name): kind for name, kind in others.items()}
+        extra = dict(route.extra)
+        mine = {wire_name(name): kind for name, kind in extra.items()}
         for body in self.document.answers(self.operation):
             envelope = dict(body["properties"])
             envelope.pop("nextPageToken", None)
@@ -340,7 +340,7 @@ def examples(document: Document) -> Iterator[tuple[str, str | None]]:
                     if declared.single:
                         decode_resource(body, route.model)
                     else:
-                        PageDecoder(route.model, route.items, route.others).decode(body)
+                        PageDecoder(route.model, route.items, route.extra).decode(body)
                 except DecodeError as error:
                     yield name, f"{error}"
                 else:

@@ -84,13 +84,13 @@ class Groups:
             parts.append(f'weight="{operation.weight}"')
         if items:
             parts += order_parts(dotted)
-            others = self.others(document, operation, items)
-            parts += [f"others=({', '.join(others)},)"] if others else []
+            extra = self.extra(document, operation, items)
+            parts += [f"extra=({', '.join(extra)},)"] if extra else []
         if operation.deprecated:
             parts.append("deprecated=True")
         return f"Route({', '.join(parts)})"
 
-    def others(self, document: Document, operation: Operation, items: str) -> list[str]:
+    def extra(self, document: Document, operation: Operation, items: str) -> list[str]:
         """Return the further fields of the envelope, with their types."""
         groups = {"chainInfo": "primary_network", "nativeTokenBalance": "evm"}
         found: dict[str, str] = {}

@@ -100,9 +100,9 @@ class Endpoint:
     @cached_property
     def route(self) -> Route:
         """The record, with its model and the classes of its other fields."""
-        others = tuple((name, self._resolve(kind)) for name, kind in self.record.others)
+        extra = tuple((name, self._resolve(kind)) for name, kind in self.record.extra)
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
-        return evolve(self.record, model=model, others=others)
+        return evolve(self.record, model=model, extra=extra)
 
     @cached_property
     def unloaded(self) -> Route:
@@ -142,7 +142,7 @@ class Endpoint:
         route = self.route
         if self.single:
             return ResourceDecoder(route.model)
-        return PageDecoder(route.model, route.items, route.others, **options)
+        return PageDecoder(route.model, route.items, route.extra, **options)
 
     @staticmethod
     def _resolve(kind: Any) -> Any:
@@ -150,9 +150,9 @@ class Endpoint:
         named = SimpleNamespace(__annotations__={"kind": kind})
         return _hints(named, {}, [str(kind)])["kind"]
 
-    def stream(self, source: Any) -> Any:
-        """Return the stream of a list, of the class in the signature."""
-        return self._signature.stream(source)
+    def stream(self, walk: Any, source: Any) -> Any:
+        """Return the stream that the signature names."""
+        return self._signature.stream(walk, source)
 
     def for_call(self, given: Mapping[str, Any]) -> Endpoint:
         """Return the endpoint for a call with these values of its parameters.

@@ -51,14 +51,14 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bo
 
 def _check_order(watermark: Watermark | None, route: Route) -> None:
     """Refuse the numbers of another field: rows between them would count as repeated."""
-    if watermark is not None and watermark.field != _order_name(route):
+    if watermark is not None and watermark.number_field != _number_field(route):
         raise CheckpointError(
-            f"the checkpoint has rows in the order of {quoted(watermark.field)}, and this walk is in that"
-            f" of {_order_name(route)!r}: resume in the same order, or without descending_key="
+            f"the checkpoint has rows in the order of {quoted(watermark.number_field)}, and this walk is in"
+            f" that of {_number_field(route)!r}: resume in the same order, or without descending_key="
         )
 
 
-def _order_name(route: Route) -> str:
+def _number_field(route: Route) -> str:
     """Return the field with the descending number, as the service names it; empty without one."""
     return ".".join(map(wire_name, (route.descending_key or "").split(".")))
 
@@ -82,7 +82,7 @@ def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
         number=None if route.descending_key is None else _number(route, invalid=invalid),
-        number_name=_order_name(route),
+        number_field=_number_field(route),
         unique=route.key == (route.descending_key,),
         stable=route.immutable_reader(),
         frozen=declared,

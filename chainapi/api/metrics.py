@@ -48,7 +48,7 @@ class MetricsAPI(ServiceAPI):
             "results",
             key=("timestamp",),
             descending_key="timestamp",
-            others=(("status", "int"), ("last_run", "int")),
+            extra=(("status", "int"), ("last_run", "int")),
         )
     )
     def avg_tps(

@@ -40,7 +40,7 @@ class Route:
         model: class of the rows, or of the resource; None for plain JSON values.
         descending_key: name of the row attribute with a whole number that does not increase from row to row;
             several rows may share it.
-        others: further fields of the envelope, by their Python names, each with its type or the type's name.
+        extra: further fields of the envelope, by their Python names, each with its type or the type's name.
         until: name of the query parameter that bounds the `descending_key` number from above.
         key: names of the row attributes that identify a row: by the service's definition no two rows of the
             list share all of them, and they do not change between responses. A row in which one of them is
@@ -60,7 +60,7 @@ class Route:
     items: str | None = None
     model: Any = None
     descending_key: str | None = None
-    others: tuple[tuple[str, Any], ...] = ()
+    extra: tuple[tuple[str, Any], ...] = ()
     until: str | None = None
     key: tuple[str, ...] = ()
     weight: Weight | None = None

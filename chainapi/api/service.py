@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from chainapi._text import quoted
@@ -11,15 +11,17 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
 from chainapi.api.options import NOT_SENT, Options, priority_of, refuse_misspelt
 from chainapi.api.routes import Route, route_name
+from chainapi.api.source import ListSource
 from chainapi.client.connection import Connection
-from chainapi.client.pages import OnInvalid, Pages, Source
+from chainapi.client.pages import OnInvalid, Pages
 from chainapi.client.service import Service
 from chainapi.core.arguments import deadline_of
-from chainapi.core.call import Call, SentAt
+from chainapi.core.call import Call
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
-from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.codec import DecodedPage, PageDecoder, ResourceDecoder
+from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.models.codec import ResourceDecoder
 
 if TYPE_CHECKING:
     from chainapi.core.limits.quota import QuotaSnapshot
@@ -136,14 +138,8 @@ class ServiceAPI:
                 f"until={quoted(until)} needs descending_key=: give the row field that it bounds"
             )
         route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
-        return Pages(
-            self._source(
-                route,
-                route.path,
-                self._params(page_size, params),
-                Options(resume, on_invalid, prefetch, priority, deadline),
-            )
-        )
+        options = Options(resume, on_invalid, prefetch, priority, deadline)
+        return Pages(*self._walk(route, route.path, self._params(page_size, params), options))
 
     async def get(
         self,
@@ -188,7 +184,7 @@ class ServiceAPI:
         route = declared.unloaded
         path = _filled(route.path, segments)
         options = Options(*(given[name] for name in NOT_SENT))
-        return declared.stream(self._source(route, path, params, options, declared))
+        return declared.stream(*self._walk(route, path, params, options, declared))
 
     async def get_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:
         """Return a resource with the values `given` for its parameters.
@@ -222,95 +218,22 @@ class ServiceAPI:
         first = () if size is None else (("pageSize", str(size)),)
         return first + query_params(params)
 
-    def _source(
+    def _walk(
         self,
         route: Route,
         path: str,
         params: tuple[tuple[str, str], ...],
         options: Options,
         declared: Endpoint | None = None,
-    ) -> Source:
+    ) -> tuple[Walk, ListSource]:
+        """Return the walk of a list query, and the source of its pages."""
         connection, service = self._connection, self._service()
         query = self._query(path, params, route.units)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
-
-        def shown(fault: DecodeError) -> DecodeError:
-            return service.shown_fault(fault).changed(where=query.where)
-
+        source = ListSource(connection, service, route, query, options, declared)
         invalid = options.on_invalid == "raw"
-        rows = _Rows(route, declared, shown if invalid else None)
-
-        def fetch(
-            page_token: str | None,
-            bound: int | None,
-            not_after: float,
-            needed: Callable[[], bool] | None = None,
-        ) -> Awaitable[tuple[DecodedPage, SentAt]]:
-            asked = query if bound is None else query.bounded(route.until, bound)
-            call = Call(asked, page_token, not_after, options.priority, needed, options.deadline)
-            decoder = rows.decoder
-            if decoder is None:
-                return rows.load_and_call(connection, service, call)
-            return connection.call(service, call, decoder)
-
-        return Source(
-            service=self._name,
-            where=query.where,
-            fetch=fetch,
-            walk=connection.walk(start),
-            seen=deduplicator(route, start, declared=declared is not None, invalid=invalid),
-            start=start,
-            clock=connection.clock,
-            now=connection.now,
-            emit=connection.emit,
-            prefetch=options.prefetch,
-            model=rows.model,
-            bounded=route.until is not None and route.descending_key is not None,
-            end=_whole_parameter(params, route.until),
-            page_size=_whole_parameter(params, "pageSize"),
-            price=lambda: service.price(query),
-            limits=service.share.limits,
-            others=tuple(name for name, _ in route.others),
-        )
-
-
-class _Rows:
-    """The decoder of a stream, made at once or when the records are loaded."""
-
-    def __init__(
-        self, route: Route, declared: Endpoint | None, shown: Callable[[DecodeError], DecodeError] | None
-    ) -> None:
-        self._route = route
-        self._declared = declared
-        self._shown = shown
-        self.decoder: Callable[[bytes], DecodedPage] | None = None
-        if declared is None or declared.loaded:
-            self._make()
-
-    def model(self) -> Any:
-        """Return the class of the rows."""
-        return self._route.model if self._declared is None else self._declared.rows
-
-    async def load_and_call(
-        self, connection: Connection, service: Service, call: Call
-    ) -> tuple[DecodedPage, SentAt]:
-        """Load the records of the route, off the event loop, then send a request."""
-        began = connection.clock()
-        if self._declared is not None:
-            await self._declared.load()
-        return await connection.call(service, call, self.decoder or self._make(), began)
-
-    def _make(self) -> Callable[[bytes], DecodedPage]:
-        if self._declared is None:
-            self.decoder = PageDecoder(self._route.model, self._route.items, shown=self._shown)
-        else:
-            self.decoder = self._declared.decoder(shown=self._shown)
-        return self.decoder
-
-
-def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
-    """Return the value of a query parameter; None where it is not given, or no whole number."""
-    return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
+        dedupe = deduplicator(route, start, declared=declared is not None, invalid=invalid)
+        return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
 def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:

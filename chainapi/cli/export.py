@@ -82,8 +82,9 @@ async def export(
 ) -> int:
     """Export many lists at once to a file, or to a folder with a new file for each run.
 
-    The same command continues an export that was interrupted. After a complete export it fetches new rows, if
-    the list is newest first. The state of the export is in FILE.export, or in DIR/_export.
+    The same command continues an export that was interrupted. After a complete
+    export it fetches new rows, if the list is newest first. The state of the
+    export is in FILE.export, or in DIR/_export.
 
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
@@ -97,8 +98,7 @@ async def export(
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
         limit: Rows of each source; all by default. A later run fetches all new rows.
-        on_invalid: Rows that do not match the route: raise fails their source, which a later run continues,
-            raw writes them to FILE.invalid, beside the file.
+        on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once.
         quiet: Show no progress.
         connection: Options of the session.

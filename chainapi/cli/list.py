@@ -82,8 +82,7 @@ async def list_(
         limit: Rows in total.
         all_: All rows; --limit has no effect.
         resume: A checkpoint to continue from, as it was printed.
-        on_invalid: Rows that do not match the route: raise ends the command at the first one, raw prints them
-            as received.
+        on_invalid: Rows that do not match the route: raise ends the command, raw prints them as received.
         json: JSON lines instead of a table; the default if the output is not a terminal.
         connection: Options of the session.
         terminal: The streams of the command.

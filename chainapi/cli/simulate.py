@@ -39,8 +39,7 @@ class AnomalyOptions:
         replays: Number of chains that share each transaction hash, in lists over all chains.
         order: Order of the rows; swapped exchanges some neighbours.
         moved: Share of rows that change place when a list is walked again.
-        changing: When values such as prices, logos and statuses change: with each pass over a list, or with
-            each response.
+        changing: When values such as prices and statuses change: with each pass over a list, or response.
         malformed: Share of invalid rows, with a field of a wrong type, null, or missing.
         unknown_fields: Share of rows with undocumented fields.
         unknown_values: Share of rows with an undocumented value of a field.

@@ -37,7 +37,7 @@ _ARGUMENT = re.compile(
 
 def _option(match: re.Match[str]) -> str:
     name = match[1] or match[2]
-    value = match.string[match.end() : match.end() + 1].isalnum()
+    value = match[2] and match.string[match.end() : match.end() + 1] not in ("", " ", ",")
     return f"--{name.replace('_', '-')}{' ' if value else ''}"
 
 

@@ -33,7 +33,7 @@ class Connection:
     Attributes:
         services: "metrics" and "data"; one without an address or a key is `Unconfigured`.
         dispatcher: sends the requests.
-        walk: returns a walk that begins at a checkpoint.
+        states: returns the state machine of a walk that begins at a checkpoint.
         transport: the user's transport, which stays open; None for one that is closed with the session.
         isolated: whether the session has gates of its own.
         emit: emits the events of the session.
@@ -42,7 +42,7 @@ class Connection:
 
     services: Mapping[str, Service | Unconfigured]
     dispatcher: Dispatcher
-    walk: Callable[[Checkpoint], StateMachine]
+    states: Callable[[Checkpoint], StateMachine]
     transport: Transport | None
     isolated: bool
     emit: Emitter

@@ -1,4 +1,4 @@
-"""Many streams at once: `merge` walks them side by side and gives their pages as they arrive."""
+"""Merge: walk many streams side by side, and yield their pages as they arrive."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ P_co = TypeVar("P_co", covariant=True)
 
 @frozen
 class Failure:
-    """What a source came to that could not go on.
+    """Outcome of a source that failed.
 
     Attributes:
-        error: why.
-        checkpoint: where the source stands, for ``resume=``: after the last of its pages that was given.
+        error: the error that ended it.
+        checkpoint: position of the source, for ``resume=``: after the last of its pages that was yielded.
 
     """
 
@@ -55,16 +55,16 @@ class Failure:
 
 @runtime_checkable
 class Stream(Protocol[P_co]):
-    """What a merge needs of `Pages`, and of what is made of them."""
+    """Stream that can be merged: `Pages`, or a stream built on them."""
 
     @property
     def exhausted(self) -> bool:
-        """Whether the stream came to its end."""
+        """Whether the stream was read to its end."""
         ...
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where the stream stands."""
+        """Position of the stream."""
         ...
 
     def __aiter__(self) -> AsyncIterator[P_co]: ...
@@ -135,25 +135,25 @@ def merge(
     on_error: Literal["raise", "yield"] = "raise",
     stop: asyncio.Event | None = None,
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Walk many streams at once and give ``(source, page)`` as pages arrive, each source's pages in order.
+    """Walk many streams at once and yield ``(source, page)`` as pages arrive, each source in order.
 
     One page is fetched ahead for each open source, and no more until that one was taken, however slow the
-    reader is. Sources take turns: none gives two pages while another one waits with a page. The streams that
-    were taken are closed, but for those that failed. Wrap the generator in ``contextlib.aclosing`` where it
-    may be left early: then nothing outlives the block.
+    reader is. Sources take turns: no source yields two pages while another one waits with a page. The
+    streams that were opened are closed, except those that failed. Wrap the generator in
+    ``contextlib.aclosing`` if it may be left early: then nothing outlives the block.
 
     Args:
         streams: `Pages`, or pairs ``(key, Pages)``, from any iterable or asynchronous iterable, or a mapping
-            of keys to `Pages`. The source that is given is the key, or without one the `Pages` itself. The
+            of keys to `Pages`. The source that is yielded is the key, or without one the `Pages` itself. The
             next stream is taken only when there is room for it; an asynchronous generator is closed at the
             end.
         concurrency: how many sources may be open at once.
         on_error: policy for a source that fails. "yield" yields ``(source, Failure)`` in its turn. "raise"
             walks the others to their ends, then raises all errors as one ExceptionGroup. An error of the
             session (AuthenticationError, ConfigurationError, SessionClosedError), or one of `streams`, ends
-            the merge either way: the pages fetched until then are given, then it is raised.
+            the merge either way: the pages fetched until then are yielded, then it is raised.
         stop: ends the merge gently once it is set: no request is begun any more, those on the wire or waiting
-            for quota are cancelled, the pages fetched until then are given, and errors so far are raised.
+            for quota are cancelled, the pages fetched until then are yielded, and errors so far are raised.
 
     Raises:
         ConfigurationError: an argument cannot be used; at once.
@@ -163,7 +163,7 @@ def merge(
     """
     whole_number("concurrency", concurrency)
     if on_error not in ("raise", "yield"):
-        raise ConfigurationError(f"on_error={on_error!r} must be one of 'raise', 'give'")
+        raise ConfigurationError(f"on_error={on_error!r} must be one of 'raise', 'yield'")
     if stop is not None and not isinstance(stop, asyncio.Event):
         raise ConfigurationError(f"stop={stop!r} must be an asyncio.Event")
     if isinstance(streams, Pages) or not isinstance(streams, Iterable | AsyncIterable):
@@ -171,13 +171,13 @@ def merge(
     return _Merge(streams, concurrency, on_error == "yield", stop or asyncio.Event()).pages()
 
 
-# An error of the session: what one source met, each would meet.
+# Errors of the session: each source would fail with the same.
 _SESSION_ERRORS = (AuthenticationError, ConfigurationError, SessionClosedError)
 _END = object()
 
 
 class _Merge:
-    """The tasks under a merge: one that takes streams from where they come, and one for each open source.
+    """Tasks of a merge: one that takes streams from the iterable, and one for each open source.
 
     They live in the task group of a task of their own, the runner: a group around the `yield` would cancel
     the reader's task, which belongs to the reader.
@@ -186,11 +186,11 @@ class _Merge:
     _runner: asyncio.Task[None]
 
     def __init__(
-        self, streams: Iterable[Any] | AsyncIterable[Any], concurrency: int, give: bool, stop: asyncio.Event
+        self, streams: Iterable[Any] | AsyncIterable[Any], concurrency: int, yields: bool, stop: asyncio.Event
     ) -> None:
         self._streams = streams.items() if isinstance(streams, Mapping) else streams
         self._concurrency = concurrency
-        self._give = give
+        self._yields = yields  # failures, in place of raising them
         self._stop = stop
         self._ready: deque[tuple[Any, Page[Any] | Failure, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
@@ -201,7 +201,7 @@ class _Merge:
         self._open: set[Stream[Any]] = set()
 
     async def pages(self) -> AsyncGenerator[tuple[Any, Any], None]:
-        """Give what the sources bring."""
+        """Yield the pages and failures of the sources."""
         loop, ready, news = asyncio.get_running_loop(), self._ready, self._news
         runner = self._runner = loop.create_task(self._run())
         runner.add_done_callback(lambda _: news.set())
@@ -223,7 +223,7 @@ class _Merge:
         try:
             if self._failures:
                 raise ExceptionGroup("sources of a merge failed", self._failures)
-        finally:  # an error that ends the merge has them as its context
+        finally:  # an error that ends the merge has these as its context
             stopped = not watch.cancelled() and watch.result()
             if self._error is not None:
                 raise self._error
@@ -248,14 +248,14 @@ class _Merge:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             self._over |= task.exception() is not None
-        elif not self._ending():  # which a group passes over, and pages would be missing
+        elif not self._ending():  # a task group ignores this, and pages would be missing
             self._runner.cancel()
 
     def _ending(self) -> bool:
         return self._over or self._stop.is_set()
 
     async def _take(self, group: asyncio.TaskGroup) -> None:
-        """Take streams, the next one when there is room for it."""
+        """Take streams from the iterable, the next one when there is room for it."""
         streams, slots = self._streams, asyncio.Semaphore(self._concurrency)
         source: Any = iter(streams) if isinstance(streams, Iterable) else aiter(streams)
         try:
@@ -276,7 +276,7 @@ class _Merge:
         if not isinstance(pages, Stream):
             raise ConfigurationError(f"merge() takes Pages, or pairs of a key and Pages, not {_kind(entry)}")
         if pages in self._met:
-            return self._failed(key, pages, PagingError("this stream was given before: it can be read once"))
+            return self._failed(key, pages, PagingError("this stream was passed twice: it can be read once"))
         self._met.add(pages)
         self._open.add(pages)
         return self._walk(key, pages)
@@ -284,16 +284,16 @@ class _Merge:
     async def _walk(self, key: Any, pages: Stream[Any]) -> None:
         """Walk a source to its end, or to its error."""
         try:
-            await self._give_pages(key, pages)
+            await self._walk_pages(key, pages)
         except ChainAPIError as error:
-            self._open.discard(pages)  # left where it is: it can be read again, or is read by somebody else
+            self._open.discard(pages)  # not closed: it can be read again, or another reader has it
             await self._failed(key, pages, error)
         finally:
             # From Python 3.12 on the frames of an error refer to this one, which would keep the last page.
             del self, key, pages
 
-    async def _give_pages(self, key: Any, pages: Stream[Any]) -> None:
-        """Fetch the pages of a source, each when the one before it was taken."""
+    async def _walk_pages(self, key: Any, pages: Stream[Any]) -> None:
+        """Fetch the pages of a source, each after the reader took the one before it."""
         async for page in pages:
             await self._hand_over(key, page)
             if self._ending():
@@ -309,17 +309,17 @@ class _Merge:
         if isinstance(error, _SESSION_ERRORS):
             raise error
         _forget_pages(error)
-        if self._give:
+        if self._yields:
             await self._hand_over(key, Failure(error, error.checkpoint))
         else:
             self._failures.append(error)
 
     async def _hand_over(self, key: Any, outcome: Page[Any] | Failure) -> None:
-        """Wait until the reader has taken what a source brings."""
+        """Wait until the reader has taken a page or a failure."""
         taken = asyncio.get_running_loop().create_future()
         self._ready.append((key, outcome, taken))
         self._news.set()
-        if not self._ending():  # after a cancellation that was swallowed nobody may come
+        if not self._ending():  # after a swallowed cancellation the reader may never come
             await taken
 
 

@@ -1,4 +1,4 @@
-"""One page of a list: its rows, and where the walk stands behind it."""
+"""Page: one page of a list, with the checkpoint behind it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 @define
 class Page(Generic[T]):
-    """One page as the service gave it.
+    """One page as the service sent it.
 
     Attributes:
         items: its rows, in the service's order; after a resume inside a page, the rest of them.
         next_page_token: the token to the next page; None on the last one.
         checkpoint: resumes with the page after this one.
-        restarts: how often the walk had begun again when this page came.
-        others: what else the answer holds that the route names, such as ``chain_info``.
-        body: the answer as it came.
+        restarts: number of restarts of the walk before this page.
+        extra: further fields that the route names, such as ``chain_info``.
+        body: the response body as the service sent it.
 
     """
 
@@ -33,12 +33,12 @@ class Page(Generic[T]):
     next_page_token: str | None
     checkpoint: Checkpoint
     restarts: int
-    others: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
+    extra: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
     body: bytes = field(default=b"{}", kw_only=True, repr=False, eq=False)
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The whole answer as plain JSON, with the fields that no model names; read anew at each look."""
+        """The whole response as plain JSON, with the fields that no model names; decoded at each access."""
         return cast("dict[str, Any]", decode_resource(self.body))
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["in_thread"]
+__all__ = ["finish_in_thread", "in_thread"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -23,3 +23,20 @@ def in_thread(work: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
     future = asyncio.get_running_loop().run_in_executor(thread, work, *args)
     thread.shutdown(wait=False)
     return future
+
+
+async def finish_in_thread(work: Callable[[], None]) -> asyncio.CancelledError | None:
+    """Run a piece of work in a thread to its end, also while the caller is cancelled.
+
+    Returns the cancellation, which the caller has to raise; None without one.
+    """
+    future, cancelled = in_thread(work), None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None and future.exception() is not None:
+        raise cancelled
+    future.result()
+    return cancelled

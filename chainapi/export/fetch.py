@@ -127,7 +127,7 @@ class Fetcher:
                 f"{self.spec.target.path} has rows of {source.label} from another service: "
                 "choose another target"
             )
-        if source.done and not (pages.ordered and _has_order(source)):
+        if source.done and not (pages.walk.ordered and _has_order(source)):
             return None
         if source.checkpoint is not None and not source.done:
             pages = self.spec.open(arguments, resume=Checkpoint.loads(source.checkpoint))

@@ -28,11 +28,12 @@ class SourceStream:
     ) -> None:
         self.source = source
         self._pages = pages
+        self._walk = pages.walk
         self._encode = encode
         self._limit = limit
         self._taken = source.taken
         self._restarts = pages.restarts
-        self._matched = pages.restarts > 0 and not pages.ordered
+        self._matched = pages.restarts > 0 and not pages.walk.ordered
         self._rows_of_pass = 0
         self._ties = list(source.exported_ties or ())  # marks of the target's rows that this pass has not met
         self._done = False
@@ -62,38 +63,38 @@ class SourceStream:
 
     def _batch(self, page: Page[Any]) -> Batch:
         """Return the rows of a page that the target may lack."""
-        pages, matched = self._pages, self._begin_page(page)
+        walk, matched = self._walk, self._begin_page(page)
         new = self._new_rows(page, matched=matched)
-        numbers = [number for index in new if (number := pages.number(index)) is not None]
-        repeats = [index for index in pages.stale if index not in pages.repeated]
+        numbers = [number for index in new if (number := walk.number(index)) is not None]
+        repeats = [index for index in walk.stale if index not in walk.repeated]
         return Batch(
             source=self.source,
             rows=[page.items[index] for index in new],
-            digests=[pages.digest(index) for index in new],
+            digests=[walk.digest(index) for index in new],
             encode=self._encode,
             checkpoint=page.checkpoint,
             taken=self._taken,
             done=self._done,
-            repeats=[pages.digest(index) for index in repeats] if page.restarts and not matched else (),
+            repeats=[walk.digest(index) for index in repeats] if page.restarts and not matched else (),
             newest=max(numbers, default=None),
             matched=matched,
         )
 
     def _begin_page(self, page: Page[Any]) -> bool:
         """Count the rows of this pass; return whether the journal must match the page."""
-        matched, restarted = page.restarts > 0 and not self._pages.ordered, page.restarts > self._restarts
+        matched, restarted = page.restarts > 0 and not self._walk.ordered, page.restarts > self._restarts
         if restarted:
             self._rows_of_pass = 0
         if matched and (restarted or not self._matched):
             self._taken = self._rows_of_pass  # this pass fetches all rows again
         self._restarts, self._matched = page.restarts, matched
-        self._rows_of_pass += len(page.items) - len(self._pages.repeated)
+        self._rows_of_pass += len(page.items) - len(self._walk.repeated)
         return matched
 
     def _new_rows(self, page: Page[Any], *, matched: bool) -> Sequence[int]:
         """Return the rows that the target may lack; end the stream behind the last."""
         # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
-        stale = self._pages.repeated if matched else self._pages.stale
+        stale = self._walk.repeated if matched else self._walk.stale
         new, ends = self._not_exported(
             [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
         )
@@ -111,10 +112,10 @@ class SourceStream:
             return indices, False
         new: list[int] = []
         for index in indices:
-            number = self._pages.number(index)
+            number = self._walk.number(index)
             if number is None or number > exported:
                 new.append(index)
-            elif number < exported and self._pages.ordered:
+            elif number < exported and self._walk.ordered:
                 return new, True
             elif number == exported and not self._is_tie(index, keyless=keyless):
                 new.append(index)
@@ -124,7 +125,7 @@ class SourceStream:
         """Return whether the target has this row of its newest number; use up its mark."""
         if self.source.exported_ties is None:
             return not keyless  # numbers are unique
-        mark = self._pages.mark(index)
+        mark = self._walk.mark(index)
         if mark not in self._ties:
             return False
         self._ties.remove(mark)

@@ -97,7 +97,7 @@ class ExportSpec:
             "route": route,
             "format": self.target.format.name,
             "columns": ", ".join(column.name for column in columns),
-            "ordered": pages.ordered,
+            "ordered": pages.walk.ordered,
             "limit": self.limit,
         }
         return {**settings, **query}

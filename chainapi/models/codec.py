@@ -37,12 +37,12 @@ PART = 256  # rows of a large body that are decoded in one step
 class DecodedPage:
     """Rows of a page, the next page token, and further fields of the envelope.
 
-    `items` is the name of the list field of `body`, `others` has the further fields of the route.
+    `items` is the name of the list field of `body`, `extra` has the further fields of the route.
     """
 
     rows: list[Any]
     next_page_token: str | None
-    others: tuple[Any, ...] = ()
+    extra: tuple[Any, ...] = ()
     body: bytes = b"{}"
     items: str = ""
 
@@ -90,7 +90,7 @@ class PageDecoder(Stepwise[DecodedPage]):
     """Decoder of the pages of one route, into rows of `model` or into JSON values without one.
 
     `items` names the list field; if it is None, it is the only field with a list of the first page.
-    `others` are further fields of the envelope, each with its type; they may be missing. A row that does not
+    `extra` are further fields of the envelope, each with its type; they may be missing. A row that does not
     fit the model raises `DecodeError`; with `shown`, an `Invalid` takes its place, with the error that
     `shown` returns.
 
@@ -103,12 +103,12 @@ class PageDecoder(Stepwise[DecodedPage]):
         self,
         model: Any = None,
         items: str | None = None,
-        others: Sequence[tuple[str, Any]] = (),
+        extra: Sequence[tuple[str, Any]] = (),
         *,
         shown: Callable[[DecodeError], DecodeError] | None = None,
     ) -> None:
         self._rows = RowDecoder(model)
-        self._others = [(name, RowDecoder(kind)) for name, kind in others]
+        self._extra = [(name, RowDecoder(kind)) for name, kind in extra]
         self._shown = shown
         self._advice = _AS_RAW if model is None else _AS_RAW + _UNTYPED
         self.items = items
@@ -141,11 +141,11 @@ class PageDecoder(Stepwise[DecodedPage]):
         token = page.next_page_token
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
-        others = tuple(self._other(name, decoder, getattr(page, name)) for name, decoder in self._others)
-        return DecodedPage(page.rows, token or None, others, body, self.items or "")
+        extra = tuple(self._other(name, decoder, getattr(page, name)) for name, decoder in self._extra)
+        return DecodedPage(page.rows, token or None, extra, body, self.items or "")
 
     def _envelope_of(self, items: str) -> Envelope:
-        return envelope_of(items, self._rows.strict, tuple(name for name, _ in self._others))
+        return envelope_of(items, self._rows.strict, tuple(name for name, _ in self._extra))
 
     def _find_envelope(self, body: bytes) -> Envelope:
         items = find_list(body, loosely=self._shown is not None)

@@ -28,14 +28,14 @@ def lists_of(body: bytes) -> bytes:
 class Envelope:
     """Decoder of the bodies of a route, into rows or into the JSON of each row."""
 
-    def __init__(self, items: str, rows: RowType, others: tuple[str, ...]) -> None:
+    def __init__(self, items: str, rows: RowType, extra: tuple[str, ...]) -> None:
         def body(kind: Any) -> Any:
             fields: list[Any] = [
                 ("rows", kind, msgspec.field(name=items)),
                 ("next_page_token", str | None, msgspec.field(name="nextPageToken", default=None)),
             ]
             further = [
-                (name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name in others
+                (name, msgspec.Raw, msgspec.field(name=wire_name(name), default=NULL)) for name in extra
             ]
             return msgspec.defstruct("Body", fields + further, gc=False)
 
@@ -99,9 +99,9 @@ class Envelope:
 
 
 @lru_cache(maxsize=256)
-def envelope_of(items: str, rows: RowType, others: tuple[str, ...]) -> Envelope:
+def envelope_of(items: str, rows: RowType, extra: tuple[str, ...]) -> Envelope:
     """Return the decoder of pages with this list field: one for all streams of a route."""
-    return Envelope(items, rows, others)
+    return Envelope(items, rows, extra)
 
 
 _TOP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])

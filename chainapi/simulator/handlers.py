@@ -190,7 +190,7 @@ def _utxos(lookup: Lookup) -> Listing:
         raise HTTPError(404, f"blockchain {blockchain} of network {network} does not exist")
     settings = lookup.settings
     utxos = Utxos(of, chain, settings.rows, settings.epoch, lookup.draw("utxos", of, chain))
-    kinds = dict(lookup.match.endpoint.route.others)
+    kinds = dict(lookup.match.endpoint.route.extra)
     chain_info = lookup.completion(kinds["chain_info"])([{"chainName": chain, "network": network}])[0]
     return Listing("utxos", _completed(lookup, utxos), page_fields=lambda added: {"chainInfo": chain_info})
 
@@ -250,7 +250,7 @@ def _generated_list(lookup: Lookup) -> Listing:
         low, high = _bounds(selected, values)
         return View(selected, low, high, values.get("sortOrder") == "asc", page_fields)
 
-    fields = {wire_name(name): factory(kind, wire_name(name)) for name, kind in route.others}
+    fields = {wire_name(name): factory(kind, wire_name(name)) for name, kind in route.extra}
     return _paged(lookup, rows, select)
 
 

@@ -201,7 +201,7 @@ def test_an_order_holds_only_for_calls_that_ask_for_it(
     session = session_of(scripted(lambda _: reply({})))
     subnets = session.data.primary_network.subnets
     pages = subnets("mainnet", sort_order=sort_order)
-    assert pages.ordered == (order is not None)
+    assert pages.walk.ordered == (order is not None)
     endpoint: Endpoint = ROUTES["data.primary_network.subnets"]
     called = endpoint.for_call({"sort_order": sort_order})
     assert called.route.descending_key == order
@@ -436,7 +436,7 @@ async def test_rows_that_have_changed_are_given_once(name: str) -> None:
         after.append(changed(maker, row, tag, kind, kept))
     assert all(a != b for a, b in zip(before, after, strict=True))
     items = route.items or "chains"
-    rest = {wire_name(other): maker.value(kind) for other, kind in route.others}
+    rest = {wire_name(other): maker.value(kind) for other, kind in route.extra}
 
     def answer(request: Request) -> Response:
         if len(transport.requests) == 1:

@@ -384,7 +384,7 @@ async def test_what_else_an_answer_holds() -> None:
     transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info}))
     async with session_of(transport) as session:
         page = await anext(session.data.primary_network.blocks("fuji", "p-chain"))
-        assert page.others["chain_info"].chain_name == "p-chain"
+        assert page.extra["chain_info"].chain_name == "p-chain"
         info["network"] = 5  # type: ignore[assignment]  # pyright: ignore
         with pytest.raises(DecodeError) as caught:
             await anext(session.data.primary_network.blocks("fuji", "p-chain"))

@@ -118,7 +118,7 @@ def bench_decoding() -> None:
     for name in ("data.nfts.tokens", "data.evm.transfers"):
         route = ROUTES[name].route
         body = msgspec.json.encode(Maker(seed=1, whole=True).page(ROUTES[name], rows=100))
-        typed, plain = PageDecoder(route.model, route.items, route.others).decode, msgspec.json.decode
+        typed, plain = PageDecoder(route.model, route.items, route.extra).decode, msgspec.json.decode
         ratios = [cpu(partial(repeat, typed, body)) / cpu(partial(repeat, plain, body)) for _ in range(9)]
         show(f"decoding 100 rows of several kinds, {name}, against dicts", f"{median(ratios):.2f}", "<= 2.50")
 

@@ -32,11 +32,12 @@ from chainapi.cli.names import route_names
 from chainapi.cli.progress import Progress, pause, waits
 from chainapi.cli.tables import RowTable
 from chainapi.cli.terminal import Terminal
-from chainapi.cli.wording import shell_words
+from chainapi.cli.wording import shell_words, worded
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.quota import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
 from tests.cli.terminal import (
@@ -517,19 +518,44 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tokens: list[str], message: str
 
 
 @pytest.mark.parametrize(
-    ("tokens", "variable"),
+    ("tokens", "variable", "message"),
     [
-        (["tps", "1", "2"], "CHAINAPI_METRICS_BASE_URL"),
-        (["list", "/v1/chains"], "CHAINAPI_DATA_BASE_URL"),
+        (
+            ["tps", "1", "2"],
+            "CHAINAPI_METRICS_BASE_URL",
+            "the address of the Metrics API is not set: give --metrics-base-url or set the variable ",
+        ),
+        (
+            ["list", "/v1/chains"],
+            "CHAINAPI_DATA_BASE_URL",
+            "the address of the Data API is not set: give --data-base-url or set the variable ",
+        ),
+        (["list", "/v1/chains"], "CHAINAPI_API_KEY", "the key of the Data API is not set: set the variable "),
     ],
 )
-def test_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch, tokens: list[str], variable: str) -> None:
-    """A service that is not configured is one line with the variable to set."""
+def test_missing_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, tokens: list[str], variable: str, message: str
+) -> None:
+    """A service that is not configured is one line with the option and the variable to set."""
     monkeypatch.delenv(variable)
     outcome = chainapi(*tokens)
     assert outcome.code == WRONG_USAGE
-    (line,) = outcome.err.splitlines()
-    assert variable in line
+    assert outcome.err == f"chainapi: {message}{variable}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ConfigurationError("data_base_url is empty"), "--data-base-url is empty"),
+        (ConfigurationError("max_wait='x' must be"), "--max-wait 'x' must be"),
+        (QuotaWaitError(1.0, retry_after=9.0, max_wait=5.0), "in 9.0 s, later than --max-wait 5 s allows"),
+        (DecodeError("name one with items= (a, b)"), "$: name one with --items (a, b)"),
+        (APIStatusError(400, "no", ("deadline=5 is wrong",)), "400 no: deadline=5 is wrong"),
+    ],
+)
+def test_errors_name_options_and_not_arguments(error: ChainAPIError, message: str) -> None:
+    """An argument in a message of chainapi becomes an option; the service's words stay as they are."""
+    assert worded(error).endswith(message)
 
 
 def test_error_of_a_service_stays_one_line() -> None:

@@ -587,6 +587,12 @@ async def test_who_was_granted_leaves_before_a_newcomer() -> None:
 
 @example([("a", 0, 0.0, False), ("a", 0, 0.0, True), ("a", 0, 0.0, False)])
 @example([("a", 0, 0.0, False), ("c", 0, 0.0, True), ("c", 0, 0.0, False), ("c", 0, 0.0, False)])
+@example(
+    [
+        *[("a", 0, 0.0, False), ("a", 0, 0.125, False), ("c", 0, 0.0, False), ("a", 0, 0.0, True)],
+        *[("c", 1, 0.0, False), ("c", 1, 0.0, False)],
+    ]
+)
 @given(
     st.lists(
         st.tuples(st.sampled_from("abcd"), st.integers(0, 1), st.floats(0.0, 0.4), st.booleans()),

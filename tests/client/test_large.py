@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from chainapi import Invalid, MetricPoint, Session, models
-from chainapi.client.pages import HUGE
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
+from chainapi.core.paging.walk import HUGE
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
 from chainapi.models import ChainInfo, EvmBlock
@@ -102,7 +102,7 @@ async def test_a_large_page_is_what_its_parts_are(model: Any) -> None:
     page = decoder.decode(body)
     small = [decoder.decode(page_of(rows[at : at + 100])).rows for at in range(0, len(rows), 100)]
     assert page.rows == [*chain(*small)]
-    assert page.others == (200,)
+    assert page.extra == (200,)
     if model is not None:
         extras = [place for place, row in enumerate(page.rows) if "news" in row.extra]
         assert extras == [*range(5, len(rows), 301)]

@@ -1101,7 +1101,7 @@ async def test_stream_given_twice(late: bool) -> None:
     assert Counter(key for key, _ in got) == {"first": 5, "between": 5, "again": 1}
     (failure,) = (outcome for key, outcome in got if key == "again")
     assert isinstance(failure.error, PagingError)
-    assert "given before" in str(failure.error)
+    assert "passed twice" in str(failure.error)
     assert stream.exhausted
 
 

@@ -360,6 +360,16 @@ def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
     assert "the last error: broken" in str(error)
 
 
+@pytest.mark.parametrize(("deadline", "pauses"), [(2.0, []), (2.1, [1.0])])
+def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[float]) -> None:
+    """A pause that would end exactly at the deadline leaves no time for another attempt."""
+    script = Script([BROKEN])
+    script.settings.deadline = deadline
+    with pytest.raises(DeadlineExceededError):
+        script.run()
+    assert script.pauses == pauses
+
+
 @given(queue=st.floats(0.0, 5.0), took=st.floats(0.0, 5.0), cut=st.floats(0.0, 60.0))
 def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
     """At whatever moment the deadline cuts a call off, its phases add up to the time that passed."""

@@ -507,8 +507,8 @@ def test_tps_draws_what_it_got(tmp_path: Path) -> None:
     assert (outcome.code, outcome.out, path.exists()) == (FAILED, "", False)
 
 
-def test_tps_says_early_what_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two outputs, or a picture without matplotlib, are refused before any request."""
+def test_tps_refuses_wrong_usage_before_any_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kinds of output, or a picture without matplotlib, are refused before any request."""
     outcome = chainapi("tps", "43114", "--plot", "--json")
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     assert "--plot and --json exclude each other" in outcome.err

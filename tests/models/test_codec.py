@@ -77,7 +77,7 @@ def test_a_page_of_a_metric() -> None:
     assert decoded.rows == [MetricPoint(86_400, 1.5), MetricPoint(0, 2.0)]
     assert type(decoded.rows[1].value) is float
     assert decoded.next_page_token == "t"
-    assert decoded.others == (200, 90_000)
+    assert decoded.extra == (200, 90_000)
 
 
 @pytest.mark.parametrize("end", [b"", b',"nextPageToken":null', b',"nextPageToken":""'])
@@ -108,7 +108,7 @@ def test_a_list_field_may_be_null() -> None:
 
 def test_missing_others_are_none() -> None:
     """A further field of the envelope that is missing or null is None."""
-    assert points(b'{"results":[],"status":null}').others == (None, None)
+    assert points(b'{"results":[],"status":null}').extra == (None, None)
 
 
 def test_equal_bodies_have_equal_digests() -> None:
@@ -275,7 +275,7 @@ def test_extremes_that_are_fine() -> None:
         b'{"results":[{"timestamp":-5,"value":-0,"new":{"a":[1]}}],"results2":0,"status":1,"status":2}'
     )
     assert decoded.rows == [MetricPoint(-5, 0.0)]
-    assert decoded.others == (2, None)
+    assert decoded.extra == (2, None)
     big = page(b'{"blocks":[9007199254740993,1000000000000000000000000000001,"\\u0000",1e300,"42.42"]}')
     assert big.rows == [2**53 + 1, 10**30 + 1, "\0", 1e300, "42.42"]
     assert type(big.rows[0]) is int

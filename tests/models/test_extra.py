@@ -63,12 +63,12 @@ def decoded(declared: Endpoint, value: Any) -> Any:
     if declared.single:
         return decode_resource(body_of(value), declared.rows)
     route = declared.route
-    return PageDecoder(route.model, route.items, route.others).decode(body_of(value))
+    return PageDecoder(route.model, route.items, route.extra).decode(body_of(value))
 
 
 def objects_of(made: Any) -> list[Any]:
     """Return the records of a page or a resource."""
-    return [made.rows, *made.others] if isinstance(made, DecodedPage) else [made]
+    return [made.rows, *made.extra] if isinstance(made, DecodedPage) else [made]
 
 
 RECORDED = [name for name, declared in ROUTES.items() if declared.rows is not str]

@@ -223,7 +223,7 @@ def test_every_route_takes_values_that_are_not_listed(name: str) -> None:
         else:
             body = maker.page(declared, 3)
             sent = body[declared.route.items or "chains"]
-            decoder = PageDecoder(declared.route.model, declared.route.items, declared.route.others)
+            decoder = PageDecoder(declared.route.model, declared.route.items, declared.route.extra)
             made = decoder.decode(json.dumps(body).encode()).rows
         assert not any(isinstance(row, Unknown) for row in made)
         assert [*novel_texts(made)] == re.findall(r"novel\d+", json.dumps(sent))

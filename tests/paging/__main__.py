@@ -3,6 +3,7 @@
 Each round is 500 examples of a seed of its own; a failure is printed with the seed and the smallest
 example that was found, and ends the run.
 
+Readers walk without an event loop, or with `--session` on one, with prefetch and cancellation.
 `--hunt NAME` looks for scripts that catch a mutant, among as many as `--examples`.
 """
 
@@ -16,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from chainapi.errors import ChainAPIError
 from tests.paging.kill import walk_and_kill
+from tests.paging.machine import FlowMachine, PagingMachine
 from tests.paging.mutants import MUTANTS, Mutant
 from tests.paging.runs import EXAMPLES, check
 from tests.paging.scripts import play
@@ -26,7 +28,7 @@ def hunt(mutant: Mutant, scripts: int) -> None:
     for script in range(scripts):
         with mutant.make():
             try:
-                play(script)
+                play(script, mutant.machine)
             except (AssertionError, ChainAPIError, KeyError) as error:
                 print(f"{script}: {type(error).__name__}: {error}"[:110], flush=True)
 
@@ -37,18 +39,23 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=None, help="of the first round; else drawn from the time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--session", action="store_true", help="walk on sessions in virtual time")
     parser.add_argument("--hunt", metavar="NAME", choices=MUTANTS)
     chosen = parser.parse_args()
     if chosen.hunt is not None:
         hunt(MUTANTS[chosen.hunt], chosen.examples)
         return
+    machine = PagingMachine if chosen.session else FlowMachine
     seed = int(time.time()) if chosen.seed is None else chosen.seed
     print(f"first seed: {seed}", flush=True)
     began = time.monotonic()
     rounds = [min(EXAMPLES, chosen.examples - at) for at in range(0, chosen.examples, EXAMPLES)]
     done = 0
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        running = {pool.submit(check, size, seed=seed + index): index for index, size in enumerate(rounds)}
+        running = {
+            pool.submit(check, size, seed=seed + index, machine=machine): index
+            for index, size in enumerate(rounds)
+        }
         for future in as_completed(running):
             if (error := future.exception()) is not None:
                 pool.shutdown(cancel_futures=True)

@@ -8,10 +8,9 @@ is left, and compares.
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
 from typing import Any, Literal, TypeVar
 from unittest.mock import patch
 
@@ -19,8 +18,7 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from chainapi import Checkpoint, Session
-from chainapi.client.pages import Pages
+from chainapi import Checkpoint
 from chainapi.core.events import (
     Event,
     KeyNotUnique,
@@ -30,7 +28,7 @@ from chainapi.core.events import (
     Restarted,
     TokenRenewed,
 )
-from chainapi.core.paging import dedupe, resumed, states
+from chainapi.core.paging import dedupe, keys, resumed, states
 from chainapi.core.paging.history import Runs
 from chainapi.errors import (
     APIConnectionError,
@@ -46,12 +44,11 @@ from chainapi.errors import (
 )
 from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS
 from tests.paging.judge import Walked
-from tests.paging.service import LIFETIME, SHUT, Fault, Label, Manners, NastyTransport, Service
-from tests.virtual_time import VirtualLoop
+from tests.paging.service import LIFETIME, SHUT, Fault, Label, Manners, Service
+from tests.paging.worlds import EPOCH, FlowWorld, SessionWorld, World
 
-__all__ = ["PagingMachine"]
+__all__ = ["FlowMachine", "PagingMachine"]
 
-EPOCH = 1_700_000_000.0  # what the wall clock shows when the loop's shows 0
 READS = 60  # attempts at reading the rest; every fault and every death of a token takes one
 
 
@@ -102,7 +99,7 @@ def _sound(drawn: Manners) -> Manners:
 def _scaled_down(manners: Manners) -> ExitStack:
     """Scale the limits of the client down, so that lists of a few rows reach them."""
     stack = ExitStack()
-    stack.enter_context(patch.object(dedupe, "NEIGHBOURS", 6))
+    stack.enter_context(patch.object(keys, "NEIGHBOURS", 6))
     stack.enter_context(patch.object(resumed, "NEIGHBOURS", 6))
     stack.enter_context(patch.object(dedupe, "MAX_TIES", 4))
     if manners.repeat is not None:  # else many equal rows are no loop
@@ -112,15 +109,12 @@ def _scaled_down(manners: Manners) -> ExitStack:
 
 
 class PagingMachine(RuleBasedStateMachine):
-    """One service, one reader at a time, all in virtual time."""
+    """One service, one reader at a time, all in virtual time: on a session, as users have it."""
+
+    make_world: type[SessionWorld | FlowWorld] = SessionWorld
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = VirtualLoop()
-        self.complaints: list[dict[str, Any]] = []
-        self.loop.set_exception_handler(lambda _, context: self.complaints.append(context))
-        self.wall = EPOCH
-        self.sessions: list[Session] = []
         self.saved: list[Saved] = []
         self.hopeless = False
         self.collecting = False
@@ -143,8 +137,8 @@ class PagingMachine(RuleBasedStateMachine):
             self.limits = _scaled_down(self.manners)
         self.service = Service(self.manners)
         self.service.insert(rows)
-        self.transport = NastyTransport(self.service)
         self.max_attempts = 4 if patience else 1
+        self.world: World = self.make_world(self.service, self.max_attempts, self._hear)
         self._start_over(prefetch)
 
     def _start_over(self, prefetch: int = 0) -> None:
@@ -161,32 +155,7 @@ class PagingMachine(RuleBasedStateMachine):
     def _open(
         self, resume: Checkpoint | None, prefetch: int, on_expired: Literal["restart", "raise"]
     ) -> None:
-        session = Session(
-            metrics_base_url="https://metrics.test",
-            data_base_url="https://data.test",
-            api_key="k",
-            transport=self.transport,
-            max_attempts=self.max_attempts,
-            on_expired=on_expired,
-            page_token_lifetime=timedelta(seconds=LIFETIME),
-            now=lambda: self.wall + self.loop.time(),
-            on_event=self._hear,
-        )
-        self.sessions.append(session)
-        self.pages: Pages[Any]
-        options: dict[str, Any] = {"resume": resume, "prefetch": prefetch}
-        manners = self.manners
-        if manners.kind == "points":
-            self.pages = session.metrics.avg_tps(7, **options)
-        else:
-            if manners.keyed:
-                options["key"] = "timestamp" if manners.numbered else "key"
-            if manners.ordered:
-                options["descending_key"] = "timestamp"
-            if manners.until:
-                options["until"] = "end"
-            walk = session.metrics.list if manners.until else session.data.list
-            self.pages = walk("/v1/rows", items="rows", **options)
+        self.pages = self.world.open(resume, prefetch, on_expired)
         self.closed = False
         self.serial = self.depth = 0
 
@@ -219,9 +188,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     def _names_before(self) -> set[int]:
         """Return the names of the rows on pages before the one in hand."""
-        page = self.pages._page
-        assert page is not None
-        serial = page.raw["lastRun"]
+        serial = json.loads(self.pages.walk.page.body)["lastRun"]
         return {name for at, labels in self.service.pages.items() if at < serial for name, _ in labels}
 
     def _may_break(self, event: OrderBroken) -> bool:
@@ -254,13 +221,13 @@ class PagingMachine(RuleBasedStateMachine):
 
     def _check_reason(self, event: Restarted) -> None:
         """Only a token that died is a reason to begin again."""
-        service, now = self.service, self.loop.time()
+        service, now = self.service, self.world.time()
         if "refused" in event.reason:
             assert service.refused, "a restart without a refusal"
             proof = service.forgot or service.altered or self.manners.stillborn or self.depth <= 1
             same = self.fragile or self.manners.circles  # pages that one and the same token opens
             assert proof or same, "a restart although no token died"
-        elif not service.wall_went_back and self.wall == EPOCH:
+        elif not service.wall_went_back and self.world.wall == EPOCH:
             assert service.oldest is not None
             assert now - service.oldest >= LIFETIME - 1e-3, "a restart although no token is old"
 
@@ -290,7 +257,7 @@ class PagingMachine(RuleBasedStateMachine):
     @action
     def closed_meanwhile(self, delay: float, how: How, session: bool) -> None:
         """Close the stream or its session while it is read; go on from where it stood."""
-        end = self.sessions[-1].aclose if session else self.pages.aclose
+        end = "session" if session else "stream"
         self.closed = True
         self._run(lambda: self._stopped(delay, how, end))
         self._resume(Saved(self.pages.checkpoint, self.walked), 0, "restart")
@@ -341,19 +308,19 @@ class PagingMachine(RuleBasedStateMachine):
     @action
     def wait(self, seconds: float) -> None:
         """Let time pass."""
-        self._run(lambda: asyncio.sleep(seconds))
+        self._run(lambda: self.world.sleep(seconds))
 
     @action
     def wait_for_death(self, late: float) -> None:
         """Wait until the token in hand is as old as its lifetime, or nearly."""
         token = self.service.tokens.get(self.pages.checkpoint.token or "")
         if token is not None:
-            self._run(lambda: asyncio.sleep(max(0.0, token.asked + LIFETIME + late - self.loop.time())))
+            self._run(lambda: self.world.sleep(max(0.0, token.asked + LIFETIME + late - self.world.time())))
 
     @action
     def move_wall_clock(self, seconds: float) -> None:
         """Set the wall clock."""
-        self.wall += seconds
+        self.world.wall += seconds
         self.service.wall_went_back |= seconds < 0
 
     @action
@@ -413,12 +380,18 @@ class PagingMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Read whatever is left, and look for what was left behind."""
         try:
-            if hasattr(self, "manners"):
+            if hasattr(self, "world"):
                 self._finish()
-                self._check_left()
+                del self.pages
+                self.world.check_left()
         finally:
-            self.limits.close()
-            self.loop.close()
+            self.end()
+
+    def end(self) -> None:
+        """End the world, and restore the limits of the client."""
+        self.limits.close()
+        if hasattr(self, "world"):
+            self.world.close()
 
     def _finish(self) -> None:
         self.service.shut_page(None)
@@ -435,28 +408,10 @@ class PagingMachine(RuleBasedStateMachine):
         missing = self.walked.missing(self.service)
         assert not missing, f"rows are lost: {missing}"
 
-    def _check_left(self) -> None:
-        self.loop.run_until_complete(self._leave())
-        assert not asyncio.all_tasks(self.loop), "a task is left"
-        timers = [timer for timer in self.loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
-        assert not timers, f"a timer is left: {timers}"
-        assert not self.transport.flying, "a request is left"
-        assert not self.complaints, self.complaints
-
-    async def _leave(self) -> None:
-        del self.pages
-        for _ in range(4):
-            await asyncio.sleep(0)
-        for session in self.sessions:
-            assert all(quota.in_flight == 0 for quota in session.quota.values()), "a permit is left"
-            await session.aclose()
-        await asyncio.sleep(0)
-
     # How it does so
 
     def _run(self, work: Callable[[], Awaitable[None]]) -> None:
-        self.loop.run_until_complete(self._met(work))
-        assert not self.complaints, self.complaints
+        self.world.run(self._met(work))
         if self.pages.exhausted and not self.closed:
             assert self.pages.checkpoint.done
             self._check_whole()
@@ -494,7 +449,7 @@ class PagingMachine(RuleBasedStateMachine):
             case _:
                 raise error
 
-    async def _stopped(self, delay: float, how: How, end: Callable[[], Awaitable[None]] | None) -> None:
+    async def _stopped(self, delay: float, how: How, end: str | None) -> None:
         """Read on, and be cancelled, or closed, after `delay` seconds."""
         match how:
             case "pages":
@@ -503,16 +458,7 @@ class PagingMachine(RuleBasedStateMachine):
                 reading = self._rows(99)
             case "collect":
                 reading = self._collect(None)
-        task = asyncio.ensure_future(reading)
-        await asyncio.sleep(delay)
-        if end is None:
-            task.cancel()
-        else:
-            await end()
-        try:
-            await task
-        except asyncio.CancelledError:
-            assert end is None, "cancelled by nobody"
+        await self.world.stop(reading, delay, end)
 
     async def _pages(self, count: int) -> None:
         for _ in range(count):
@@ -533,7 +479,7 @@ class PagingMachine(RuleBasedStateMachine):
         else:
             assert labels == sent, "not the page sent"
             assert serial > self.serial, "a page was given twice"
-            stale = set(self.pages.stale)
+            stale = set(self.pages.walk.stale)
         self.serial = serial
         walked.paged = True
         for index, row in enumerate(page.items):
@@ -593,3 +539,9 @@ def _is_part(labels: Sequence[Label], sent: Sequence[Label]) -> bool:
     """Check whether these rows are some of those, in the same order."""
     rest = iter(sent)
     return all(label in rest for label in labels)
+
+
+class FlowMachine(PagingMachine):
+    """The same reader on the walk alone: no event loop, no session."""
+
+    make_world = FlowWorld

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -18,18 +19,23 @@ from attrs import evolve, frozen
 
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
-from chainapi.client.prefetch import Fetched, Prefetcher
+from chainapi.client.prefetch import Prefetcher
+from chainapi.client.runner import Runner
+from chainapi.client.source import Source
 from chainapi.core.paging import dedupe, order
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import Deduplicator, Taken
+from chainapi.core.paging.dedupe import Comparison, Deduplicator
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.history import OrderHistory
+from chainapi.core.paging.keys import KeyWindow
 from chainapi.core.paging.loop_guard import LoopGuard
 from chainapi.core.paging.order import Order, Rows, Watermark
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
+from chainapi.core.paging.walk import Fetched, Walk
 from chainapi.errors import APIStatusError, ChainAPIError, ServerError
+from tests.paging.machine import FlowMachine, PagingMachine
 
 __all__ = ["MUTANTS"]
 
@@ -38,20 +44,25 @@ Make = Callable[[], AbstractContextManager[object]]
 
 @frozen
 class Mutant:
-    """A broken variant, in force while the context of `make` is open, and the scripts that catch it."""
+    """A broken variant, in force while the context of `make` is open, and the scripts that catch it.
+
+    They run on the walk alone, or on a session, for what only a session does: prefetch, the queue for quota,
+    and the time at which a page arrives.
+    """
 
     make: Make
     scripts: tuple[int, ...]
+    machine: type[PagingMachine]
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(*scripts: int) -> Callable[[Make], Make]:
+def mutant(*scripts: int, machine: type[PagingMachine] = FlowMachine) -> Callable[[Make], Make]:
     """Enter a mutant in the list. `python -m tests.paging --hunt NAME` finds scripts."""
 
     def enter(make: Make) -> Make:
-        MUTANTS[make.__name__] = Mutant(make, scripts)
+        MUTANTS[make.__name__] = Mutant(make, scripts, machine)
         return make
 
     return enter
@@ -60,10 +71,10 @@ def mutant(*scripts: int) -> Callable[[Make], Make]:
 @mutant(4, 54)
 def no_age_check() -> AbstractContextManager[object]:
     """Let tokens live for ever."""
-    return patch.object(StateMachine, "dies_at", lambda self, token: inf)
+    return patch.object(StateMachine, "expires_at", lambda self, token: inf)
 
 
-@mutant(99, 175)
+@mutant(99, 175, machine=PagingMachine)
 def age_from_receipt() -> AbstractContextManager[object]:
     """Count the age of a token from when its page came."""
 
@@ -75,7 +86,7 @@ def age_from_receipt() -> AbstractContextManager[object]:
     return patch.object(Fetched, "token", property(token))
 
 
-@mutant(99, 175)
+@mutant(9, 22, machine=PagingMachine)
 def age_by_the_wall_clock() -> AbstractContextManager[object]:
     """Judge every token by the wall clock, as if it came from a checkpoint."""
 
@@ -89,14 +100,12 @@ def age_by_the_wall_clock() -> AbstractContextManager[object]:
 @mutant(54, 282)
 def age_forgotten_on_resume() -> AbstractContextManager[object]:
     """Take the token of a checkpoint for new."""
-    real = StateMachine.next_token
 
-    def next_token(self: StateMachine, now: float, wall: float) -> str | None:
+    def set_age(self: StateMachine, now: float, wall: float) -> None:
         if self.token is not None and self.token.minted is None:
             self.token = evolve(self.token, minted=now)
-        return real(self, now, wall)
 
-    return patch.object(StateMachine, "next_token", next_token)
+    return patch.object(StateMachine, "set_age", set_age)
 
 
 @mutant(129, 196)
@@ -127,27 +136,27 @@ def span_a_page_short() -> AbstractContextManager[object]:
     return patch.object(Order, "take", take)
 
 
-@mutant(21, 26)
+@mutant(21, 27)
 def offset_lost_on_resume() -> AbstractContextManager[object]:
     """Begin the page again in which the reader stood."""
     return patch.object(
-        Pages, "_inside", lambda self: evolve(self._start, rows=self._start.rows, watermark=None)
+        Walk, "_inside", lambda self: evolve(self._start, rows=self._start.rows, watermark=None)
     )
 
 
 @mutant(21, 27)
 def offset_off_by_one() -> AbstractContextManager[object]:
     """Count the row in hand as given before it is, and the next one with it."""
-    real = Pages._inside
+    real = Walk._inside
 
-    def inside(self: Pages[Any]) -> Checkpoint:
+    def inside(self: Walk) -> Checkpoint:
         offset, self._offset = self._offset, self._offset + 1
         try:
             return real(self)
         finally:
             self._offset = offset
 
-    return patch.object(Pages, "_inside", inside)
+    return patch.object(Walk, "_inside", inside)
 
 
 @mutant(0, 4)
@@ -186,25 +195,19 @@ def idle_pages_unbounded() -> AbstractContextManager[object]:
     return patch.object(StateMachine, "_goes_nowhere", goes_nowhere)
 
 
-@mutant(99, 175)
+@mutant(99, 175, machine=PagingMachine)
 def prefetch_ignores_age() -> AbstractContextManager[object]:
     """Fetch pages ahead with tokens that are dead."""
     real = Prefetcher.__init__
 
-    def init(self: Prefetcher, owner: Any, depth: int, fetch: Any, alive: Any) -> None:
-        source, bound = owner._source, owner._start.bound
-        real(
-            self,
-            owner,
-            depth,
-            fetch=lambda token, wanted: source.fetch(token.value, bound, inf, wanted),
-            alive=lambda token: True,
-        )
+    def init(self: Prefetcher, owner: object, source: Source, walk: Walk) -> None:
+        ageless: Any = SimpleNamespace(fetch=lambda token: evolve(walk.fetch(token), not_after=inf))
+        real(self, owner, source, ageless)
 
     return patch.object(Prefetcher, "__init__", init)
 
 
-@mutant(2, 9)
+@mutant(2, 9, machine=PagingMachine)
 def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     """Leave the page that was taken where it was, once."""
     real = Prefetcher.take
@@ -220,13 +223,13 @@ def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     return patch.object(Prefetcher, "take", take)
 
 
-@mutant(150, 166)
+@mutant(150, 166, machine=PagingMachine)
 def prefetch_outlives_the_stream() -> AbstractContextManager[object]:
     """Cancel nothing that is on its way."""
     return patch.object(Prefetcher, "cancel", lambda self: self._tasks.clear())
 
 
-@mutant(150, 166)
+@mutant(150, 166, machine=PagingMachine)
 def prefetch_survives_a_restart() -> AbstractContextManager[object]:
     """Give the pages fetched with the old token after a restart, as if they came after its first page."""
 
@@ -235,7 +238,7 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(Prefetcher, "holds", holds), patch.object(Pages, "_drop_ahead", lambda self: None):
+        with patch.object(Prefetcher, "holds", holds), patch.object(Runner, "_discard", lambda self: None):
             yield
 
     return both()
@@ -244,35 +247,36 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
 @mutant(6, 43)
 def error_ends_the_walk() -> AbstractContextManager[object]:
     """Take a failed page for the end, as if the list were whole."""
-    real = Pages._fetch
+    real = Runner.advance
 
-    async def fetch(self: Pages[Any]) -> Page[Any] | None:
+    async def advance(self: Runner) -> bool:
         try:
             return await real(self)
         except ServerError:
-            self._walk.state = State.EXHAUSTED
-            return None
+            self._walk._states.state = State.EXHAUSTED
+            return False
 
-    return patch.object(Pages, "_fetch", fetch)
+    return patch.object(Runner, "advance", advance)
 
 
 @mutant(21, 27)
 def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     """Give out, for the page in hand, where the stream stands one page further on."""
-    real = Pages._open
+    real = Pages._page
+    given: dict[int, Page[Any]] = {}
 
-    def opened(self: Pages[Any], fetched: Fetched, taken: Taken) -> Page[Any]:
-        before = self._page
-        page = real(self, fetched, taken)
-        if before is not None:
+    def page_of(self: Pages[Any], rows: list[Any] | None) -> Page[Any]:
+        page = real(self, rows)
+        if (before := given.get(id(self))) is not None:
             before.checkpoint = page.checkpoint
+        given[id(self)] = page
         return page
 
     @contextmanager
     def both() -> Iterator[None]:
         with (
-            patch.object(Pages, "_open", opened),
-            patch.object(Pages, "_inside", lambda self: self._page.checkpoint),
+            patch.object(Pages, "_page", page_of),
+            patch.object(Walk, "_inside", lambda self: self._end),
         ):
             yield
 
@@ -377,23 +381,23 @@ def empty_page_is_the_end() -> AbstractContextManager[object]:
 
 
 def _also_stale(
-    drop: Callable[[Deduplicator, RowsOfPage, Taken], set[int]],
+    drop: Callable[[Deduplicator, RowsOfPage, Comparison], set[int]],
 ) -> AbstractContextManager[object]:
     """Leave more rows out than the real code."""
-    real = Deduplicator.take
+    real = Deduplicator.add
 
-    def take(self: Deduplicator, page: RowsOfPage) -> Taken:
+    def take(self: Deduplicator, page: RowsOfPage) -> Comparison:
         taken = real(self, page)
         return evolve(taken, stale=set(taken.stale) | drop(self, page, taken))
 
-    return patch.object(Deduplicator, "take", take)
+    return patch.object(Deduplicator, "add", take)
 
 
 @mutant(6, 10)
 def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
-    def drop(_: Deduplicator, page: RowsOfPage, __: Taken) -> set[int]:
+    def drop(_: Deduplicator, page: RowsOfPage, __: Comparison) -> set[int]:
         contents = list(page.canonical_rows())
         return {index for index, content in enumerate(contents) if content in contents[:index]}
 
@@ -405,7 +409,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     """Take a row for repeated that is equal to one of the page before, without a key."""
     before: dict[int, set[bytes]] = {}
 
-    def drop(self: Deduplicator, page: RowsOfPage, _: Taken) -> set[int]:
+    def drop(self: Deduplicator, page: RowsOfPage, _: Comparison) -> set[int]:
         contents = list(page.canonical_rows())
         known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
         return {index for index, content in enumerate(contents) if content in known}
@@ -442,7 +446,7 @@ def seen_or_not_after_a_restart() -> AbstractContextManager[object]:
 @mutant(7, 95)
 def shifted_rows_given_again() -> AbstractContextManager[object]:
     """Compare no keys with those of the pages before."""
-    return patch.object(Deduplicator, "_known_keys", lambda self: {})
+    return patch.object(KeyWindow, "_known", lambda self: {})
 
 
 @mutant(42, 67)
@@ -463,7 +467,7 @@ def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
     return patch.object(Deduplicator, "_give_up_key", give_up)
 
 
-@mutant(4, 232)
+@mutant(4, 311)
 def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
     """Promise, once the key is given up, that no row comes again."""
     return patch.object(Deduplicator, "complete", True)
@@ -479,7 +483,7 @@ def order_believed() -> AbstractContextManager[object]:
 def spans_believed_after_a_break() -> AbstractContextManager[object]:
     """Leave out the rows behind a break whose numbers lie in a span."""
 
-    def drop(self: Deduplicator, _: RowsOfPage, __: Taken) -> set[int]:
+    def drop(self: Deduplicator, _: RowsOfPage, __: Comparison) -> set[int]:
         spans = self.spans.get(id(self._identity), ())  # type: ignore[attr-defined]
         numbers = self._page.numbers or ()
         late = enumerate(numbers) if not self.ordered else ()
@@ -492,16 +496,16 @@ def spans_believed_after_a_break() -> AbstractContextManager[object]:
     @contextmanager
     def both() -> Iterator[None]:
         spans: dict[int, Any] = {}
-        real = Deduplicator._take_ordered
+        real = Deduplicator._compare_ordered
 
-        def take(self: Deduplicator, order: Order, page: Any, indices: Sequence[int]) -> Any:
-            outcome = real(self, order, page, indices)
+        def compare(self: Deduplicator, order: Order, *args: Any) -> Any:
+            outcome = real(self, order, *args)
             spans[id(self._identity)] = order._after.spans
             return outcome
 
         with (
             patch.object(Deduplicator, "spans", spans, create=True),
-            patch.object(Deduplicator, "_take_ordered", take),
+            patch.object(Deduplicator, "_compare_ordered", compare),
             _also_stale(drop),
         ):
             yield
@@ -608,7 +612,7 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
     return patch.object(StateMachine, "refused", refused)
 
 
-@mutant(232, 388)
+@mutant(232, 388, machine=PagingMachine)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Look at the age of a token only before its request waits for quota."""
     from chainapi.core.call import Call
@@ -624,7 +628,7 @@ def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
 @mutant(3, 11)
 def exhausted_too_early() -> AbstractContextManager[object]:
     """Call the walk exhausted as soon as its last page is here, though its rows were not given."""
-    return patch.object(Pages, "exhausted", property(lambda self: self._walk.exhausted))
+    return patch.object(Walk, "exhausted", property(lambda self: self.fetched_all))
 
 
 @mutant(2, 26)
@@ -663,4 +667,4 @@ def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
 @mutant(396, 513)
 def changed_row_refutes_no_number() -> AbstractContextManager[object]:
     """Believe a number as key although another row had it on the page before."""
-    return patch.object(Deduplicator, "_is_other", lambda self, page, index, known, place: False)
+    return patch.object(KeyWindow, "_is_other", lambda self, page, index, known, place: False)

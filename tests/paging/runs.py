@@ -6,7 +6,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.paging.machine import PagingMachine
+from tests.paging.machine import FlowMachine, PagingMachine
 
 __all__ = ["EXAMPLES", "check"]
 
@@ -14,7 +14,7 @@ EXAMPLES = 500  # of CI, and of each round of the soak
 STEPS = 12  # rules of one example
 
 
-def check(examples: int = EXAMPLES, *, seed: int = 0) -> None:
+def check(examples: int = EXAMPLES, *, seed: int = 0, machine: type[PagingMachine] = FlowMachine) -> None:
     """Run the machine, with the same examples for the same seed. Raises what the machine finds."""
     chosen = settings(
         max_examples=examples,
@@ -26,5 +26,5 @@ def check(examples: int = EXAMPLES, *, seed: int = 0) -> None:
         print_blob=False,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
-    machine = hypothesis.seed(seed)(type("Seeded", (PagingMachine,), {}))
-    run_state_machine_as_test(machine, settings=chosen)
+    seeded = hypothesis.seed(seed)(type("Seeded", (machine,), {}))
+    run_state_machine_as_test(seeded, settings=chosen)

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS, Choices
-from tests.paging.machine import PagingMachine
+from tests.paging.machine import FlowMachine, PagingMachine
 from tests.paging.service import Manners
 
 __all__ = ["Script", "play"]
@@ -44,18 +44,17 @@ def _draw(source: random.Random, choices: Choices) -> Arguments:
     return {name: source.choice(options) for name, options in choices.items()}
 
 
-def play(seed: int) -> None:
+def play(seed: int, machine_type: type[PagingMachine] = FlowMachine) -> None:
     """Let a reader follow the script of a seed. Raises what the machine finds."""
     script = Script.from_seed(seed)
     random.seed(seed)  # of the jitter between attempts
-    machine = PagingMachine()
+    machine = machine_type()
     try:
         machine.begin(drawn=script.manners, **script.beginning)
         for name, arguments in script.steps:
             if not (machine.fragile and name in LASTING):
                 getattr(machine, name)(**arguments)
     except BaseException:
-        machine.limits.close()
-        machine.loop.close()
+        machine.end()
         raise
     machine.teardown()

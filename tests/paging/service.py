@@ -8,12 +8,11 @@ each an `AssertionError`.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from math import inf
-from typing import Literal
+from typing import Literal, NoReturn
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -391,9 +390,12 @@ def _bound(query: dict[str, str]) -> int | None:
 
 @define(eq=False)
 class NastyTransport:
-    """The way to a `Service` on any loop."""
+    """The way to a `Service` in any world, which has the clock, and lets time pass."""
 
     service: Service
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    stall: Callable[[], Awaitable[NoReturn]]
     flying: int = 0
 
     async def send(self, request: Request) -> Response:
@@ -405,20 +407,20 @@ class NastyTransport:
             self.flying -= 1
 
     async def _exchange(self, query: dict[str, str]) -> Response:
-        service, loop = self.service, asyncio.get_running_loop()
-        asked = loop.time()
+        service, half = self.service, self.service.manners.latency / 2
+        asked = self.clock()
         service.sent(query, asked)
         fault = service.faults.popleft() if service.faults else Fault()
-        if service.manners.latency:
-            await asyncio.sleep(service.manners.latency / 2)
+        if half:
+            await self.sleep(half)
         if fault.status is not None:
             headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
             return Response(fault.status, headers, b'{"message": "later", "nextPageToken": "wrong"}')
-        status, body = service.answer(query, asked, loop.time())
+        status, body = service.answer(query, asked, self.clock())
         if fault.broken == "stall":
-            await loop.create_future()
-        if service.manners.latency:
-            await asyncio.sleep(service.manners.latency / 2)
+            await self.stall()
+        if half:
+            await self.sleep(half)
         if fault.broken == "cut":
             raise APIConnectionError("the connection was closed in the middle of the body")
         return Response(status, {}, body[: len(body) // 2] if fault.broken == "garbled" else body)

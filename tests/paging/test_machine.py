@@ -6,23 +6,28 @@ import gc
 
 import pytest
 
-from tests.paging.runs import check
+from tests.paging.machine import FlowMachine, PagingMachine
+from tests.paging.runs import EXAMPLES, check
 from tests.paging.scripts import play
 
 pytestmark = pytest.mark.untraced
 
-SCRIPTS = 2_000
+# The walk alone is several times faster than a session, and draws the larger part.
+SCRIPTS = [(FlowMachine, first) for first in range(0, 4_000, 500)] + [
+    (PagingMachine, first) for first in range(0, 1_000, 500)
+]
 
 
-def test_each_row_once_whatever_happens() -> None:
-    """Rows before a checkpoint and rows after resuming from it are all rows, each once, in 500 walks."""
-    check()
+@pytest.mark.parametrize(("machine", "examples"), [(FlowMachine, EXAMPLES), (PagingMachine, EXAMPLES // 2)])
+def test_each_row_once_whatever_happens(machine: type[PagingMachine], examples: int) -> None:
+    """Rows before a checkpoint and rows after resuming from it are all rows, each once, in 750 walks."""
+    check(examples, machine=machine)
     gc.collect()
 
 
-@pytest.mark.parametrize("first", range(0, SCRIPTS, 500))
-def test_each_row_once_by_the_script(first: int) -> None:
-    """The same in 2,000 walks that are the same ones with every Python and hypothesis."""
+@pytest.mark.parametrize(("machine", "first"), SCRIPTS)
+def test_each_row_once_by_the_script(machine: type[PagingMachine], first: int) -> None:
+    """The same in 5,000 walks that are the same ones with every Python and hypothesis."""
     for script in range(first, first + 500):
-        play(script)
+        play(script, machine)
     gc.collect()

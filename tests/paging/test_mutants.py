@@ -24,7 +24,8 @@ def test_each_mutant_has_a_script() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_mutant_is_caught(name: str, script: int) -> None:
     """A broken variant fails in a script that passes without it."""
-    play(script)
-    with MUTANTS[name].make(), pytest.raises((AssertionError, ChainAPIError, KeyError)):
-        play(script)
+    mutant = MUTANTS[name]
+    play(script, mutant.machine)
+    with mutant.make(), pytest.raises((AssertionError, ChainAPIError, KeyError)):
+        play(script, mutant.machine)
     gc.collect()  # what a mutant leaves behind is not the next test's

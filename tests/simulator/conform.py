@@ -54,7 +54,7 @@ class Checker:
             if self.declared.single:
                 decode_resource(body, route.model)
             else:
-                PageDecoder(route.model, route.items, route.others).decode(body)
+                PageDecoder(route.model, route.items, route.extra).decode(body)
         except DecodeError as error:
             yield f"model: {error}"
         if self.schema is not None:

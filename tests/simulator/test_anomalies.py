@@ -1,4 +1,4 @@
-"""Anomalies of the simulated lists: each is what its name says, and `rows_of` is what a walk gives."""
+"""Anomalies of the simulated lists: each has its effect, and a walk gets the rows of `rows_of`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ EPOCH = Settings().epoch
 Json = dict[str, Any]
 
 
-class Asker:
-    """Asks a simulator in memory, all at one moment unless the test moves it."""
+class Caller:
+    """Calls a simulator in memory, at one moment unless the test advances it."""
 
     def __init__(self, *anomalies: Anomalies, **settings: Any) -> None:
         known = {"rows": 60, "points": 60, "chains": CHAINS, "forbidden": (), "now": lambda: 0.0}
@@ -71,7 +71,7 @@ class Asker:
         return [row for rows in self.pages(path, **query) for row in rows]
 
     def held(self, path: str, **query: object) -> list[Any]:
-        """Return what the service says that it holds, as it would be sent."""
+        """Return the rows that the service holds, as they are sent."""
         rows: list[Any] = loads(encode(self.sim.rows_of(short(path), **query)))
         return rows
 
@@ -118,17 +118,17 @@ anomalies_of_any_kind = st.builds(
 @given(anomalies_of_any_kind, st.sampled_from(SIZED), st.integers(1, 30), st.integers(0, 40))
 def test_a_walk_gives_what_the_service_holds(anomalies: Anomalies, name: str, size: int, rows: int) -> None:
     """A walk on pages of any size gives the rows of `rows_of` in their order, and so does the next one."""
-    asker = Asker(anomalies, rows=rows, points=rows)
+    caller = Caller(anomalies, rows=rows, points=rows)
     path, needed = path_of(name), needed_by(name)
     for _ in range(2):
-        assert asker.walk(path, pageSize=size, **needed) == asker.held(path, **needed)
+        assert caller.walk(path, pageSize=size, **needed) == caller.held(path, **needed)
 
 
 @given(anomalies_of_any_kind, st.sampled_from(SIZED), st.integers(0, 2))
 def test_same_seed_same_bytes(anomalies: Anomalies, name: str, seed: int) -> None:
     """Two simulators with one seed and the same anomalies answer alike to the byte, walk after walk."""
     path, needed = path_of(name), needed_by(name)
-    first, second = (Asker(anomalies, seed=seed, rows=25, points=25) for _ in range(2))
+    first, second = (Caller(anomalies, seed=seed, rows=25, points=25) for _ in range(2))
     for _ in range(2):
         assert first.body(path, **needed) == second.body(path, **needed)
 
@@ -148,7 +148,7 @@ def test_another_seed_meets_other_rows(anomalies: Anomalies) -> None:
     """Which rows an anomaly meets follows from the seed."""
     met: list[list[int]] = []
     for seed in (1, 2):
-        sane, odd = Asker(seed=seed), Asker(anomalies, seed=seed)
+        sane, odd = Caller(seed=seed), Caller(anomalies, seed=seed)
         pairs = zip(sane.walk(TRANSACTIONS), odd.walk(TRANSACTIONS), strict=True)
         met.append([number for number, (a, b) in enumerate(pairs) if a != b])
     assert met[0]
@@ -158,10 +158,12 @@ def test_another_seed_meets_other_rows(anomalies: Anomalies) -> None:
 @given(anomalies_of_any_kind)
 def test_no_anomaly_moves_another_one(anomalies: Anomalies) -> None:
     """The rows that are malformed are the same ones whatever else is wrong with the list."""
-    others = attrs.evolve(anomalies, ties=1, equal=1, unknown_fields=0.0, unknown_values=0.0)
-    sane, alone = Asker().walk(BLOCKS), Asker(Anomalies(malformed=0.4)).walk(BLOCKS)
+    combined = attrs.evolve(anomalies, ties=1, equal=1, unknown_fields=0.0, unknown_values=0.0)
+    sane, alone = Caller().walk(BLOCKS), Caller(Anomalies(malformed=0.4)).walk(BLOCKS)
     odd = [row for row in alone if row not in sane]
-    rows = [without(row, "confirmations") for row in Asker(attrs.evolve(others, malformed=0.4)).walk(BLOCKS)]
+    rows = [
+        without(row, "confirmations") for row in Caller(attrs.evolve(combined, malformed=0.4)).walk(BLOCKS)
+    ]
     assert sorted(texts(odd)) == sorted(texts([row for row in rows if row not in sane]))
 
 
@@ -169,31 +171,33 @@ def test_no_anomaly_moves_another_one(anomalies: Anomalies) -> None:
 def test_pages_hold_what_they_hold_besides_their_rows(name: str) -> None:
     """Anomalies of rows leave alone what a page holds besides them."""
     pages = [
-        Asker(*several).page(path_of(name), **needed_by(name))[1] for several in ([], [Anomalies(equal=2)])
+        Caller(*several).page(path_of(name), **needed_by(name))[1] for several in ([], [Anomalies(equal=2)])
     ]
-    besides = [{field: value for field, value in page.items() if field in others(name)} for page in pages]
-    assert set(besides[0]) == others(name)
+    besides = [
+        {field: value for field, value in page.items() if field in page_fields(name)} for page in pages
+    ]
+    assert set(besides[0]) == page_fields(name)
     assert besides[0] == besides[1]
 
 
-def others(name: str) -> set[str]:
+def page_fields(name: str) -> set[str]:
     """Return the names of the fields that pages of a route hold besides the list."""
-    return {wire_name(field) for field, _ in ROUTES[name].route.others}
+    return {wire_name(field) for field, _ in ROUTES[name].route.extra}
 
 
 def test_anomalies_are_aimed_at_routes() -> None:
-    """Anomalies are those of the first record whose route is that of the list; others have none."""
-    asker = Asker(
+    """A list has the anomalies of the first record whose route matches it, or no anomalies."""
+    caller = Caller(
         Anomalies(route=short(BLOCKS), order="ascending"),
         Anomalies(route="data.evm.blocks", equal=3),
         Anomalies(route="metrics.*", equal=2),
     )
-    sane = Asker()
-    assert asker.walk(BLOCKS) == sane.walk(BLOCKS)[::-1]
+    sane = Caller()
+    assert caller.walk(BLOCKS) == sane.walk(BLOCKS)[::-1]
     other = "/data/v1/chains/43114/blocks"
-    assert len(set(texts(asker.walk(other)))) == len(sane.walk(other)) / 3
-    assert len(set(texts(asker.walk(TPS)))) == 30
-    assert asker.walk(TRANSACTIONS) == sane.walk(TRANSACTIONS)
+    assert len(set(texts(caller.walk(other)))) == len(sane.walk(other)) / 3
+    assert len(set(texts(caller.walk(TPS)))) == 30
+    assert caller.walk(TRANSACTIONS) == sane.walk(TRANSACTIONS)
 
 
 # Ties, equal rows, replays
@@ -203,13 +207,13 @@ def test_anomalies_are_aimed_at_routes() -> None:
 def test_tied_rows_share_the_number_of_the_list(ties: int, size: int, of: tuple[str, str]) -> None:
     """So many rows share each number or time, which still falls; they are different rows otherwise."""
     path, field = of
-    rows = Asker(Anomalies(ties=ties), metrics_page_size=size).walk(path, pageSize=size)
+    rows = Caller(Anomalies(ties=ties), metrics_page_size=size).walk(path, pageSize=size)
     numbers = [int(row[field]) for row in rows]
     assert numbers == sorted(numbers, reverse=True)
     assert [len([*tied]) for _, tied in groupby(numbers[::-1])] == group_sizes(len(rows), ties)
     hidden = ("blockNumber", "blockTimestamp", "timestamp")
     assert [without(row, *hidden) for row in rows] == [
-        without(row, *hidden) for row in Asker().walk(path, pageSize=100)
+        without(row, *hidden) for row in Caller().walk(path, pageSize=100)
     ]
 
 
@@ -220,11 +224,11 @@ def group_sizes(rows: int, size: int) -> list[int]:
 
 def test_tied_transactions_lie_in_one_block() -> None:
     """Transactions that share a block number name one block; what is inside of a row is tied, too."""
-    rows = Asker(Anomalies(ties=5)).walk(TRANSACTIONS)
+    rows = Caller(Anomalies(ties=5)).walk(TRANSACTIONS)
     blocks = Counter((row["blockNumber"], row["blockHash"], row["blockTimestamp"]) for row in rows)
     assert set(blocks.values()) == {5}
     address = "/data/v1/chains/7/addresses/0x1/transactions"
-    inner = [row["nativeTransaction"] for row in Asker(Anomalies(ties=5)).walk(address)]
+    inner = [row["nativeTransaction"] for row in Caller(Anomalies(ties=5)).walk(address)]
     assert set(Counter((row["blockNumber"], row["blockHash"]) for row in inner).values()) == {5}
 
 
@@ -248,38 +252,38 @@ def test_bounds_take_in_what_lies_within(
     """A query with bounds gets the rows of the whole list that lie within them as they are shown."""
     path = path_of("data.primary_network.staking_transactions")
     start, end = EPOCH - 5 * first, EPOCH - 5 * last
-    asker = Asker(anomalies, rows=27)
-    inside = [row for row in asker.held(path) if start <= row["blockTimestamp"] <= end]
-    rows = asker.walk(path, pageSize=size, startTimestamp=start, endTimestamp=end, sortOrder=order)
+    caller = Caller(anomalies, rows=27)
+    inside = [row for row in caller.held(path) if start <= row["blockTimestamp"] <= end]
+    rows = caller.walk(path, pageSize=size, startTimestamp=start, endTimestamp=end, sortOrder=order)
     assert rows == (inside[::-1] if order == "asc" else inside)
 
 
 @given(st.integers(1, 12), st.integers(1, 30))
 def test_equal_rows_are_equal_byte_for_byte(equal: int, size: int) -> None:
     """So many rows one after the other are one row, also over the border of a page."""
-    rows = texts(Asker(Anomalies(equal=equal)).walk(BLOCKS, pageSize=size))
+    rows = texts(Caller(Anomalies(equal=equal)).walk(BLOCKS, pageSize=size))
     assert [len([*same]) for _, same in groupby(rows[::-1])] == group_sizes(60, equal)
 
 
 def test_ten_equal_internal_transactions_in_each_transaction() -> None:
     """A thousand internal transactions may be a hundred different rows, ten of each."""
-    rows = Asker(Anomalies(equal=10), rows=1_000).walk(INTERNALS, pageSize=70)
+    rows = Caller(Anomalies(equal=10), rows=1_000).walk(INTERNALS, pageSize=70)
     assert Counter(Counter(texts(rows)).values()) == {10: 100}
 
 
 @pytest.mark.parametrize("equal", [1, 2])
 def test_replays_have_one_hash_on_several_chains(equal: int) -> None:
     """In a list over all chains, several chains have a transaction of one hash; in the list of one, none."""
-    asker = Asker(Anomalies(replays=3, equal=equal))
-    rows = asker.walk(ALL_TRANSACTIONS)
+    caller = Caller(Anomalies(replays=3, equal=equal))
+    rows = caller.walk(ALL_TRANSACTIONS)
     places = {(row["txHash"], row["chainId"]) for row in rows}
     assert len(places) == len(rows) / equal
     assert set(Counter(name for name, _ in places).values()) == {3}
-    assert asker.walk(TRANSACTIONS) == Asker(Anomalies(equal=equal)).walk(TRANSACTIONS)
+    assert caller.walk(TRANSACTIONS) == Caller(Anomalies(equal=equal)).walk(TRANSACTIONS)
     balances = "/data/v1/chains/7/addresses/0x1/balances:listErc20"
-    assert asker.walk(balances) == Asker(Anomalies(equal=equal)).walk(balances)
+    assert caller.walk(balances) == Caller(Anomalies(equal=equal)).walk(balances)
     validators = "/data/v1/networks/fuji/validators"
-    assert asker.walk(validators) == Asker(Anomalies(equal=equal)).walk(validators)
+    assert caller.walk(validators) == Caller(Anomalies(equal=equal)).walk(validators)
 
 
 # Order
@@ -293,10 +297,10 @@ def positions(rows: list[Any], of: list[Any]) -> list[int]:
 
 @given(st.integers(0, 30), st.integers(0, 120))
 def test_swapped_rows_are_neighbours(seed: int, rows: int) -> None:
-    """In a swapped list each row is where it belongs or has changed places with the next."""
+    """In a swapped list each row has its position or that of a neighbour."""
     sane, swapped = (
-        Asker(seed=seed, rows=rows).walk(BLOCKS),
-        Asker(Anomalies(order="swapped"), seed=seed, rows=rows),
+        Caller(seed=seed, rows=rows).walk(BLOCKS),
+        Caller(Anomalies(order="swapped"), seed=seed, rows=rows),
     )
     places = positions(swapped.walk(BLOCKS), sane)
     assert sorted(places) == list(range(rows))
@@ -304,8 +308,10 @@ def test_swapped_rows_are_neighbours(seed: int, rows: int) -> None:
 
 
 def test_neighbours_are_swapped_over_the_border_of_a_page() -> None:
-    """Some of the neighbours that have changed places are the last of a page and the first of the next."""
-    places = positions(Asker(Anomalies(order="swapped"), rows=500).walk(BLOCKS), Asker(rows=500).walk(BLOCKS))
+    """Some of the swapped neighbours are the last row of a page and the first of the next."""
+    places = positions(
+        Caller(Anomalies(order="swapped"), rows=500).walk(BLOCKS), Caller(rows=500).walk(BLOCKS)
+    )
     moved = [number for number, place in enumerate(places) if place > number]
     assert 50 < len(moved) < 150
     assert [number for number in moved if number % 10 == 9]
@@ -313,23 +319,23 @@ def test_neighbours_are_swapped_over_the_border_of_a_page() -> None:
 
 def test_shuffled_rows_are_anywhere() -> None:
     """A shuffled list has all rows, hardly one of them where it belongs; added rows are at its head."""
-    asker = Asker(Anomalies(order="shuffled"), rows=500)
-    sane = Asker(rows=500).walk(BLOCKS, pageSize=100)
-    rows = asker.walk(BLOCKS, pageSize=100)
+    caller = Caller(Anomalies(order="shuffled"), rows=500)
+    sane = Caller(rows=500).walk(BLOCKS, pageSize=100)
+    rows = caller.walk(BLOCKS, pageSize=100)
     places = positions(rows, sane)
     assert sorted(places) == list(range(500))
     assert sum(a < b for a, b in pairwise(places)) in range(200, 300)
-    asker.sim.insert(short(BLOCKS), 2)
-    assert asker.walk(BLOCKS, pageSize=100)[2:] == rows
+    caller.sim.insert(short(BLOCKS), 2)
+    assert caller.walk(BLOCKS, pageSize=100)[2:] == rows
 
 
 def test_an_ascending_list_grows_at_its_end() -> None:
     """The oldest row comes first; a walk meets rows that are added meanwhile as its last ones."""
-    asker = Asker(Anomalies(order="ascending"))
-    sane = Asker().walk(BLOCKS)
-    pages = asker.pages(BLOCKS)
+    caller = Caller(Anomalies(order="ascending"))
+    sane = Caller().walk(BLOCKS)
+    pages = caller.pages(BLOCKS)
     rows = next(pages)
-    asker.sim.insert(short(BLOCKS), 3)
+    caller.sim.insert(short(BLOCKS), 3)
     rows += [row for page in pages for row in page]
     assert (rows[:60], len(rows)) == (sane[::-1], 63)
 
@@ -337,17 +343,17 @@ def test_an_ascending_list_grows_at_its_end() -> None:
 @given(st.integers(0, 20), st.sampled_from([0.05, 0.5, 1.0]))
 def test_moved_rows_stand_elsewhere_in_each_later_pass(seed: int, moved: float) -> None:
     """The first pass sees the list as it is, each later one another order of the same rows."""
-    asker = Asker(Anomalies(moved=moved), seed=seed, rows=100)
-    passes = [texts(asker.walk(BLOCKS, pageSize=30)) for _ in range(3)]
-    assert passes[0] == texts(Asker(seed=seed, rows=100).walk(BLOCKS))
+    caller = Caller(Anomalies(moved=moved), seed=seed, rows=100)
+    passes = [texts(caller.walk(BLOCKS, pageSize=30)) for _ in range(3)]
+    assert passes[0] == texts(Caller(seed=seed, rows=100).walk(BLOCKS))
     assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
     assert passes[0] != passes[1] != passes[2] != passes[0]
 
 
 def test_a_small_share_moves_few_rows() -> None:
     """Rows that do not move keep their order among themselves."""
-    asker = Asker(Anomalies(moved=0.1), rows=200)
-    first, second = (asker.walk(BLOCKS, pageSize=100) for _ in range(2))
+    caller = Caller(Anomalies(moved=0.1), rows=200)
+    first, second = (caller.walk(BLOCKS, pageSize=100) for _ in range(2))
     places = positions(second, first)
     falls = sum(a > b for a, b in pairwise(places))
     assert 1 <= falls <= 40
@@ -355,24 +361,24 @@ def test_a_small_share_moves_few_rows() -> None:
 
 def test_a_walk_stays_in_its_pass() -> None:
     """The pages of one walk are of one pass, though another walk begins in between."""
-    asker = Asker(Anomalies(moved=1.0, changing="pass"))
-    pages = asker.pages(BLOCKS)
+    caller = Caller(Anomalies(moved=1.0, changing="pass"))
+    pages = caller.pages(BLOCKS)
     rows = next(pages)
-    other = asker.walk(BLOCKS)
+    other = caller.walk(BLOCKS)
     rows += [row for page in pages for row in page]
-    assert [row["blockHash"] for row in rows] == [row["blockHash"] for row in Asker().walk(BLOCKS)]
+    assert [row["blockHash"] for row in rows] == [row["blockHash"] for row in Caller().walk(BLOCKS)]
     assert {row["confirmations"] for row in rows} == {0}
     assert {row["confirmations"] for row in other} == {1}
-    assert asker.held(BLOCKS) == other
+    assert caller.held(BLOCKS) == other
 
 
 @pytest.mark.parametrize("order", ["swapped", "shuffled"])
 def test_the_order_of_a_long_list_costs_nothing_until_asked_for(order: Any) -> None:
-    """Rows change places within runs of 10,000, so a page of a list of any length is soon there."""
+    """Rows move within runs of 10,000, so that a page of a list of any length takes little time."""
     rows = 10**12 + 5_000
-    asker = Asker(Anomalies(order=order), rows=rows)
-    pages = [*islice(asker.pages(BLOCKS, pageSize=100), 51)]
-    newest = int(Asker(rows=rows).page(BLOCKS)[0][0]["blockNumber"])
+    caller = Caller(Anomalies(order=order), rows=rows)
+    pages = [*islice(caller.pages(BLOCKS, pageSize=100), 51)]
+    newest = int(Caller(rows=rows).page(BLOCKS)[0][0]["blockNumber"])
     numbers = [newest - int(row["blockNumber"]) for rows in pages for row in rows]
     assert sorted(numbers[:5_000]) == list(range(5_000))
     assert all(5_000 <= number < 5_000 + RUN for number in numbers[5_000:])
@@ -397,14 +403,14 @@ def test_fields_change(path: str, field: str, changing: Any) -> None:
     """What changes in reality changes with each pass or each answer; nothing else does."""
     path, _, question = path.partition("?")
     query = dict(part.split("=") for part in question.split("&") if part)
-    asker = Asker(Anomalies(changing=changing))
-    versions = [asker.page(path, **query)[0] for _ in range(3)]
+    caller = Caller(Anomalies(changing=changing))
+    versions = [caller.page(path, **query)[0] for _ in range(3)]
     seen = [[(name, value) for name, value in all_fields(rows) if name == field] for rows in versions]
     assert seen[0]
     assert seen[0] != seen[1] != seen[2] != seen[0]
     constant = [[*filter(keeps, fields_of(rows))] for rows in versions]
     assert constant[0] == constant[1] == constant[2]
-    sane = Asker().page(path, **query)[0]
+    sane = Caller().page(path, **query)[0]
     assert [without(row, "confirmations") for row in versions[0]] == sane
 
 
@@ -426,26 +432,26 @@ def keeps(field: tuple[str, Any]) -> bool:
 @pytest.mark.parametrize(("changing", "numbers"), [("pass", [0, 0, 0]), ("answer", [0, 1, 2])])
 def test_fields_change_within_a_walk_with_each_answer_only(changing: Any, numbers: list[int]) -> None:
     """The pages of a walk are of one version, or each of its own; `rows_of` is of the latest one."""
-    asker = Asker(Anomalies(changing=changing), rows=30)
-    pages = [*asker.pages(BLOCKS)]
+    caller = Caller(Anomalies(changing=changing), rows=30)
+    pages = [*caller.pages(BLOCKS)]
     assert [{row["confirmations"] for row in rows} for rows in pages] == [{number} for number in numbers]
-    assert {row["confirmations"] for row in asker.held(BLOCKS)} == {numbers[-1]}
+    assert {row["confirmations"] for row in caller.held(BLOCKS)} == {numbers[-1]}
 
 
 def test_resources_change_with_each_answer() -> None:
     """A single resource is another one in each answer, whichever way the lists change."""
     for changing in ("pass", "answer"):
-        asker = Asker(Anomalies(changing=changing))
-        bodies = [loads(asker.body("/data/v1/chains/7")) for _ in range(2)]
+        caller = Caller(Anomalies(changing=changing))
+        bodies = [loads(caller.body("/data/v1/chains/7")) for _ in range(2)]
         assert [body.pop("confirmations") for body in bodies] == [0, 1]
-        assert bodies[0] == bodies[1] == loads(Asker().body("/data/v1/chains/7"))
+        assert bodies[0] == bodies[1] == loads(Caller().body("/data/v1/chains/7"))
 
 
 # What cannot be read, and what is in no document
 
 
 def decodes(name: str, row: Any) -> bool:
-    """Tell whether a row of a list can be made into one of its model."""
+    """Return whether a row of a list fits its model."""
     route = ROUTES[name].route
     try:
         PageDecoder(route.model, route.items or "rows").decode(encode({route.items or "rows": [row]}))
@@ -456,28 +462,28 @@ def decodes(name: str, row: Any) -> bool:
 
 @pytest.mark.parametrize("name", [name for name in LISTS if ROUTES[name].route.model is not None])
 def test_malformed_rows_cannot_be_read(name: str) -> None:
-    """Every malformed row of every list is refused by its model; the others are as they were."""
+    """No malformed row of any list fits its model; the other rows are unchanged."""
     path, needed = path_of(name), needed_by(name)
-    sane, odd = Asker().walk(path, **needed), Asker(Anomalies(malformed=0.5)).walk(path, **needed)
+    sane, odd = Caller().walk(path, **needed), Caller(Anomalies(malformed=0.5)).walk(path, **needed)
     for before, after in zip(sane, odd, strict=True):
         assert decodes(name, after) == (before == after)
         assert len(before.keys() - after.keys()) <= 1
-    everything = Asker(Anomalies(malformed=1.0)).walk(path, **needed)
+    everything = Caller(Anomalies(malformed=1.0)).walk(path, **needed)
     assert not any(decodes(name, row) for row in everything)
 
 
 @pytest.mark.parametrize("name", SINGLES)
 def test_malformed_resources_cannot_be_read(name: str) -> None:
     """A malformed single resource is refused by its model."""
-    body = Asker(Anomalies(malformed=1.0)).body(path_of(name), **needed_by(name))
+    body = Caller(Anomalies(malformed=1.0)).body(path_of(name), **needed_by(name))
     with pytest.raises(DecodeError):
         decode_resource(body, ROUTES[name].route.model)
 
 
 def test_rows_are_malformed_in_every_way() -> None:
     """A field is empty instead of a number, a number instead of a text, null, or missing."""
-    sane = {row["blockHash"]: row for row in Asker(rows=1_000).walk(BLOCKS, pageSize=100)}
-    odd = Asker(Anomalies(malformed=0.2), rows=1_000).walk(BLOCKS, pageSize=100)
+    sane = {row["blockHash"]: row for row in Caller(rows=1_000).walk(BLOCKS, pageSize=100)}
+    odd = Caller(Anomalies(malformed=0.2), rows=1_000).walk(BLOCKS, pageSize=100)
     ways: Counter[str] = Counter()
     for row, before in zip(odd, sane.values(), strict=True):
         if row != before:
@@ -490,21 +496,23 @@ def test_rows_are_malformed_in_every_way() -> None:
 def test_malformed_plain_values_are_objects() -> None:
     """In a list of plain values, an object is what does not belong."""
     path = path_of("data.webhooks.addresses")
-    rows = Asker(Anomalies(malformed=0.5, unknown_fields=1.0, unknown_values=1.0, changing="pass")).walk(path)
+    rows = Caller(Anomalies(malformed=0.5, unknown_fields=1.0, unknown_values=1.0, changing="pass")).walk(
+        path
+    )
     assert {type(row) for row in rows} == {str, dict}
 
 
 def test_unknown_fields_are_additions() -> None:
     """A share of the rows has fields that no document names, inside of them too; so has each page."""
-    asker = Asker(Anomalies(unknown_fields=0.5), rows=400)
-    rows = asker.walk(TRANSACTIONS, pageSize=100)
-    sane = Asker(rows=400).walk(TRANSACTIONS, pageSize=100)
+    caller = Caller(Anomalies(unknown_fields=0.5), rows=400)
+    rows = caller.walk(TRANSACTIONS, pageSize=100)
+    sane = Caller(rows=400).walk(TRANSACTIONS, pageSize=100)
     assert 150 < sum(row != before for row, before in zip(rows, sane, strict=True)) < 250
     assert [pruned(row) for row in rows] == sane
     names = {name for row in rows for name in row if name.startswith("new")}
     inner = {name for row in rows for value in row.values() if isinstance(value, dict) for name in value}
     assert len(names) == len({name for name in inner if name.startswith("new")}) == 7
-    assert asker.page(TRANSACTIONS)[1]["newField"] == "simulated"
+    assert caller.page(TRANSACTIONS)[1]["newField"] == "simulated"
 
 
 def pruned(value: Any) -> Any:
@@ -516,7 +524,7 @@ def pruned(value: Any) -> Any:
 
 def test_unknown_numbers_have_more_digits_than_a_float() -> None:
     """Numbers that no float holds are sent in all their digits."""
-    body = Asker(Anomalies(unknown_fields=1.0), rows=400).body(BLOCKS, pageSize=100)
+    body = Caller(Anomalies(unknown_fields=1.0), rows=400).body(BLOCKS, pageSize=100)
     for digits in (b":0.1234567890123456789", b":12345678901234567890.5", b":1180591620717411303424"):
         assert digits in body
 
@@ -524,7 +532,7 @@ def test_unknown_numbers_have_more_digits_than_a_float() -> None:
 @pytest.mark.parametrize("name", SINGLES)
 def test_resources_have_unknown_fields(name: str) -> None:
     """A single resource with unknown fields is one of its model all the same."""
-    body = Asker(Anomalies(unknown_fields=1.0)).body(path_of(name), **needed_by(name))
+    body = Caller(Anomalies(unknown_fields=1.0)).body(path_of(name), **needed_by(name))
     assert [field for field in loads(body) if field.startswith("new")]
     decode_resource(body, ROUTES[name].route.model)
 
@@ -533,8 +541,8 @@ def test_unknown_values_are_of_fields_that_list_theirs() -> None:
     """Where a row has a field with listed values, one such field has another value; nothing else changes."""
     for name in ("data.evm.transactions", "data.icm.messages", "data.chains", "data.evm.blocks"):
         path = path_of(name)
-        sane = Asker(rows=200).walk(path)
-        rows = Asker(Anomalies(unknown_values=1.0), rows=200).walk(path)
+        sane = Caller(rows=200).walk(path)
+        rows = Caller(Anomalies(unknown_values=1.0), rows=200).walk(path)
         for before, after in zip(sane, rows, strict=True):
             fields = zip(fields_of(before), fields_of(after), strict=True)
             changed = [(old[0], str(new[1])) for old, new in fields if old != new]
@@ -544,7 +552,7 @@ def test_unknown_values_are_of_fields_that_list_theirs() -> None:
 
 def test_values_may_be_unknown_inside_of_lists() -> None:
     """An entry of a list of listed values may be an unknown one."""
-    rows = Asker(Anomalies(unknown_values=1.0), chains=range(1, 60)).walk("/data/v1/chains")
+    rows = Caller(Anomalies(unknown_values=1.0), chains=range(1, 60)).walk("/data/v1/chains")
     assert any("UNHEARD_OF" in text for row in rows for text in row["enabledFeatures"])
 
 
@@ -558,23 +566,23 @@ def test_values_may_be_unknown_inside_of_lists() -> None:
 )
 def test_counted_tokens_repeat_rows_when_the_list_grows(size: int, added: list[int], order: Any) -> None:
     """A walk whose tokens count rows meets all rows in order, some again, and some of those added."""
-    asker = Asker(Anomalies(paging="offset", order=order), rows=40)
-    before = asker.held(BLOCKS)
+    caller = Caller(Anomalies(paging="offset", order=order), rows=40)
+    before = caller.held(BLOCKS)
     rows: list[Any] = []
     growth = iter(added)
-    for page in asker.pages(BLOCKS, pageSize=size):
+    for page in caller.pages(BLOCKS, pageSize=size):
         rows += page
-        asker.sim.insert(short(BLOCKS), next(growth, 0))
+        caller.sim.insert(short(BLOCKS), next(growth, 0))
     old = [row for number, row in enumerate(rows) if row in before and row not in rows[:number]]
     assert old == before
 
 
 def test_a_counted_token_repeats_as_many_rows_as_were_added() -> None:
     """The page after some rows were added begins with as many of the rows given last."""
-    asker = Asker(Anomalies(paging="offset"))
-    pages = asker.pages(BLOCKS)
+    caller = Caller(Anomalies(paging="offset"))
+    pages = caller.pages(BLOCKS)
     first = next(pages)
-    asker.sim.insert(short(BLOCKS), 3)
+    caller.sim.insert(short(BLOCKS), 3)
     assert next(pages)[:3] == first[-3:]
 
 
@@ -583,7 +591,8 @@ def test_counted_tokens_of_a_list_at_rest_are_like_any() -> None:
     path = path_of("data.primary_network.blockchains")
     for order in ("asc", "desc"):
         pages = [
-            [*Asker(Anomalies(paging=paging)).pages(path, sortOrder=order)] for paging in ("cursor", "offset")
+            [*Caller(Anomalies(paging=paging)).pages(path, sortOrder=order)]
+            for paging in ("cursor", "offset")
         ]
         assert pages[0] == pages[1]
 
@@ -591,27 +600,27 @@ def test_counted_tokens_of_a_list_at_rest_are_like_any() -> None:
 @pytest.mark.parametrize("paging", ["cursor", "offset"])
 def test_the_last_page_comes_for_ever(paging: Any) -> None:
     """The last page has a token to itself, another one each time."""
-    asker = Asker(Anomalies(repeat_pages="last", paging=paging), rows=25)
-    pages = [*islice(asker.pages(BLOCKS), 8)]
+    caller = Caller(Anomalies(repeat_pages="last", paging=paging), rows=25)
+    pages = [*islice(caller.pages(BLOCKS), 8)]
     assert [len(rows) for rows in pages] == [10, 10, 5, 5, 5, 5, 5, 5]
     assert all(rows == pages[2] for rows in pages[3:])
-    assert asker.sim.stats.tokens_minted == 8
-    assert len(asker.held(BLOCKS)) == 25
+    assert caller.sim.stats.tokens_minted == 8
+    assert len(caller.held(BLOCKS)) == 25
 
 
 @pytest.mark.parametrize(("repeated", "length"), [(1, 1), (2, 2), (3, 3), (9, 3)])
 def test_the_first_pages_come_again_and_again(repeated: int, length: int) -> None:
     """After this number of pages, or after the last one, the first page comes again, under a fresh token."""
-    asker = Asker(Anomalies(repeat_pages=repeated), rows=25)
-    pages = [*islice(asker.pages(BLOCKS), 10)]
-    assert pages == ([*Asker(rows=25).pages(BLOCKS)][:length] * 10)[:10]
+    caller = Caller(Anomalies(repeat_pages=repeated), rows=25)
+    pages = [*islice(caller.pages(BLOCKS), 10)]
+    assert pages == ([*Caller(rows=25).pages(BLOCKS)][:length] * 10)[:10]
 
 
 def test_an_only_page_repeats_itself() -> None:
     """A list of one page, or of none, is repeated as well."""
     for rows in (0, 3):
-        asker = Asker(Anomalies(repeat_pages="last"), rows=rows)
-        assert [len(page) for page in islice(asker.pages(BLOCKS), 3)] == [rows, rows, rows]
+        caller = Caller(Anomalies(repeat_pages="last"), rows=rows)
+        assert [len(page) for page in islice(caller.pages(BLOCKS), 3)] == [rows, rows, rows]
 
 
 # What the service holds
@@ -619,32 +628,32 @@ def test_an_only_page_repeats_itself() -> None:
 
 def test_rows_are_held_whatever_was_paged() -> None:
     """`rows_of` takes no part in the paging: it counts no request and moves no walk."""
-    asker = Asker(Anomalies(moved=1.0, changing="answer"))
-    assert asker.held(BLOCKS) == asker.held(BLOCKS)
-    assert [row["blockHash"] for row in asker.held(BLOCKS)] == [
-        row["blockHash"] for row in Asker().walk(BLOCKS)
+    caller = Caller(Anomalies(moved=1.0, changing="answer"))
+    assert caller.held(BLOCKS) == caller.held(BLOCKS)
+    assert [row["blockHash"] for row in caller.held(BLOCKS)] == [
+        row["blockHash"] for row in Caller().walk(BLOCKS)
     ]
-    assert asker.sim.stats.requests == 0
-    assert asker.walk(BLOCKS)[0]["confirmations"] == 0
+    assert caller.sim.stats.requests == 0
+    assert caller.walk(BLOCKS)[0]["confirmations"] == 0
 
 
 def test_rows_are_held_as_of_now() -> None:
     """Rows that were added, by hand or with time, are held at once."""
-    asker = Asker(grow_every=10.0)
-    asker.page(BLOCKS)
-    assert len(asker.held(BLOCKS)) == 60
-    asker.sim.advance(35)
-    asker.sim.insert(short(BLOCKS), 2)
-    assert len(asker.held(BLOCKS)) == 65
-    assert asker.held(BLOCKS) == asker.walk(BLOCKS)
+    caller = Caller(grow_every=10.0)
+    caller.page(BLOCKS)
+    assert len(caller.held(BLOCKS)) == 60
+    caller.sim.advance(35)
+    caller.sim.insert(short(BLOCKS), 2)
+    assert len(caller.held(BLOCKS)) == 65
+    assert caller.held(BLOCKS) == caller.walk(BLOCKS)
 
 
 def test_rows_are_held_for_a_query() -> None:
     """A query narrows and turns what is held as it does the pages."""
     path = "/metrics/v2/chains/7/metrics/txCount"
     query = {"startTimestamp": EPOCH - 5 * 86_400, "timeInterval": "day"}
-    held = Asker().sim.rows_of(short(path), **query)
-    assert held == Asker().walk(path, **query)
+    held = Caller().sim.rows_of(short(path), **query)
+    assert held == Caller().walk(path, **query)
     assert len(held) == 6
 
 
@@ -659,7 +668,7 @@ def test_rows_are_held_for_a_query() -> None:
 def test_what_is_no_list_holds_no_rows(path: str, query: dict[str, str], said: str) -> None:
     """Elsewhere than at a list, and for a query that is refused, `rows_of` is a ValueError."""
     with pytest.raises(ValueError, match=said):
-        Asker().sim.rows_of(path, **query)
+        Caller().sim.rows_of(path, **query)
 
 
 # Settings
@@ -714,7 +723,7 @@ async def test_server_gives_what_memory_gives() -> None:
         paging="offset",
         repeat_pages=2,
     )
-    memory = Asker(anomalies)
+    memory = Caller(anomalies)
     async with (
         Simulator(rows=60, chains=CHAINS, anomalies=anomalies) as sim,
         aiohttp.ClientSession() as client,

@@ -11,7 +11,7 @@ import pytest
 from chainapi._tooling.openapi import Document, find_documents
 from chainapi.api.catalogue import ROUTES
 from tests.simulator import conform
-from tests.simulator.test_routes import Asker, fields_of
+from tests.simulator.test_routes import Caller, fields_of
 
 DOCUMENTS = find_documents()
 CHECKERS = conform.checkers(DOCUMENTS)
@@ -56,16 +56,16 @@ def test_answers_fit(name: str) -> None:
 )
 def test_what_the_services_always_send_is_never_left_out(name: str, where: str, fields: set[str]) -> None:
     """Fields that the documents require are in every row, although the models let them be missing."""
-    rows = [row for seed in range(5) for row in Asker(seed=seed).route(name)[where]]
+    rows = [row for seed in range(5) for row in Caller(seed=seed).route(name)[where]]
     assert all(fields <= set(row) and None not in row.values() for row in rows)
 
 
 def test_network_tokens_are_whole() -> None:
     """The token of a chain has a name, a symbol and decimals wherever it is shown."""
-    chains = Asker().route("data.evm.chains_of_address")["indexedChains"]
+    chains = Caller().route("data.evm.chains_of_address")["indexedChains"]
     tokens = [chain["networkToken"] for chain in chains]
     tokens += [
-        Asker(seed=seed).route("data.evm.deployment")["networkTokenDetails"]["networkToken"]
+        Caller(seed=seed).route("data.evm.deployment")["networkTokenDetails"]["networkToken"]
         for seed in range(9)
     ]
     assert all({"name", "symbol", "decimals"} <= set(token) for token in tokens)
@@ -73,7 +73,7 @@ def test_network_tokens_are_whole() -> None:
 
 def test_active_validators_have_a_place() -> None:
     """An active validator always has a geolocation."""
-    rows = Asker().route("data.primary_network.validators", pageSize=50)["validators"]
+    rows = Caller().route("data.primary_network.validators", pageSize=50)["validators"]
     active = [row for row in rows if row["validationStatus"] == "active"]
     assert active
     assert all(isinstance(row["geolocation"], dict) for row in active)
@@ -81,21 +81,21 @@ def test_active_validators_have_a_place() -> None:
 
 def test_numbers_are_texts_where_the_services_send_texts() -> None:
     """An output's index is a text on the X-Chain and a number on the P-Chain; a page's height is a text."""
-    asker = Asker()
+    caller = Caller()
     kinds = {
-        chain: {type(value) for name, value in fields_of(asker.body(path)) if name == "outputIndex"}
+        chain: {type(value) for name, value in fields_of(caller.body(path)) if name == "outputIndex"}
         for chain in ("p-chain", "x-chain")
         for path in [f"/data/v1/networks/mainnet/blockchains/{chain}/transactions"]
     }
     assert kinds == {"p-chain": {int}, "x-chain": {str}}
-    assert isinstance(asker.route("data.primary_network.l1_validators")["blockHeight"], str)
+    assert isinstance(caller.route("data.primary_network.l1_validators")["blockHeight"], str)
 
 
 ACTIVITY = "/data/v1/networks/{}/blockchains/p-chain/lastActivityTimestampByAddresses"
 
 
 @pytest.mark.parametrize(
-    ("path", "network", "told"),
+    ("path", "network", "named"),
     [
         ("/data/v1/primaryNetworkRpcUsageMetrics", "fuji", "testnet"),
         ("/data/v1/primaryNetworkRpcUsageMetrics", "testnet", "testnet"),
@@ -103,9 +103,9 @@ ACTIVITY = "/data/v1/networks/{}/blockchains/p-chain/lastActivityTimestampByAddr
         (ACTIVITY.format("mainnet"), "mainnet", "mainnet"),
     ],
 )
-def test_networks_have_the_name_that_an_answer_lists(path: str, network: str, told: str) -> None:
-    """An answer that knows a network by one name gives this name, whatever the request calls it."""
-    assert Asker().body(path, network=network, addresses="a")["network"] == told
+def test_networks_have_the_name_that_an_answer_lists(path: str, network: str, named: str) -> None:
+    """An answer that lists one name of a network has this name, whichever the request uses."""
+    assert Caller().body(path, network=network, addresses="a")["network"] == named
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_networks_have_the_name_that_an_answer_lists(path: str, network: str, to
 )
 def test_messages_of_unknown_origin_name_the_contract_as_their_route_does(name: str, field: str) -> None:
     """Messages whose source is not indexed call their contract otherwise in a list than by themselves."""
-    bodies = [Asker(seed=seed).route(name) for seed in range(30)]
+    bodies = [Caller(seed=seed).route(name) for seed in range(30)]
     rows = [row for body in bodies for row in body.get("messages", [body])]
     unknown = [row for row in rows if row["status"] == "delivered_source_not_indexed"]
     assert unknown
@@ -180,13 +180,13 @@ ROW = {"$ref": "#/components/schemas/Row"}
     ],
 )
 def test_misfits_are_reported(schema: Json, said: list[str]) -> None:
-    """Each kind of misfit is a line with its place, once; a union wants one variant that fits."""
+    """Each kind of misfit is one line with its path; a union needs one variant that fits."""
     check = conform.checkers([a_document(schema)])["data.evm.blocks"]
     assert conform.misfits("data.evm.blocks", check, seeds=[0], rows=3) == said
 
 
 def test_answers_are_held_to_their_models() -> None:
-    """A body that the model cannot be made of is a misfit, with documents or without."""
+    """A body that does not fit its model is a misfit, with documents or without."""
     check = conform.checkers([])
     for name, body in [("data.evm.blocks", b'{"blocks":[{}]}'), ("data.avax_supply", b"{}")]:
         (line,) = check[name].misfits(body)

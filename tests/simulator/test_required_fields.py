@@ -18,7 +18,7 @@ from chainapi.models.schema import fields_of, row_classes, type_of
 from chainapi.models.unions import Tag, Unknown, register_union
 from chainapi.simulator import Anomalies
 from chainapi.simulator.handlers import HANDLERS
-from tests.simulator.test_routes import Asker, needed_by, path_of
+from tests.simulator.test_routes import Caller, needed_by, path_of
 
 Colour = Literal["red", "green"]
 
@@ -110,10 +110,10 @@ def extend(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
     """Extend the model of a route, and the records that its pages hold besides their rows."""
     endpoint = ROUTES[name]
     others = tuple(
-        (other, extended(kind) if row_classes(kind) else kind) for other, kind in endpoint.route.others
+        (other, extended(kind) if row_classes(kind) else kind) for other, kind in endpoint.route.extra
     )
     model = extended(endpoint.route.model)
-    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model, others=others))
+    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model, extra=others))
     return model
 
 
@@ -133,15 +133,15 @@ NAMES = sorted(name for name, endpoint in ROUTES.items() if endpoint.route.model
 
 @pytest.mark.parametrize("name", NAMES)
 def test_required_fields_that_a_model_gains_have_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row of every route has the fields that its model gained, whoever computes the other fields."""
+    """Every row of every route has the fields that its model gained, whatever handler makes the row."""
     model = extend(monkeypatch, name)
-    endpoint, asker = ROUTES[name], Asker(rows=3, points=3)
-    body = asker.response(path_of(name), **needed_by(name)).body
+    endpoint, caller = ROUTES[name], Caller(rows=3, points=3)
+    body = caller.response(path_of(name), **needed_by(name)).body
     if endpoint.single:
         rows = [decode_resource(body, model)]
     else:
-        page = PageDecoder(model, endpoint.route.items, endpoint.route.others).decode(body)
-        rows = [*page.rows, *(other for other in page.others if isinstance(other, Record))]
+        page = PageDecoder(model, endpoint.route.items, endpoint.route.extra).decode(body)
+        rows = [*page.rows, *(other for other in page.extra if isinstance(other, Record))]
         assert page.rows
     for row in rows:
         assert_complete(row)
@@ -151,13 +151,13 @@ def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: 
     """A block has the same values in its list, on pages of any size, and by itself."""
     for name in ("data.evm.blocks", "data.evm.block"):
         extend(monkeypatch, name)
-    asker = Asker()
+    caller = Caller()
     path = path_of("data.evm.blocks")
-    blocks = asker.body(path, pageSize=100)["blocks"]
+    blocks = caller.body(path, pageSize=100)["blocks"]
     assert len({block["newAddress"] for block in blocks}) == len(blocks)
-    assert asker.body(path, pageSize=3)["blocks"] == blocks[:3]
+    assert caller.body(path, pageSize=3)["blocks"] == blocks[:3]
     for name in ("blockNumber", "blockHash"):
-        assert asker.body(f"{path}/{blocks[5][name]}") == blocks[5]
+        assert caller.body(f"{path}/{blocks[5][name]}") == blocks[5]
 
 
 @pytest.mark.parametrize("name", ["data.evm.transactions", "data.evm.erc20_balances", "data.chain"])
@@ -165,18 +165,18 @@ def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: 
 def test_anomalies_take_any_model(name: str, changing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anomalies leave alone fields that are named as prices, logos or progress and hold something else."""
     extend(monkeypatch, name)
-    asker = Asker(anomalies=Anomalies(ties=2, changing=changing, unknown_fields=1.0, unknown_values=1.0))
+    caller = Caller(anomalies=Anomalies(ties=2, changing=changing, unknown_fields=1.0, unknown_values=1.0))
     for _ in range(3):
-        assert asker.response(path_of(name), **needed_by(name)).status == 200
+        assert caller.response(path_of(name), **needed_by(name)).status == 200
 
 
 def test_a_union_in_a_field_has_a_value_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records of both kinds of a union are made where a field holds one, and have their tags."""
+    """A field that holds a union has records of both kinds, with their tags."""
     endpoint = ROUTES["data.evm.transactions"]
     added = {"either": attrs.field(type=Either)}
     model = attrs.make_class("Model", added, (endpoint.route.model,), frozen=True, kw_only=True, slots=True)
     monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model))
-    rows = Asker().body(path_of("data.evm.transactions"), pageSize=20)["transactions"]
+    rows = Caller().body(path_of("data.evm.transactions"), pageSize=20)["transactions"]
     assert {(row["either"]["kind"], len(row["either"])) for row in rows} == {("first", 2), ("second", 2)}
 
 

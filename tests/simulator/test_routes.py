@@ -1,4 +1,4 @@
-"""The simulator serves every route: rows of its model, page by page, as its record says."""
+"""The simulator serves every route: rows of its model, page by page, as the catalogue declares it."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def needed_by(name: str) -> Json:
     return {wire: texts[wire] for wire in wanted}
 
 
-class Asker:
-    """Asks a world, all at one moment."""
+class Caller:
+    """Calls a world, at one moment unless the test sets another."""
 
     def __init__(self, **settings: Any) -> None:
         known = {"rows": ROWS, "points": POINTS, "chains": CHAINS, "forbidden": ()}
@@ -164,7 +164,7 @@ async def test_every_list_is_walked_to_its_end(name: str) -> None:
     if declared.route.descending_key:
         order = operator.attrgetter(declared.route.descending_key)
         assert all(order(a) >= order(b) for a, b in pairwise(rows))
-    assert set(pages[0].others) == {other for other, _ in declared.route.others}
+    assert set(pages[0].extra) == {other for other, _ in declared.route.extra}
 
 
 @pytest.mark.parametrize("name", SINGLES)
@@ -187,7 +187,7 @@ async def test_every_parameter_is_taken(name: str) -> None:
 
 def test_each_kind_of_a_union_is_made() -> None:
     """The rows of a union are of all its kinds."""
-    rows = Asker(rows=100).walk("data.primary_network.validators")
+    rows = Caller(rows=100).walk("data.primary_network.validators")
     assert {row["validationStatus"] for row in rows} == {"active", "completed", "pending", "removed"}
 
 
@@ -196,11 +196,11 @@ def test_each_kind_of_a_union_is_made() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_follow_from_the_seed(name: str) -> None:
-    """The same seed gives the same rows in any order of asking, another seed others."""
-    warm = Asker(seed=1)
+    """The same seed gives the same rows in any order of requests, another seed gives other rows."""
+    warm = Caller(seed=1)
     for other in NAMES[::7]:
         warm.route(other)
-    pages = [warm.route(name), Asker(seed=1).route(name), Asker(seed=2).route(name)]
+    pages = [warm.route(name), Caller(seed=1).route(name), Caller(seed=2).route(name)]
     for page in pages:
         page.pop("nextPageToken", None)
     assert pages[0] == pages[1] != pages[2]
@@ -209,21 +209,21 @@ def test_rows_follow_from_the_seed(name: str) -> None:
 @given(name=st.sampled_from(GROWING), size=st.integers(1, 100), added=st.integers(0, 5))
 def test_a_row_stays_the_same_row(name: str, size: int, added: int) -> None:
     """Neither the size of the pages nor rows that are added at the head change a row."""
-    before = Asker().walk(name)
-    asker = Asker()
-    asker.world.insert(path_of(name).removeprefix("/data").removeprefix("/metrics"), added)
+    before = Caller().walk(name)
+    caller = Caller()
+    caller.world.insert(path_of(name).removeprefix("/data").removeprefix("/metrics"), added)
     query = {} if ROUTES[name].page_size is None else {"pageSize": size}
-    rows = asker.walk(name, **query)
+    rows = caller.walk(name, **query)
     assert len(rows) == SIZES[name] + added
     assert rows[added:] == before
 
 
 def test_lists_grow_with_time() -> None:
-    """With grow_every, a list made from its record has more rows later."""
-    asker = Asker(grow_every=10.0)
-    before = asker.walk("data.icm.messages")
-    asker.now = 30.0
-    rows = asker.walk("data.icm.messages")
+    """With grow_every, a generated list has more rows later."""
+    caller = Caller(grow_every=10.0)
+    before = caller.walk("data.icm.messages")
+    caller.now = 30.0
+    rows = caller.walk("data.icm.messages")
     assert (len(rows), rows[3:]) == (ROWS + 3, before)
 
 
@@ -231,7 +231,7 @@ def test_lists_grow_with_time() -> None:
 def test_what_cannot_grow_is_not_inserted_into(path: str) -> None:
     """Resources, the chains, and the transactions of a block take no new rows."""
     with pytest.raises(ValueError, match=path):
-        Asker().world.insert(path, 1)
+        Caller().world.insert(path, 1)
 
 
 # What rows look like
@@ -256,8 +256,8 @@ LOOKS: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_values_look_like_what_their_fields_are_named(name: str) -> None:
-    """Hashes, addresses, identifiers, amounts and times of all rows have the form that users know."""
-    page = Asker().route(name)
+    """Hashes, addresses, identifiers, amounts and times of all rows have the forms of the services."""
+    page = Caller().route(name)
     page.pop("nextPageToken", None)
     for field, value in fields_of(page):
         for pattern, look in LOOKS:
@@ -275,13 +275,13 @@ def test_values_look_like_what_their_fields_are_named(name: str) -> None:
 
 def test_amounts_are_longer_than_64_bits_at_times() -> None:
     """Balances come as texts, of which some do not fit into 64 bits."""
-    balances = [int(row["balance"]) for row in Asker(rows=100).walk("data.evm.erc20_balances")]
+    balances = [int(row["balance"]) for row in Caller(rows=100).walk("data.evm.erc20_balances")]
     assert min(balances) < 2**63 < max(balances)
 
 
 def test_fields_that_may_be_missing_are_missing_at_times() -> None:
     """What a record does not require is there in some rows only; what it requires is in all."""
-    rows = Asker(rows=100).walk("data.evm.erc20_balances")
+    rows = Caller(rows=100).walk("data.evm.erc20_balances")
     assert 50 < len([row for row in rows if "logoUri" in row]) < 100
     assert all("name" in row for row in rows)
 
@@ -300,50 +300,50 @@ def test_fields_that_may_be_missing_are_missing_at_times() -> None:
 def test_numbers_fall_towards_older_rows(name: str, fields: tuple[str, ...]) -> None:
     """Heights, times and ranks fall from row to row."""
     for field in fields:
-        numbers = [float(row[field]) for row in Asker().walk(name)]
+        numbers = [float(row[field]) for row in Caller().walk(name)]
         assert all(newer > older for newer, older in pairwise(numbers))
 
 
 def test_series_inside_of_a_resource_have_a_point_a_day() -> None:
     """The points of usage metrics have times of their own, newest first."""
-    usage = [Asker(seed=seed).body("/data/v1/apiUsageMetrics")["metrics"] for seed in range(5)]
+    usage = [Caller(seed=seed).body("/data/v1/apiUsageMetrics")["metrics"] for seed in range(5)]
     steps = [a["timestamp"] - b["timestamp"] for metrics in usage for a, b in pairwise(metrics)]
     assert set(steps) == {86_400}
 
 
 def test_what_the_request_names_is_in_the_answer() -> None:
     """Rows and resources repeat what the path and the query name, where they have such a field."""
-    asker = Asker()
-    token = asker.body("/data/v1/chains/7/nfts/collections/0xabc/tokens/12")
+    caller = Caller()
+    token = caller.body("/data/v1/chains/7/nfts/collections/0xabc/tokens/12")
     assert (token["address"], token["tokenId"]) == ("0xabc", "12")
-    rows = asker.body("/data/v1/chains/7/nfts/collections/0xabc/tokens")["tokens"]
+    rows = caller.body("/data/v1/chains/7/nfts/collections/0xabc/tokens")["tokens"]
     assert {row["address"] for row in rows} == {"0xabc"}
-    balance = asker.body("/data/v1/chains/7/addresses/0xabc/balances:getNative", currency="eur")
+    balance = caller.body("/data/v1/chains/7/addresses/0xabc/balances:getNative", currency="eur")
     assert balance["nativeTokenBalance"]["chainId"] == "7"
-    validators = asker.body("/data/v1/networks/fuji/validators/NodeID-7", validationStatus="removed")
+    validators = caller.body("/data/v1/networks/fuji/validators/NodeID-7", validationStatus="removed")
     seen = {(row["nodeId"], row["validationStatus"]) for row in validators["validators"]}
     assert seen == {("NodeID-7", "removed")}
-    blocks = asker.body("/data/v1/networks/fuji/blockchains/c-chain/blocks")
+    blocks = caller.body("/data/v1/networks/fuji/blockchains/c-chain/blocks")
     assert blocks["chainInfo"] == {"chainName": "c-chain", "network": "fuji"}
-    block = asker.body("/data/v1/networks/fuji/blockchains/c-chain/blocks/77")
+    block = caller.body("/data/v1/networks/fuji/blockchains/c-chain/blocks/77")
     assert (
         block["blockNumber"],
-        asker.body("/data/v1/networks/fuji/blockchains/c-chain/blocks/2Abc")["blockHash"],
+        caller.body("/data/v1/networks/fuji/blockchains/c-chain/blocks/2Abc")["blockHash"],
     ) == ("77", "2Abc")
-    logs = asker.body("/data/v1/apiLogs", responseCode=418, chainId="x", requestType="rpc")["logs"]
+    logs = caller.body("/data/v1/apiLogs", responseCode=418, chainId="x", requestType="rpc")["logs"]
     assert {(row["responseCode"], row["requestType"]) for row in logs} == {(418, "rpc")}
     assert {row.get("chainId", "x") for row in logs} == {"x"}
 
 
 def test_what_lies_deeper_repeats_what_holds_for_all() -> None:
     """Records inside of a row repeat its chain, network and currency, and no identifier of the row."""
-    asker = Asker()
-    rows = asker.body("/data/v1/chains/7/addresses/0xabc/balances:listErc20", currency="eur", pageSize=23)
+    caller = Caller()
+    rows = caller.body("/data/v1/chains/7/addresses/0xabc/balances:listErc20", currency="eur", pageSize=23)
     assert {value for name, value in fields_of(rows) if name == "currencyCode"} == {"eur"}
-    summary = asker.body("/metrics/v2/icm/summary", srcBlockchainId="2Abc")
+    summary = caller.body("/metrics/v2/icm/summary", srcBlockchainId="2Abc")
     assert summary["result"]["srcBlockchainId"] == "2Abc"
     transactions = [
-        asker.body(f"/data/v1/networks/fuji/blockchains/p-chain/transactions/{name}") for name in "abcdef"
+        caller.body(f"/data/v1/networks/fuji/blockchains/p-chain/transactions/{name}") for name in "abcdef"
     ]
     assert [row["txHash"] for row in transactions] == [*"abcdef"]
     outputs = [output for row in transactions for output in row["consumedUtxos"]]
@@ -357,16 +357,16 @@ def test_whose_list_it_is_is_no_row_of_it() -> None:
         "/data/v1/chains/7/addresses/0xabc/balances:listErc20",
         "/metrics/v2/chains/7/contracts/0xabc/nfts:listHolders",
     ):
-        assert '"address":"0xabc"' not in Asker().response(path).body.decode()
+        assert '"address":"0xabc"' not in Caller().response(path).body.decode()
 
 
 @pytest.mark.parametrize(("chain", "kind"), [("p-chain", "unlockedUnstaked"), ("x-chain", "unlocked")])
 def test_rows_are_of_the_chain_that_is_asked_for(chain: str, kind: str) -> None:
     """Each of the three chains of a network has its own kind of balances and transactions."""
-    asker = Asker()
+    caller = Caller()
     path = f"/data/v1/networks/mainnet/blockchains/{chain}"
-    assert kind in asker.body(f"{path}/balances")["balances"]
-    rows = asker.body(f"{path}/transactions")["transactions"]
+    assert kind in caller.body(f"{path}/balances")["balances"]
+    rows = caller.body(f"{path}/transactions")["transactions"]
     assert {"amountStaked" in row for row in rows} == {chain == "p-chain"}
 
 
@@ -379,9 +379,9 @@ def test_rows_are_of_the_chain_that_is_asked_for(chain: str, kind: str) -> None:
 )
 def test_chains_of_a_network_have_several_names(given: str, chain: str) -> None:
     """Outputs are found by the identifier of their chain, and by the other name of their network."""
-    asker = Asker()
-    named = asker.body(f"/data/v1/networks/{given}/utxos")
-    assert named["utxos"] == asker.body(f"/data/v1/networks/fuji/blockchains/{chain}/utxos")["utxos"]
+    caller = Caller()
+    named = caller.body(f"/data/v1/networks/{given}/utxos")
+    assert named["utxos"] == caller.body(f"/data/v1/networks/fuji/blockchains/{chain}/utxos")["utxos"]
     assert named["chainInfo"] == {"chainName": chain, "network": "testnet"}
 
 
@@ -390,44 +390,44 @@ def test_chains_of_a_network_have_several_names(given: str, chain: str) -> None:
 
 def test_a_block_is_the_one_of_the_list() -> None:
     """A block is found by its number and by its hash, however old, and not before it is there."""
-    asker = Asker()
-    rows = asker.body("/data/v1/chains/7/blocks", pageSize=100)["blocks"]
+    caller = Caller()
+    rows = caller.body("/data/v1/chains/7/blocks", pageSize=100)["blocks"]
     for row in (rows[0], rows[5], rows[-1]):
-        assert asker.body(f"/data/v1/chains/7/blocks/{row['blockNumber']}") == row
-        assert asker.body(f"/data/v1/chains/7/blocks/{row['blockHash']}") == row
-    older = asker.body(f"/data/v1/chains/7/blocks/{rows[-1]['parentHash']}")
+        assert caller.body(f"/data/v1/chains/7/blocks/{row['blockNumber']}") == row
+        assert caller.body(f"/data/v1/chains/7/blocks/{row['blockHash']}") == row
+    older = caller.body(f"/data/v1/chains/7/blocks/{rows[-1]['parentHash']}")
     assert older["blockHash"] == rows[-1]["parentHash"]
     assert int(older["blockNumber"]) < int(rows[-1]["blockNumber"])
-    assert asker.body("/data/v1/chains/7/blocks/0")["blockNumber"] == "0"
+    assert caller.body("/data/v1/chains/7/blocks/0")["blockNumber"] == "0"
     following = f"/data/v1/chains/7/blocks/{int(rows[0]['blockNumber']) + 1}"
-    assert refused(asker.response(following))[0] == 404
-    asker.world.insert("/v1/chains/7/blocks", 1)
-    assert asker.body(following)["parentHash"] == rows[0]["blockHash"]
+    assert refused(caller.response(following))[0] == 404
+    caller.world.insert("/v1/chains/7/blocks", 1)
+    assert caller.body(following)["parentHash"] == rows[0]["blockHash"]
 
 
 def test_a_block_has_the_transactions_that_it_counts() -> None:
     """The transactions of a block are those of the chain's list that lie in it."""
-    asker = Asker()
-    listed = asker.body("/data/v1/chains/7/transactions", pageSize=100)["transactions"]
-    for block in asker.body("/data/v1/chains/7/blocks", pageSize=5)["blocks"]:
+    caller = Caller()
+    listed = caller.body("/data/v1/chains/7/transactions", pageSize=100)["transactions"]
+    for block in caller.body("/data/v1/chains/7/blocks", pageSize=5)["blocks"]:
         path = f"/data/v1/chains/7/blocks/{block['blockHash']}/transactions"
-        rows = asker.body(path, pageSize=0)["transactions"]
+        rows = caller.body(path, pageSize=0)["transactions"]
         assert len(rows) == block["txCount"]
         assert rows == [row for row in listed if row["blockHash"] == block["blockHash"]]
 
 
 def test_chains_have_one_record_in_both_services() -> None:
     """A chain has the same name and identifiers in both services, in its list and by itself."""
-    asker = Asker()
-    rows = asker.body("/metrics/v2/chains")["chains"]
+    caller = Caller()
+    rows = caller.body("/metrics/v2/chains")["chains"]
     assert [row["evmChainId"] for row in rows] == list(CHAINS)
     assert [row["network"] for row in rows] == ["mainnet", "mainnet", "testnet"]
-    assert asker.body("/metrics/v2/chains/7") == rows[1]
-    other = asker.body("/data/v1/chains/7")
+    assert caller.body("/metrics/v2/chains/7") == rows[1]
+    other = caller.body("/data/v1/chains/7")
     assert (rows[1]["subnetId"], rows[1]["chainName"]) == (other["subnetId"], other["chainName"])
 
 
-# What a query asks for
+# What a query selects
 
 METRIC = "/metrics/v2/chains/7/metrics/activeAddresses"
 
@@ -435,7 +435,7 @@ METRIC = "/metrics/v2/chains/7/metrics/activeAddresses"
 @pytest.mark.parametrize(("interval", "step"), [("hour", 3_600), ("day", 86_400), ("week", 604_800)])
 def test_points_lie_as_far_apart_as_asked_for(interval: str, step: int) -> None:
     """A series has a point for each interval, the newest one at the epoch or shortly before it."""
-    rows = Asker().body(METRIC, timeInterval=interval)["results"]
+    rows = Caller().body(METRIC, timeInterval=interval)["results"]
     assert 0 <= EPOCH - rows[0]["timestamp"] < step
     assert {a["timestamp"] - b["timestamp"] for a, b in pairwise(rows)} == {step}
 
@@ -457,41 +457,41 @@ def test_time_bounds_take_in_what_lies_within(
     if stop is not None:
         bounds["endTimestamp"] = EPOCH - stop * half_day
     least, most = bounds.get("startTimestamp", 0), bounds.get("endTimestamp", EPOCH)
-    asker = Asker()
-    wanted = [row for row in asker.walk(name) if least <= row["timestamp"] <= most]
-    assert asker.walk(name, **bounds) == wanted
+    caller = Caller()
+    wanted = [row for row in caller.walk(name) if least <= row["timestamp"] <= most]
+    assert caller.walk(name, **bounds) == wanted
 
 
 def test_block_bounds_take_in_what_lies_within() -> None:
     """The transfers of some blocks are those of the whole walk in these blocks, the bounds included."""
-    asker = Asker()
-    rows = asker.walk("data.evm.erc20_transactions")
+    caller = Caller()
+    rows = caller.walk("data.evm.erc20_transactions")
     first, last = rows[9]["blockNumber"], rows[4]["blockNumber"]
-    assert asker.walk("data.evm.erc20_transactions", startBlock=first, endBlock=last) == rows[4:10]
+    assert caller.walk("data.evm.erc20_transactions", startBlock=first, endBlock=last) == rows[4:10]
 
 
 def test_walks_go_up_when_asked_to() -> None:
     """With sortOrder=asc the oldest row comes first, and rows that are added meanwhile come last."""
-    asker = Asker()
-    down = asker.walk("data.primary_network.blockchains")
-    first = asker.route("data.primary_network.blockchains", sortOrder="asc")
-    asker.world.insert("/v1/networks/mainnet/blockchains", 2)
+    caller = Caller()
+    down = caller.walk("data.primary_network.blockchains")
+    first = caller.route("data.primary_network.blockchains", sortOrder="asc")
+    caller.world.insert("/v1/networks/mainnet/blockchains", 2)
     query = {"sortOrder": "asc", "pageToken": first["nextPageToken"]}
-    rows = first["blockchains"] + asker.walk("data.primary_network.blockchains", **query)
+    rows = first["blockchains"] + caller.walk("data.primary_network.blockchains", **query)
     assert (rows[:ROWS], len(rows)) == (down[::-1], ROWS + 2)
 
 
 @pytest.mark.parametrize(("metric", "kind", "least"), [("avgTps", float, 0), ("txCount", int, 1_000)])
 def test_values_are_as_large_as_their_metric(metric: str, kind: type, least: int) -> None:
     """Counts are large whole numbers, rates a second have decimals."""
-    rows = Asker().body(f"/metrics/v2/chains/7/metrics/{metric}")["results"]
+    rows = Caller().body(f"/metrics/v2/chains/7/metrics/{metric}")["results"]
     assert {type(row["value"]) for row in rows} == {kind}
     assert min(row["value"] for row in rows) > least
 
 
 def test_sums_never_fall() -> None:
     """A cumulative series rises with time, and its values are whole numbers."""
-    rows = Asker().body("/metrics/v2/chains/7/metrics/cumulativeTxCount")["results"]
+    rows = Caller().body("/metrics/v2/chains/7/metrics/cumulativeTxCount")["results"]
     numbers = [row["value"] for row in rows]
     assert numbers == sorted(numbers, reverse=True)
     assert {type(number) for number in numbers} == {int}
@@ -499,16 +499,16 @@ def test_sums_never_fall() -> None:
 
 def test_tokens_are_bound_to_their_query() -> None:
     """A token of a walk with other parameters is refused."""
-    asker = Asker()
-    token = asker.body(METRIC, pageSize=5)["nextPageToken"]
-    other = asker.response(METRIC, pageSize=5, timeInterval="hour", pageToken=token)
+    caller = Caller()
+    token = caller.body(METRIC, pageSize=5)["nextPageToken"]
+    other = caller.response(METRIC, pageSize=5, timeInterval="hour", pageToken=token)
     assert refused(other) == (400, "pageToken does not belong to this request")
 
 
 def test_pages_have_10_rows_unless_told() -> None:
     """A page of the Data API has 10 rows, or all where no size can be given; one of a metric its own size."""
-    asker = Asker(metrics_page_size=12)
-    sizes = {name: len(asker.route(name)[ROUTES[name].route.items or "chains"]) for name in GROWING}
+    caller = Caller(metrics_page_size=12)
+    sizes = {name: len(caller.route(name)[ROUTES[name].route.items or "chains"]) for name in GROWING}
     assert {size for name, size in sizes.items() if name.startswith("metrics.")} == {12}
     assert sizes.pop("data.primary_network.chain_ids") == ROWS
     assert {size for name, size in sizes.items() if name.startswith("data.")} == {10}
@@ -584,7 +584,7 @@ def test_pages_have_10_rows_unless_told() -> None:
 )
 def test_what_a_route_does_not_take_is_refused(path: str, query: Json, status: int, message: str) -> None:
     """Values out of bounds, unknown values, missing ones and unknown chains are refused in words."""
-    got, said = refused(Asker().response(path, **query))
+    got, said = refused(Caller().response(path, **query))
     assert got == status
     assert said.startswith(message)
 
@@ -597,28 +597,30 @@ QUERIES = st.dictionaries(
 
 
 def test_what_a_route_does_not_know_is_ignored() -> None:
-    """Parameters that are not in the record change nothing, whatever they say."""
-    asker = Asker()
-    messages = asker.body("/data/v1/icm/messages", startTimestamp="then", id="7", sortOrder="asc")["messages"]
-    assert messages == asker.body("/data/v1/icm/messages")["messages"]
+    """Parameters that a route does not have change nothing, whatever their values."""
+    caller = Caller()
+    messages = caller.body("/data/v1/icm/messages", startTimestamp="then", id="7", sortOrder="asc")[
+        "messages"
+    ]
+    assert messages == caller.body("/data/v1/icm/messages")["messages"]
     series = "/metrics/v2/networks/fuji/metrics/validatorCount"
-    assert asker.body(series, timeInterval="year")["results"] == asker.body(series)["results"]
+    assert caller.body(series, timeInterval="year")["results"] == caller.body(series)["results"]
 
 
 @example(name="data.nfts.token", segment="00", query={})
 @given(name=st.sampled_from(NAMES), segment=st.text(max_size=8), query=QUERIES)
 def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, str]) -> None:
-    """Whatever the path and the query hold, a route gives rows of its model, or says what is wrong."""
+    """Whatever the path and the query hold, the answer has rows of the model, or is an error."""
     declared = ROUTES[name]
     path = declared.route.path.replace("{chainId}", "7")
     path = re.sub(r"\{\w+\}", quote(segment, safe=""), path)
-    response = Asker().response(f"/{name.partition('.')[0]}{path}", **query)
+    response = Caller().response(f"/{name.partition('.')[0]}{path}", **query)
     assert response.status in (200, 400, 404)
     model, kinds = declared.route.model, set(kinds_of(declared.route.model))
     if response.status == 200 and declared.single:
         assert type(decode_resource(response.body, model)) in kinds
     elif response.status == 200:
-        decoder = PageDecoder(model, declared.route.items, declared.route.others)
+        decoder = PageDecoder(model, declared.route.items, declared.route.extra)
         assert {type(row) for row in decoder.decode(response.body).rows} <= kinds
 
 
@@ -626,33 +628,33 @@ def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, st
 
 
 def test_units_are_counted_by_the_weight_of_the_route() -> None:
-    """With `weighted`, a request takes what its route is said to cost, one unit where nobody says."""
-    asker = Asker(limit=200, weighted=True)
+    """With `weighted`, a request costs the units of its route, one unit for a route without a known cost."""
+    caller = Caller(limit=200, weighted=True)
     names = ("data.evm.blocks", "data.chains", "data.primary_network.details", "data.avax_supply")
     paths = [*map(path_of, names), "/data/v1/health-check", "/data/v1/nothing"]
-    left = [asker.response(path).headers["ratelimit-remaining"] for path in paths]
+    left = [caller.response(path).headers["ratelimit-remaining"] for path in paths]
     assert left == ["190", "189", "89", "88", "87", "86"]
 
 
 def test_what_does_not_fit_into_the_limit_is_refused() -> None:
     """A request that costs more than is left gets 429, and cheaper ones still go through."""
-    asker = Asker(limit=25, weighted=True)
+    caller = Caller(limit=25, weighted=True)
     path = path_of("data.evm.transactions")
-    assert [asker.response(path).status for _ in range(2)] == [200, 429]
-    assert asker.response(path).headers["retry-after"] == "60"
-    assert asker.response(path_of("data.chains")).headers["ratelimit-remaining"] == "4"
-    asker.now = 60.0
-    assert asker.response(path).headers["ratelimit-remaining"] == "5"
+    assert [caller.response(path).status for _ in range(2)] == [200, 429]
+    assert caller.response(path).headers["retry-after"] == "60"
+    assert caller.response(path_of("data.chains")).headers["ratelimit-remaining"] == "4"
+    caller.now = 60.0
+    assert caller.response(path).headers["ratelimit-remaining"] == "5"
 
 
 def test_metrics_are_not_weighted() -> None:
-    """The limit of the Metrics API, which says nothing of it, counts requests."""
-    asker = Asker(metrics_limit=2, weighted=True)
-    assert [asker.response(METRIC).status for _ in range(3)] == [200, 200, 429]
+    """The limit of the Metrics API counts requests."""
+    caller = Caller(metrics_limit=2, weighted=True)
+    assert [caller.response(METRIC).status for _ in range(3)] == [200, 200, 429]
 
 
 async def test_a_session_stays_below_a_weighted_limit() -> None:
-    """A walk through a weighted limit gets all its rows, and is not refused once it knows the cost."""
+    """A walk through a weighted limit gets all its rows, and no refusal after it has learned the cost."""
     sim = simulator(limit=100, weighted=True, rows=50)
     async with session_with(sim) as session:
         rows = await session.data.evm.transactions(7, page_size=2).collect()
@@ -666,14 +668,14 @@ async def test_a_session_stays_below_a_weighted_limit() -> None:
 
 def test_pages_that_are_kept_take_bounded_memory() -> None:
     """Large pages are forgotten before they fill the memory; small ones are encoded once."""
-    asker = Asker(rows=200_000)
-    kept = asker.world._pages._rows
+    caller = Caller(rows=200_000)
+    kept = caller.world._pages._rows
     for _ in range(2):
         for name in ("data.evm.blocks", "data.icm.messages"):
-            asker.route(name)
+            caller.route(name)
     assert len(kept._kept) == 2
     for number in range(20):
-        asker.route("data.primary_network.subnets", pageSize=1_000 + number)
+        caller.route("data.primary_network.subnets", pageSize=1_000 + number)
     assert 15 * 2**20 < kept._size == sum(map(len, kept._kept.values())) <= 16 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""The simulator: what it answers, when it refuses, what it forgets, how it fails."""
+"""The simulator: its answers, limits, page tokens and faults."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def request(path: str, *, key: str | None = "simulated-key", method: str = "GET"
     return Request(method, f"https://simulator.invalid/{service}{path}{question}", headers)
 
 
-class Asker:
-    """Asks a world at a time that the test sets."""
+class Caller:
+    """Calls a world at the time that the test sets."""
 
     def __init__(self, **settings: Any) -> None:
         self.world = World(Settings(**settings))
@@ -89,7 +89,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def refused(response: Response) -> tuple[int, str, list[str]]:
-    """Return what an error body says, its status checked against the response's."""
+    """Return status, phrase and messages of an error body; its status has to be the response's."""
     error = body(response)
     assert set(error) == {"message", "error", "statusCode"}
     assert error["statusCode"] == response.status
@@ -101,9 +101,9 @@ def refused(response: Response) -> tuple[int, str, list[str]]:
 
 def test_series_is_daily_descending_key_and_its_pages_end_without_a_token() -> None:
     """A series has a value with at most two decimals for each day, newest first."""
-    asker = Asker(points=250, metrics_page_size=100)
-    first = asker.page(TPS)
-    points = asker.walk(TPS, "results")
+    caller = Caller(points=250, metrics_page_size=100)
+    first = caller.page(TPS)
+    points = caller.walk(TPS, "results")
     stamps = [point["timestamp"] for point in points]
 
     assert list(first) == ["results", "status", "lastRun", "nextPageToken"]
@@ -116,8 +116,8 @@ def test_series_is_daily_descending_key_and_its_pages_end_without_a_token() -> N
 
 def test_series_ignores_what_it_does_not_know() -> None:
     """The Metrics API has no pageSize: it is ignored like any unknown parameter."""
-    asker = Asker(points=30, metrics_page_size=20)
-    assert len(asker.page(TPS, pageSize="many", foo=1)["results"]) == 20
+    caller = Caller(points=30, metrics_page_size=20)
+    assert len(caller.page(TPS, pageSize="many", foo=1)["results"]) == 20
 
 
 @given(st.floats(-10, 1e6), st.integers(-1_000, 10**8))
@@ -131,7 +131,7 @@ def test_values_are_rounded_as_round_does(value: float, halves: int) -> None:
 def test_series_differ_by_chain_and_seed() -> None:
     """Two chains, or two seeds, have different values."""
     values = [
-        [point["value"] for point in Asker(seed=seed).page(f"/v1/avg_tps/{chain}")["results"]]
+        [point["value"] for point in Caller(seed=seed).page(f"/v1/avg_tps/{chain}")["results"]]
         for seed, chain in [(0, 43114), (0, 43113), (1, 43114)]
     ]
     assert values[0] != values[1] != values[2] != values[0]
@@ -139,7 +139,7 @@ def test_series_differ_by_chain_and_seed() -> None:
 
 def test_blocks_are_chained_and_add_up() -> None:
     """Each block names the hash, number, time and running total that the next row bears out."""
-    blocks = Asker(rows=100).walk(BLOCKS, "blocks", pageSize=30)
+    blocks = Caller(rows=100).walk(BLOCKS, "blocks", pageSize=30)
     assert len(blocks) == 100
     for newer, older in pairwise(blocks):
         assert newer["parentHash"] == older["blockHash"]
@@ -152,11 +152,11 @@ def test_blocks_are_chained_and_add_up() -> None:
 
 
 def test_transactions_lie_in_the_blocks_that_count_them() -> None:
-    """For every block, the list holds as many transactions as the block says, at indexes from 0."""
-    asker = Asker(rows=60)
-    blocks = {block["blockHash"]: block for block in asker.walk(BLOCKS, "blocks")}
+    """For every block, the list holds as many transactions as the block counts, at indexes from 0."""
+    caller = Caller(rows=60)
+    blocks = {block["blockHash"]: block for block in caller.walk(BLOCKS, "blocks")}
     places: dict[str, list[int]] = {}
-    rows = asker.walk(TRANSACTIONS, "transactions")
+    rows = caller.walk(TRANSACTIONS, "transactions")
     for row in rows:
         block = blocks[row["blockHash"]]
         assert (row["blockNumber"], row["blockTimestamp"]) == (block["blockNumber"], block["blockTimestamp"])
@@ -171,22 +171,22 @@ def test_transactions_lie_in_the_blocks_that_count_them() -> None:
 @pytest.mark.parametrize("network", ["mainnet", "fuji"])
 @pytest.mark.parametrize("blockchain", ["p-chain", "x-chain", "c-chain"])
 def test_outputs_have_ids_of_their_own_and_name_their_chain(network: str, blockchain: str) -> None:
-    """UTXO pages hold rows with unique ids, and tell which chain they are of."""
+    """UTXO pages hold rows with unique ids, and name their chain."""
     path = f"/v1/networks/{network}/blockchains/{blockchain}/utxos"
-    asker = Asker(rows=25)
-    assert asker.page(path)["chainInfo"] == {"chainName": blockchain, "network": network}
-    assert len({row["utxoId"] for row in asker.walk(path, "utxos")}) == 25
+    caller = Caller(rows=25)
+    assert caller.page(path)["chainInfo"] == {"chainName": blockchain, "network": network}
+    assert len({row["utxoId"] for row in caller.walk(path, "utxos")}) == 25
 
 
 def test_chains_come_all_at_once_unless_a_page_size_is_given() -> None:
     """The list of chains has the order it was given in; each chain has a record of its own."""
-    asker = Asker(chains=[43113, 7, 43114])
-    whole = asker.page("/v1/chains")
+    caller = Caller(chains=[43113, 7, 43114])
+    whole = caller.page("/v1/chains")
     assert "nextPageToken" not in whole
     assert [chain["chainId"] for chain in whole["chains"]] == ["43113", "7", "43114"]
     assert [chain["isTestnet"] for chain in whole["chains"]] == [True, False, False]
-    assert asker.walk("/v1/chains", "chains", pageSize=2) == whole["chains"]
-    assert asker.page("/v1/chains/7") == whole["chains"][1]
+    assert caller.walk("/v1/chains", "chains", pageSize=2) == whole["chains"]
+    assert caller.page("/v1/chains/7") == whole["chains"][1]
 
 
 @given(rows=st.integers(0, 40), size=st.integers(1, 100), inserted=st.lists(st.integers(0, 3), max_size=40))
@@ -194,40 +194,40 @@ def test_walk_gives_each_row_once_whatever_is_added_at_the_head(
     rows: int, size: int, inserted: list[int]
 ) -> None:
     """Rows that are added during a walk do not move it; a new walk begins with them."""
-    asker = Asker(rows=rows)
-    before = asker.walk(BLOCKS, "blocks")
+    caller = Caller(rows=rows)
+    before = caller.walk(BLOCKS, "blocks")
     query: dict[str, object] = {"pageSize": size}
     met: list[Json] = []
     for count in (*inserted, *[0] * 50):
-        page = asker.page(BLOCKS, **query)
+        page = caller.page(BLOCKS, **query)
         met += page["blocks"]
         assert len(page["blocks"]) <= size
         if "nextPageToken" not in page:
             break
-        asker.world.insert(BLOCKS, count)
+        caller.world.insert(BLOCKS, count)
         query["pageToken"] = page["nextPageToken"]
     assert met == before
-    assert asker.walk(BLOCKS, "blocks")[-rows or None :][:rows] == before
+    assert caller.walk(BLOCKS, "blocks")[-rows or None :][:rows] == before
 
 
 def test_a_million_rows_cost_nothing_until_asked_for() -> None:
     """A page is the same work however long the list is."""
-    asker = Asker(rows=10**12)
-    assert len(asker.page(BLOCKS, pageSize=100)["blocks"]) == 100
+    caller = Caller(rows=10**12)
+    assert len(caller.page(BLOCKS, pageSize=100)["blocks"]) == 100
 
 
 def test_lists_grow_with_time() -> None:
     """With grow_every, each list but that of the chains has one more row after each interval."""
-    asker = Asker(rows=5, points=5, grow_every=60.0)
-    old = {path: asker.walk(path, name) for path, name in ((BLOCKS, "blocks"), (TPS, "results"))}
-    chains = asker.page("/v1/chains")
-    asker.now += 179.0
-    grown = asker.walk(BLOCKS, "blocks")
-    points = asker.page(TPS)
+    caller = Caller(rows=5, points=5, grow_every=60.0)
+    old = {path: caller.walk(path, name) for path, name in ((BLOCKS, "blocks"), (TPS, "results"))}
+    chains = caller.page("/v1/chains")
+    caller.now += 179.0
+    grown = caller.walk(BLOCKS, "blocks")
+    points = caller.page(TPS)
     assert (len(grown), grown[2:]) == (7, old[BLOCKS])
     assert points["results"][2:] == old[TPS]
     assert points["lastRun"] == 1_767_225_600 + 2 * 86_400
-    assert asker.page("/v1/chains") == chains
+    assert caller.page("/v1/chains") == chains
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_lists_grow_with_time() -> None:
 def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> None:
     """Inserting elsewhere than into a list that grows is a ValueError that names the path."""
     with pytest.raises(ValueError, match=path):
-        Asker().world.insert(path, count)
+        Caller().world.insert(path, count)
 
 
 # Determinism
@@ -244,14 +244,14 @@ def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> N
 
 def exchange(seed: int) -> list[Response]:
     """Ask a world of the seed a number of things at fixed times."""
-    asker = Asker(seed=seed, limit=6, faults=[Fault(at=4, status=502)])
+    caller = Caller(seed=seed, limit=6, faults=[Fault(at=4, status=502)])
     answers = []
     token = ""
     for second, path in enumerate(
         [BLOCKS, TPS, "/v1/chains", UTXOS, TRANSACTIONS, BLOCKS, BLOCKS, BLOCKS, BLOCKS]
     ):
-        asker.now = float(second)
-        answers.append(asker.response(path, **({"pageToken": token} if path == BLOCKS and token else {})))
+        caller.now = float(second)
+        answers.append(caller.response(path, **({"pageToken": token} if path == BLOCKS and token else {})))
         token = body(answers[-1]).get("nextPageToken", token) if path == BLOCKS else token
     return answers
 
@@ -292,7 +292,7 @@ def test_the_lists_of_the_specification_keep_their_bytes(path: str, digest: str)
 
 def test_whether_pages_are_kept_changes_no_answer() -> None:
     """The cache of encoded pages is not visible in the answers."""
-    assert Asker(cached_pages=0).walk(BLOCKS, "blocks") == Asker(cached_pages=1).walk(BLOCKS, "blocks")
+    assert Caller(cached_pages=0).walk(BLOCKS, "blocks") == Caller(cached_pages=1).walk(BLOCKS, "blocks")
 
 
 # What a request must bring
@@ -300,24 +300,24 @@ def test_whether_pages_are_kept_changes_no_answer() -> None:
 
 @pytest.mark.parametrize("key", [None, "", "another", "simulated-key "])
 def test_data_needs_a_valid_key(key: str | None) -> None:
-    """Without a valid key the Data API answers 401, and says nothing about limits."""
-    response = Asker(limit=10).response(BLOCKS, key=key)
+    """Without a valid key the Data API answers 401, without limit headers."""
+    response = Caller(limit=10).response(BLOCKS, key=key)
     assert refused(response)[:2] == (401, "Unauthorized")
     assert set(response.headers) == {"content-type"}
 
 
 def test_metrics_need_no_key_and_tell_no_limit() -> None:
     """The Metrics API answers anybody, with no header about limits."""
-    response = Asker(limit=10, metrics_limit=10).response(TPS, key=None)
+    response = Caller(limit=10, metrics_limit=10).response(TPS, key=None)
     assert (response.status, set(response.headers)) == (200, {"content-type"})
 
 
 def test_key_may_travel_in_another_header() -> None:
     """api_key_header names the header, in any case of letters."""
-    asker = Asker(api_key_header="X-Other-Key", api_key="k")
+    caller = Caller(api_key_header="X-Other-Key", api_key="k")
     asked = Request("GET", "http://any/data/v1/chains", {"x-other-key": "k"})
-    assert asker.world.answer(asked, 0.0).response.status == 200
-    assert asker.response("/v1/chains", key="k").status == 401
+    assert caller.world.answer(asked, 0.0).response.status == 200
+    assert caller.response("/v1/chains", key="k").status == 401
 
 
 @pytest.mark.parametrize(
@@ -340,16 +340,16 @@ def test_key_may_travel_in_another_header() -> None:
 )
 def test_what_does_not_exist_is_refused_with_an_error_body(path: str, status: int, error: str) -> None:
     """Unknown, forbidden and malformed paths get their status, and count against the limit."""
-    asker = Asker(limit=10)
-    response = asker.response(path)
+    caller = Caller(limit=10)
+    response = caller.response(path)
     assert refused(response)[:2] == (status, error)
     assert ("ratelimit-remaining" in response.headers) == (not path.startswith("/v1/avg_tps/"))
 
 
 def test_forbidden_paths_are_of_the_data_api() -> None:
-    """forbidden= names paths of the Data API; the Metrics API, which knows no privileges, is not touched."""
-    asker = Asker(forbidden=[BLOCKS, TPS])
-    assert [asker.response(path).status for path in (BLOCKS, TPS, TRANSACTIONS)] == [403, 200, 200]
+    """forbidden= names paths of the Data API; the Metrics API, which has no privileges, is not affected."""
+    caller = Caller(forbidden=[BLOCKS, TPS])
+    assert [caller.response(path).status for path in (BLOCKS, TPS, TRANSACTIONS)] == [403, 200, 200]
 
 
 def test_paths_outside_both_services_do_not_exist() -> None:
@@ -363,14 +363,14 @@ def test_paths_outside_both_services_do_not_exist() -> None:
 @pytest.mark.parametrize("method", ["POST", "HEAD", "DELETE"])
 def test_only_get_is_allowed(method: str) -> None:
     """Any other method is a 405."""
-    assert refused(Asker().response(BLOCKS, method=method))[:2] == (405, "Method Not Allowed")
+    assert refused(Caller().response(BLOCKS, method=method))[:2] == (405, "Method Not Allowed")
 
 
 def test_escaped_path_is_the_same_list() -> None:
     """A path is compared after decoding: a token goes with either way of writing it."""
-    asker = Asker()
-    token = asker.page(BLOCKS)["nextPageToken"]
-    assert asker.page("/v1/chains/%343114/blocks", pageToken=token)["blocks"]
+    caller = Caller()
+    token = caller.page(BLOCKS)["nextPageToken"]
+    assert caller.page("/v1/chains/%343114/blocks", pageToken=token)["blocks"]
 
 
 @pytest.mark.parametrize(
@@ -385,14 +385,14 @@ def test_escaped_path_is_the_same_list() -> None:
     ],
 )
 def test_bad_page_sizes_are_refused(size: str, message: str) -> None:
-    """A page size that is no whole number from 1 to 100 is a 400 that says so."""
-    assert refused(Asker().response(BLOCKS, pageSize=size)) == (400, "Bad Request", [message])
+    """A page size other than a whole number from 1 to 100 is a 400 with a message about it."""
+    assert refused(Caller().response(BLOCKS, pageSize=size)) == (400, "Bad Request", [message])
 
 
 def test_page_size_is_10_unless_told() -> None:
     """A page holds 10 rows, or pageSize."""
-    asker = Asker()
-    assert [len(asker.page(BLOCKS, **q)["blocks"]) for q in ({}, {"pageSize": 1}, {"pageSize": 100})] == [
+    caller = Caller()
+    assert [len(caller.page(BLOCKS, **q)["blocks"]) for q in ({}, {"pageSize": 1}, {"pageSize": 100})] == [
         10,
         1,
         100,
@@ -404,30 +404,34 @@ def test_page_size_is_10_unless_told() -> None:
 
 def test_token_lives_for_its_lifetime_and_may_be_used_again() -> None:
     """A token gives the same rows until it is 24 hours old, and none from then on."""
-    asker = Asker()
-    token = asker.page(BLOCKS)["nextPageToken"]
-    first = asker.page(BLOCKS, pageToken=token)
-    asker.now += DAY - 1
-    assert asker.page(BLOCKS, pageToken=token)["blocks"] == first["blocks"]
-    asker.now += 1
-    assert refused(asker.response(BLOCKS, pageToken=token)) == (400, "Bad Request", ["pageToken has expired"])
-    assert asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["blocks"] == first["blocks"]
-    assert (asker.world.stats.tokens_expired, asker.world.stats.tokens_minted) == (1, 5)
+    caller = Caller()
+    token = caller.page(BLOCKS)["nextPageToken"]
+    first = caller.page(BLOCKS, pageToken=token)
+    caller.now += DAY - 1
+    assert caller.page(BLOCKS, pageToken=token)["blocks"] == first["blocks"]
+    caller.now += 1
+    assert refused(caller.response(BLOCKS, pageToken=token)) == (
+        400,
+        "Bad Request",
+        ["pageToken has expired"],
+    )
+    assert caller.page(BLOCKS, pageToken=caller.page(BLOCKS)["nextPageToken"])["blocks"] == first["blocks"]
+    assert (caller.world.stats.tokens_expired, caller.world.stats.tokens_minted) == (1, 5)
 
 
 @pytest.mark.parametrize("status", [404, 410, 422, 499])
 def test_expired_token_may_get_another_status(status: int) -> None:
     """expired_status and token_lifetime are what was asked for."""
-    asker = Asker(expired_status=status, token_lifetime=5.0)
-    token = asker.page(TPS)["nextPageToken"]
-    asker.now += 5
-    assert refused(asker.response(TPS, pageToken=token))[0] == status
+    caller = Caller(expired_status=status, token_lifetime=5.0)
+    token = caller.page(TPS)["nextPageToken"]
+    caller.now += 5
+    assert refused(caller.response(TPS, pageToken=token))[0] == status
 
 
 @pytest.mark.parametrize("token", ["", "5", "null", "x" * 100_000, "00000000-0000-4000-8000-000000000000"])
 def test_token_that_was_never_given_out_is_refused(token: str) -> None:
     """An unknown or malformed token is a 400."""
-    assert refused(Asker().response(BLOCKS, pageToken=token))[:2] == (400, "Bad Request")
+    assert refused(Caller().response(BLOCKS, pageToken=token))[:2] == (400, "Bad Request")
 
 
 @pytest.mark.parametrize(
@@ -443,15 +447,15 @@ def test_token_that_was_never_given_out_is_refused(token: str) -> None:
 )
 def test_token_is_bound_to_its_query(path: str, query: dict[str, object]) -> None:
     """A token of another path or of other parameters is a 400."""
-    asker = Asker()
-    token = asker.page(BLOCKS, pageSize=10)["nextPageToken"]
-    assert refused(asker.response(path, pageToken=token, **query))[:2] == (400, "Bad Request")
+    caller = Caller()
+    token = caller.page(BLOCKS, pageSize=10)["nextPageToken"]
+    assert refused(caller.response(path, pageToken=token, **query))[:2] == (400, "Bad Request")
 
 
 def test_tokens_are_unique() -> None:
     """Every page has a token of its own, also when it is asked for twice."""
-    asker = Asker()
-    tokens = [asker.page(path)["nextPageToken"] for path in (BLOCKS, BLOCKS, TPS, TRANSACTIONS)]
+    caller = Caller()
+    tokens = [caller.page(path)["nextPageToken"] for path in (BLOCKS, BLOCKS, TPS, TRANSACTIONS)]
     assert len(set(tokens)) == 4
 
 
@@ -465,89 +469,89 @@ def limits(response: Response) -> dict[str, str]:
 
 def test_limit_headers_are_those_of_the_specification() -> None:
     """Policy, limit and remaining on every keyed answer; reset and retry-after from the refusal on."""
-    asker = Asker(limit=2)
+    caller = Caller(limit=2)
     policy = {"ratelimit-policy": "2;w=60", "ratelimit-limit": "2"}
-    assert limits(asker.response(BLOCKS)) == {**policy, "ratelimit-remaining": "1"}
-    asker.now += 30.5
-    assert limits(asker.response(BLOCKS)) == {**policy, "ratelimit-remaining": "0"}
-    answer = asker.response(BLOCKS)
+    assert limits(caller.response(BLOCKS)) == {**policy, "ratelimit-remaining": "1"}
+    caller.now += 30.5
+    assert limits(caller.response(BLOCKS)) == {**policy, "ratelimit-remaining": "0"}
+    answer = caller.response(BLOCKS)
     assert refused(answer)[:2] == (429, "Too Many Requests")
     reset = {"ratelimit-reset": "30", "retry-after": "30"}
     assert limits(answer) == {**policy, "ratelimit-remaining": "0", **reset}
-    asker.now += 29.5
-    assert limits(asker.response(BLOCKS)) == {**policy, "ratelimit-remaining": "1"}
+    caller.now += 29.5
+    assert limits(caller.response(BLOCKS)) == {**policy, "ratelimit-remaining": "1"}
 
 
 def test_window_begins_with_the_first_request_in_it() -> None:
     """A window that ended is followed by one that opens when the next request comes."""
-    asker = Asker(limit=1, window=10.0)
-    assert asker.response(BLOCKS).status == 200
-    asker.now += 17
-    assert asker.response(BLOCKS).status == 200
-    asker.now += 9
-    assert asker.response(BLOCKS).headers["retry-after"] == "1"
+    caller = Caller(limit=1, window=10.0)
+    assert caller.response(BLOCKS).status == 200
+    caller.now += 17
+    assert caller.response(BLOCKS).status == 200
+    caller.now += 9
+    assert caller.response(BLOCKS).headers["retry-after"] == "1"
 
 
 @given(start=st.floats(0, 1e9), window=st.floats(0.001, 1e6), passed=st.floats(0, 0.999))
 def test_waiting_as_told_is_always_enough(start: float, window: float, passed: float) -> None:
     """Who waits exactly retry-after seconds, at least one, is served."""
-    asker = Asker(limit=1, window=window)
-    asker.now = start
-    asker.response(BLOCKS)
-    asker.now += window * passed
-    answer = asker.response(BLOCKS)
+    caller = Caller(limit=1, window=window)
+    caller.now = start
+    caller.response(BLOCKS)
+    caller.now += window * passed
+    answer = caller.response(BLOCKS)
     if answer.status == 429:
-        asker.now += int(answer.headers["retry-after"])
+        caller.now += int(answer.headers["retry-after"])
         assert int(answer.headers["retry-after"]) >= 1
-        assert asker.response(BLOCKS).status == 200
-    assert asker.world.stats.sent_while_stopped == 0
+        assert caller.response(BLOCKS).status == 200
+    assert caller.world.stats.sent_while_stopped == 0
 
 
 def test_float_error_adds_no_second_to_a_wait() -> None:
-    """A wait is rounded up to whole seconds, but not for what adding floats made of it."""
-    asker = Asker(limit=1)
-    asker.now = 4.4
-    asker.response(BLOCKS)
-    assert asker.now + 60.0 - asker.now > 60.0
-    assert asker.response(BLOCKS).headers["retry-after"] == "60"
+    """A wait is rounded up to whole seconds, but not for the error of a sum of floats."""
+    caller = Caller(limit=1)
+    caller.now = 4.4
+    caller.response(BLOCKS)
+    assert caller.now + 60.0 - caller.now > 60.0
+    assert caller.response(BLOCKS).headers["retry-after"] == "60"
 
 
 def test_keys_have_quotas_of_their_own() -> None:
     """One key's refusal does not touch another's requests."""
-    asker = Asker(limit=1, other_keys=["second"])
+    caller = Caller(limit=1, other_keys=["second"])
     statuses = [
-        asker.response(BLOCKS, key=key).status for key in ("simulated-key", "simulated-key", "second")
+        caller.response(BLOCKS, key=key).status for key in ("simulated-key", "simulated-key", "second")
     ]
     assert statuses == [200, 429, 200]
-    assert [asker.world.stats.keys[key].refused for key in ("simulated-key", "second")] == [1, 0]
+    assert [caller.world.stats.keys[key].refused for key in ("simulated-key", "second")] == [1, 0]
 
 
 def test_metrics_limit_is_hidden() -> None:
-    """The Metrics API refuses with 429 and no header that says for how long."""
-    asker = Asker(metrics_limit=1, metrics_window=10.0)
-    asker.response(TPS, key=None)
-    answer = asker.response(TPS, key=None)
+    """The Metrics API refuses with 429, without a header about the wait."""
+    caller = Caller(metrics_limit=1, metrics_window=10.0)
+    caller.response(TPS, key=None)
+    answer = caller.response(TPS, key=None)
     assert (refused(answer)[0], limits(answer)) == (429, {})
-    assert asker.response(BLOCKS).status == 200
-    asker.now += 10
-    assert asker.response(TPS, key=None).status == 200
-    assert asker.world.stats.services["metrics"].refused == 1
+    assert caller.response(BLOCKS).status == 200
+    caller.now += 10
+    assert caller.response(TPS, key=None).status == 200
+    assert caller.world.stats.services["metrics"].refused == 1
 
 
 def test_limit_may_change_while_it_runs() -> None:
     """The settings are read at each request: a limit that is lowered below what is used leaves 0."""
-    asker = Asker(limit=10)
-    asker.response(BLOCKS)
-    asker.response(BLOCKS)
-    asker.world.settings.limit = 1
-    assert limits(asker.response(BLOCKS))["ratelimit-remaining"] == "0"
-    asker.world.settings.limit = None
-    assert limits(asker.response(BLOCKS)) == {}
+    caller = Caller(limit=10)
+    caller.response(BLOCKS)
+    caller.response(BLOCKS)
+    caller.world.settings.limit = 1
+    assert limits(caller.response(BLOCKS))["ratelimit-remaining"] == "0"
+    caller.world.settings.limit = None
+    assert limits(caller.response(BLOCKS)) == {}
 
 
 def test_long_windows_are_written_out() -> None:
     """A policy's window is written in digits, however long."""
-    assert limits(Asker(limit=1, window=2_592_000.0).response(BLOCKS))["ratelimit-policy"] == "1;w=2592000"
+    assert limits(Caller(limit=1, window=2_592_000.0).response(BLOCKS))["ratelimit-policy"] == "1;w=2592000"
 
 
 # What is counted
@@ -555,12 +559,12 @@ def test_long_windows_are_written_out() -> None:
 
 def test_counts_go_by_status_service_and_key() -> None:
     """Requests and answers are counted in all, by service and by key."""
-    asker = Asker(limit=2)
+    caller = Caller(limit=2)
     for path, key in [(BLOCKS, "simulated-key"), (BLOCKS, None), (TPS, None), (TPS + "0", "simulated-key")]:
-        asker.response(path, key=key)
-    asker.response("/v1/chains")
-    asker.response("/v1/chains")
-    stats = asker.world.stats
+        caller.response(path, key=key)
+    caller.response("/v1/chains")
+    caller.response("/v1/chains")
+    stats = caller.world.stats
     assert (stats.requests, dict(stats.answered)) == (6, {200: 3, 401: 1, 404: 1, 429: 1})
     assert dict(stats.services["metrics"].answered) == {200: 1, 404: 1}
     assert dict(stats.services["data"].answered) == {200: 2, 401: 1, 429: 1}
@@ -615,8 +619,8 @@ def test_second_refusal_never_shortens_the_stop() -> None:
 )
 def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
     """A fault meets the requests that at, every and times say."""
-    asker = Asker(faults=[fault])
-    statuses = [asker.response(BLOCKS).status for _ in range(10)]
+    caller = Caller(faults=[fault])
+    statuses = [caller.response(BLOCKS).status for _ in range(10)]
     assert [ordinal for ordinal, status in enumerate(statuses, 1) if status == 500] == met
 
 
@@ -668,22 +672,22 @@ def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
 )
 def test_faults_are_aimed_at_routes(route: str | None, met: list[str]) -> None:
     """A fault meets the requests to its route: one, some of a name, or all of both services."""
-    asker = Asker(faults=[Fault(route=route, status=500, every=1)])
+    caller = Caller(faults=[Fault(route=route, status=500, every=1)])
     paths = [BLOCKS, TRANSACTIONS, UTXOS, TPS]
-    assert [path for path in paths if asker.response(path).status == 500] == met
-    outside = asker.world.answer(Request("GET", "https://simulator.invalid" + BLOCKS), 0.0).response
+    assert [path for path in paths if caller.response(path).status == 500] == met
+    outside = caller.world.answer(Request("GET", "https://simulator.invalid" + BLOCKS), 0.0).response
     assert (outside.status == 500) == (route is None)
 
 
 def test_escaped_paths_meet_the_faults_of_their_route() -> None:
     """However an address is escaped, it is of its route."""
-    asker = Asker(faults=[Fault(route=BLOCKS, status=500)])
-    assert asker.response("/v1/chains/%343114/blocks").status == 500
+    caller = Caller(faults=[Fault(route=BLOCKS, status=500)])
+    assert caller.response("/v1/chains/%343114/blocks").status == 500
 
 
 def test_aimed_faults_count_the_requests_to_their_route() -> None:
     """`at`, `every` and `times` of a fault that is aimed at a route count the requests to this route only."""
-    asker = Asker(
+    caller = Caller(
         faults=[
             Fault(route="data.evm.blocks", every=2, times=2, status=500),
             Fault(route="data.evm.blocks", at=3, status=501),
@@ -692,7 +696,7 @@ def test_aimed_faults_count_the_requests_to_their_route() -> None:
         ]
     )
     paths = [TPS, BLOCKS, BLOCKS, TRANSACTIONS, BLOCKS, BLOCKS, TRANSACTIONS, BLOCKS, TPS, BLOCKS]
-    statuses = [asker.response(path).status for path in paths]
+    statuses = [caller.response(path).status for path in paths]
     assert statuses == [200, 200, 500, 502, 501, 500, 502, 200, 503, 200]
 
 
@@ -701,22 +705,22 @@ def test_pages_beyond_one_are_refused_in_the_words_of_the_service() -> None:
     fault = Fault(
         route="data.evm.blocks", after_page=2, times=3, status=422, messages=["under maintenance until 17:00"]
     )
-    asker = Asker(faults=[fault])
-    token = asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["nextPageToken"]
-    again = asker.page(BLOCKS, pageToken=asker.page(BLOCKS)["nextPageToken"])["nextPageToken"]
+    caller = Caller(faults=[fault])
+    token = caller.page(BLOCKS, pageToken=caller.page(BLOCKS)["nextPageToken"])["nextPageToken"]
+    again = caller.page(BLOCKS, pageToken=caller.page(BLOCKS)["nextPageToken"])["nextPageToken"]
     for tried in (token, again, token):
-        answer = asker.response(BLOCKS, pageToken=tried)
+        answer = caller.response(BLOCKS, pageToken=tried)
         assert refused(answer) == (422, "Unprocessable Entity", ["under maintenance until 17:00"])
-    assert refused(asker.response(BLOCKS, pageToken="5"))[2] == ["pageToken must be a UUID"]
-    assert len(asker.page(BLOCKS, pageToken=token)["blocks"]) == 10
+    assert refused(caller.response(BLOCKS, pageToken="5"))[2] == ["pageToken must be a UUID"]
+    assert len(caller.page(BLOCKS, pageToken=token)["blocks"]) == 10
 
 
 def test_dead_tokens_are_of_their_page() -> None:
     """A request with a token that has died is one for a later page all the same."""
-    asker = Asker(token_lifetime=5.0, faults=[Fault(after_page=1, at=2, status=503)])
-    token = asker.page(BLOCKS)["nextPageToken"]
-    asker.now += 5
-    statuses = [asker.response(BLOCKS, pageToken=token).status for _ in range(3)]
+    caller = Caller(token_lifetime=5.0, faults=[Fault(after_page=1, at=2, status=503)])
+    token = caller.page(BLOCKS)["nextPageToken"]
+    caller.now += 5
+    statuses = [caller.response(BLOCKS, pageToken=token).status for _ in range(3)]
     assert statuses == [400, 503, 400]
 
 
@@ -769,7 +773,7 @@ def test_faults_can_be_written(text: str, fault: Fault) -> None:
     ],
 )
 def test_what_is_no_fault_is_refused(text: str, said: str) -> None:
-    """Any other text is a ValueError that says what is wrong with it."""
+    """Any other text is a ValueError with the reason."""
     with pytest.raises(ValueError, match=re.escape(said)):
         Fault.parse(text)
 
@@ -786,7 +790,7 @@ def test_any_text_is_a_fault_or_refused(text: str) -> None:
 
 def test_scripted_status_never_meets_the_limit() -> None:
     """A scripted answer spends nothing; its body is a proper error body unless one is given."""
-    asker = Asker(
+    caller = Caller(
         limit=10,
         faults=[
             Fault(at=1, status=503, headers={"Retry-After": "2"}),
@@ -794,7 +798,7 @@ def test_scripted_status_never_meets_the_limit() -> None:
             Fault(at=3, status=599),
         ],
     )
-    answers = [asker.response(BLOCKS) for _ in range(4)]
+    answers = [caller.response(BLOCKS) for _ in range(4)]
     assert refused(answers[0])[:2] == (503, "Service Unavailable")
     assert limits(answers[0]) == {"retry-after": "2"}
     assert (answers[1].body, answers[1].headers["content-type"]) == (b"<html>", "text/html")
@@ -897,7 +901,7 @@ async def test_slow_answers_are_late(effect: dict[str, Any]) -> None:
 
 
 async def test_closed_transport_sends_nothing() -> None:
-    """After aclose, twice or once, sending is a SessionClosedError, and others go on."""
+    """After aclose, twice or once, sending is a SessionClosedError; other transports still work."""
     sim = Simulator()
     closed = sim.transport()
     await closed.aclose()

@@ -107,7 +107,7 @@ class MetricChains(Group):
             "addresses",
             key=("address",),
             weight="large",
-            others=(
+            extra=(
                 ("nft_collection_name", "list[str] | str"),
                 ("nft_symbol", "list[str] | str"),
                 ("total_holders", "int"),

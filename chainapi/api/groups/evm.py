@@ -173,7 +173,7 @@ class EVM(Group):
             "erc20TokenBalances",
             key=("address",),
             weight="medium",
-            others=(("native_token_balance", "NativeTokenBalance"),),
+            extra=(("native_token_balance", "NativeTokenBalance"),),
         )
     )
     def erc20_balances(
@@ -201,7 +201,7 @@ class EVM(Group):
             "erc721TokenBalances",
             key=("address", "token_id"),
             weight="medium",
-            others=(("native_token_balance", "NativeTokenBalance"),),
+            extra=(("native_token_balance", "NativeTokenBalance"),),
         )
     )
     def erc721_balances(
@@ -226,7 +226,7 @@ class EVM(Group):
             "erc1155TokenBalances",
             key=("address", "token_id"),
             weight="medium",
-            others=(("native_token_balance", "NativeTokenBalance"),),
+            extra=(("native_token_balance", "NativeTokenBalance"),),
         )
     )
     def erc1155_balances(

@@ -79,7 +79,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def transactions(
@@ -109,7 +109,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def staking_transactions(
@@ -182,7 +182,7 @@ class PrimaryNetwork(Group):
             "utxos",
             key=("utxo_id",),
             weight="xl",
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def utxos(
@@ -256,7 +256,7 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def blocks(
@@ -282,7 +282,7 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def node_blocks(
@@ -309,7 +309,7 @@ class PrimaryNetwork(Group):
             "vertices",
             key=("vertex_hash",),
             weight="medium",
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def vertices(
@@ -348,7 +348,7 @@ class PrimaryNetwork(Group):
             weight="medium",
             descending_key="vertex_timestamp",
             holds_if=(("descending_key", "sort_order", "desc"),),
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def vertices_at_height(
@@ -387,7 +387,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
-            others=(("chain_info", "PrimaryNetworkChain"),),
+            extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
     def asset_transactions(
@@ -568,7 +568,7 @@ class PrimaryNetwork(Group):
             "validators",
             key=("validation_id",),
             weight="medium",
-            others=(("block_height", "int"),),
+            extra=(("block_height", "int"),),
         )
     )
     def l1_validators(

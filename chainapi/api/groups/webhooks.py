@@ -45,7 +45,7 @@ class Webhooks(Group):
 
     @lists(
         Route(
-            "/v1/webhooks/{id}/addresses", "addresses", weight="medium", others=(("total_addresses", "int"),)
+            "/v1/webhooks/{id}/addresses", "addresses", weight="medium", extra=(("total_addresses", "int"),)
         )
     )
     def addresses(

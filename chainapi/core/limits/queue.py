@@ -220,7 +220,7 @@ class Queue(Generic[W]):
         """Put a waiter in its lane; where its group has no room, aside, or in the place of a worse one."""
         group = waiter.group
         if group is not None:
-            if not group.room and not self._displace(waiter.rank, group):
+            if not group.room and not self._displace_for(waiter, group):
                 self._put_aside(waiter, group)
                 return
             group.count(waiter, 1)
@@ -238,11 +238,13 @@ class Queue(Generic[W]):
             lane = group.lanes[waiter.rank] = _Lane(self.costs, waiter.rank)
         lane.add(waiter)
 
-    def _displace(self, rank: float, group: Group) -> bool:
-        """Put the last of a group's worst rank aside for a better one; False where nobody can be."""
-        worst = max(group.ranks, default=rank)
-        if worst <= rank:
+    def _displace_for(self, waiter: W, group: Group) -> bool:
+        """Put the last of a group's worst rank aside for a better waiter; False where nobody can be."""
+        worst, best = max(group.ranks, default=waiter.rank), group.best()
+        if worst <= waiter.rank:
             return False
+        if best is not None and (best.rank, best.number) < (waiter.rank, waiter.number):
+            return False  # it came while nobody could be displaced, and must not be passed
         lane = self._lanes[worst]
         last = next((one for one in reversed(lane.waiters) if one.group is group and one.lane is lane), None)
         if last is None:  # it pays

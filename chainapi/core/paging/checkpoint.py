@@ -1,4 +1,4 @@
-"""The checkpoint: where a walk stands, as a small record that can be written down and read back."""
+"""Checkpoint: the position of a walk as a small record, to save and to resume from."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ CHECKPOINT_VERSION = 2
 
 @frozen
 class Checkpoint:
-    """Where a walk stands, small enough to keep after every row; `dumps` makes it a line of text.
+    """Position of a walk, small enough to keep after every row; `dumps` makes it a line of text.
 
     Its page token opens pages only together with the credentials of the query; the API key is not in it.
 
     Attributes:
         query: fingerprint of the query it belongs to.
-        path: path of that query, for people who read it.
+        path: path of that query, for people who read the checkpoint.
         token: token of the page to fetch next; None for the first page.
         minted_at: Unix time in seconds when the request that returned the token was sent.
         offset: rows of that page that were already given.
         pages: pages received since the walk began or restarted, that page not counted.
         rows: rows given in all.
-        restarts: how often the walk began again.
+        restarts: number of restarts at the first page.
         watermark: the numbers already given, where the list is in descending order of a number.
         unordered: True where a page broke that order.
-        keyless: True where two rows of a page shared the key that is to identify a row.
+        keyless: True where two rows of a page shared the key that should identify a row.
         bound: the upper end of the query's range since a restart from the watermark; None without one.
         head: marks of the rows given of the begun page: of the content of each, and of its key where it has
             one. After a resume as many rows are left out as have these marks, wherever they stand by then.
@@ -147,19 +147,19 @@ def _check_token(fields: Mapping[str, Any]) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Tell whether a text can be sent: JSON can name halves of characters, which no URL can carry."""
+    """Check whether a text can be sent: JSON can name halves of characters, which no URL can carry."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _watermark_fields(mark: Watermark) -> dict[str, Any]:
+def _watermark_fields(watermark: Watermark) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "field": mark.field,
-        "spans": [mark.newest, *(number for gap in mark.gaps for number in gap), mark.oldest],
-        "at": mark.at,
+        "field": watermark.number_field,
+        "spans": [watermark.newest, *(number for gap in watermark.gaps for number in gap), watermark.oldest],
+        "at": watermark.at,
     }
-    if mark.ties:
-        fields["ties"] = [[number, *marks] for number, marks in mark.ties]
-        fields["met"] = mark.met
+    if watermark.ties:
+        fields["ties"] = [[number, *marks] for number, marks in watermark.ties]
+        fields["met"] = watermark.met
     return fields
 
 
@@ -215,6 +215,6 @@ def _shown(value: object) -> str:
 
 
 def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:
-    """Return 32 hexadecimal digits that tell one query from another; the API key has no part in it."""
+    """Return 32 hexadecimal digits that identify a query; they do not depend on the API key."""
     text = json.dumps([origin, path, sorted(params)])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

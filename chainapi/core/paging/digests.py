@@ -13,7 +13,7 @@ FIRST_SLOTS = 8
 
 
 class DigestCounter:
-    """For each digest, how often it was given in all, and how often it was met in this pass.
+    """Two counts for each digest: given in all passes, and met in this pass.
 
     Open addressing in byte arrays. Many small tables, so that growing one of them copies little; a table is
     made when its first digest comes.
@@ -78,7 +78,7 @@ class DigestCounter:
 
 
 def _find(table: bytearray, digest: bytes) -> int:
-    """Return where the digest is, or where it would go."""
+    """Return the offset of the digest, or of the free cell for it."""
     mask = len(table) // CELL - 1
     slot = int.from_bytes(digest[4:], "little") & mask
     while True:

@@ -1,12 +1,11 @@
-"""Rows given while a list kept its order, for the case that the order breaks."""
+"""History of an ordered list: the rows to count if its order breaks later."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from chainapi.core.paging.digests import DigestCounter
-from chainapi.core.paging.order import Order, Rows
+from chainapi.core.paging.order import Marks, Order, Rows, listed
 from chainapi.core.paging.rows import mark_digest, number_digest
 
 __all__ = ["OrderHistory", "Runs"]
@@ -15,7 +14,7 @@ __all__ = ["OrderHistory", "Runs"]
 class Runs:
     """Numbers as arithmetic runs, such as consecutive blocks or daily points; a bounded number of runs.
 
-    An order that breaks proves nothing about the rows given before the break: this says which they were.
+    A span proves nothing about the rows in it once the order breaks; the runs list the numbers one by one.
     """
 
     LIMIT = 1_024
@@ -45,16 +44,16 @@ class Runs:
 
 
 class OrderHistory:
-    """The rows given while a list kept its order, for the case that it breaks: then nothing else knows them.
+    """Rows given while a list kept its order. If the order breaks, no other record of them is left.
 
-    Rows at the ends of spans are known by their marks, for rows that come later may share their number. The
-    others are known by their numbers.
+    Rows at the ends of spans are kept by their marks, because rows that come later may share their number.
+    The others are kept by their numbers.
     """
 
     def __init__(self) -> None:
         self._given = Runs()
         self._met: Runs | None = None  # in this pass; None in the first one, where it would be the same
-        self._ends: Mapping[int, tuple[Counter[str], Counter[str]]] = {}
+        self._ends: Mapping[int, tuple[Marks, Marks]] = {}
 
     @property
     def later(self) -> bool:
@@ -76,12 +75,12 @@ class OrderHistory:
         if self._met is not None:
             self._met.extend(rows.numbers)
 
-    def end(self, order: Order) -> None:
-        """Take over what the order knew before the page that broke it."""
+    def keep_ends(self, order: Order) -> None:
+        """Copy the marks at the ends of spans, as they were before the page that broke the order."""
         self._ends = {number: (marks, met) for number, marks, met in order.ends()}
 
     def move_to(self, counter: DigestCounter) -> None:
-        """Count the rows as given, and of those the ones that came in this pass as met."""
+        """Count the rows as given, and those that came in this pass as met."""
         for digest in self._digests(self._given, met=False):
             counter.give(digest)
         if self._met is not None:
@@ -95,12 +94,12 @@ class OrderHistory:
             if number not in self._ends:
                 yield number_digest(number)
         for number, marks in self._ends.items():
-            for mark in marks[met].elements():
+            for mark in listed(marks[met]):
                 yield mark_digest(number, mark)
 
 
 def _lengthened(runs: list[tuple[int, int, int]], numbers: Sequence[int]) -> bool:
-    """Lengthen the last run by a whole page, where that fits: the usual case, at little cost."""
+    """Lengthen the last run by a whole page if that fits: the usual case, at little cost."""
     if not runs or not numbers:
         return False
     first, step, count = runs[-1]

@@ -6,7 +6,7 @@ __all__ = ["LoopGuard"]
 
 
 class LoopGuard:
-    """Finds pages that came before, in memory that stays flat however long the walk is.
+    """Finds pages that came before, in constant memory for a walk of any length.
 
     It keeps a sample of the pages: all of them up to `LIMIT`, then those whose hash ends in ever more zeros.
     A loop of any length closes on one of them.
@@ -28,7 +28,7 @@ class LoopGuard:
         return False
 
     def is_new(self, rows: int) -> bool:
-        """Check whether these rows came for the first time; False as well where they are not sampled."""
+        """Check whether these rows are new; False as well for rows outside the sample."""
         if rows & self._mask or rows in self._pages:
             return False
         self._keep(self._pages, rows)

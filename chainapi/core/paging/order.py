@@ -1,4 +1,4 @@
-"""Descending numbers: which rows of an ordered list were given, in constant memory.
+"""Order of a list: the rows given, as spans of descending numbers in constant memory.
 
 Rows of an ordered list never rise from row to row, and the list grows at its head only. So nothing lies
 between two neighbouring rows of one pass: each pass is one span of numbers from the head down to its last
@@ -11,14 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 
 from attrs import field, frozen
 
-__all__ = ["MAX_TIES", "Order", "Rows", "Watermark"]
+__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Watermark", "listed"]
 
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
 Mark = Callable[[int], str]  # the mark of the row at an index of the page
+Marks = Mapping[str, int]  # how many rows have each mark
 
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
@@ -34,12 +35,12 @@ class Rows:
         return len(self.indices)
 
     def before(self, index: int) -> Rows:
-        """Return those with a lower index."""
+        """Return the rows with a lower index."""
         count = bisect_left(self.indices, index)
         return Rows(self.indices[:count], self.numbers[:count])
 
     def without(self, indices: Collection[int]) -> Sequence[int]:
-        """Return the numbers of all but some of them."""
+        """Return the numbers of the rows without those at `indices`."""
         if not indices:
             return self.numbers
         return [
@@ -60,7 +61,7 @@ class Watermark:
         at: number of the row before the page to fetch next; None for the first page.
         ties: for each end of a span where rows may share a number, the marks of the rows given there.
         met: those of the marks at number `at` that this pass has met.
-        field: the field of a row that has its number, as the service names it.
+        number_field: name of the field with that number, as the service spells it.
 
     """
 
@@ -70,28 +71,28 @@ class Watermark:
     at: int | None = None
     ties: tuple[tuple[int, tuple[str, ...]], ...] = ()
     met: tuple[str, ...] = ()
-    field: str = ""
+    number_field: str = ""
 
 
 @frozen(eq=False)
 class _Position:
-    """A place between two pages. The counters are never changed, only replaced."""
+    """A place between two pages. Its mappings are never changed, only replaced."""
 
     spans: Spans = ()
     last: int | None = None
-    ties: Mapping[int, Counter[str]] = field(factory=dict[int, Counter[str]])  # given at the ends of spans
-    met: Mapping[int, Counter[str]] = field(factory=dict[int, Counter[str]])  # those met in this pass
+    ties: Mapping[int, Marks] = field(factory=dict[int, Marks])  # given at the ends of spans
+    met: Mapping[int, Marks] = field(factory=dict[int, Marks])  # those met in this pass
 
 
 class Order:
     """The rows given of a list whose numbers never rise. `unique`: no two rows share a number.
 
-    `name` is that of the field with the number.
+    `number_field` is the name of the field with the number.
     """
 
-    def __init__(self, *, unique: bool, watermark: Watermark | None = None, name: str = "") -> None:
+    def __init__(self, *, unique: bool, watermark: Watermark | None = None, number_field: str = "") -> None:
         self._unique = unique
-        self._name = name
+        self._number_field = number_field
         self.lost_marks = False  # rows at the ends of spans may have been given without a mark
         self._after = _Position() if watermark is None else _read(watermark)
         self._before = self._after
@@ -102,29 +103,29 @@ class Order:
         return self._after.last
 
     def restart(self) -> None:
-        """Begin another pass: what lies above the newest row given is new."""
+        """Begin another pass: rows above the newest row given are new."""
         after = self._after
         self._before = self._after = _Position(after.spans, None, after.ties)
 
     def lose_marks(self) -> None:
-        """Note that marks tell rows apart no more: rows at the ends of spans come again after a restart."""
+        """Drop all marks: rows at the ends of spans come again after a restart."""
         self._unique = False
         self.lost_marks = True
         after = self._after
-        ends: dict[int, Counter[str]] = {end: Counter() for span in after.spans for end in span}
+        ends: dict[int, Marks] = {end: {} for span in after.spans for end in span}
         self._before = self._after = _Position(after.spans, after.last, ends)
 
     @property
     def tied(self) -> int:
-        """How many rows of this pass share the number of its last row; 1 where no two rows may."""
+        """Number of rows of this pass that share the number of its last row; 1 where no two rows may."""
         after = self._after
         met = None if after.last is None else after.met.get(after.last)
-        return 1 if met is None else met.total()
+        return 1 if met is None else sum(met.values())
 
-    def ends(self) -> Iterator[tuple[int, Counter[str], Counter[str]]]:
-        """Give each number at an end of a span, the marks given there, and those met in this pass."""
+    def ends(self) -> Iterator[tuple[int, Marks, Marks]]:
+        """Yield each number at an end of a span, its marks given, and its marks met in this pass."""
         for number, marks in self._after.ties.items():
-            yield number, marks, self._after.met.get(number, Counter())
+            yield number, marks, self._after.met.get(number, {})
 
     def take(self, rows: Rows, mark: Mark) -> set[int]:
         """Count rows as given, and return the indices of those that were given before."""
@@ -138,8 +139,8 @@ class Order:
     def watermark(self, rows: Rows | None = None, mark: Mark | None = None) -> Watermark | None:
         """Return the numbers given; with `rows`, when only these rows of the last page were."""
         if rows is None or mark is None:
-            return _written(self._after, self._after, self._name)
-        return _written(self._sift(rows, mark)[0], self._before, self._name)
+            return _written(self._after, self._after, self._number_field)
+        return _written(self._sift(rows, mark)[0], self._before, self._number_field)
 
     def _all_below(self, rows: Rows) -> bool:
         """Check whether all rows lie below every span and no two share a number: the usual page."""
@@ -155,11 +156,11 @@ class Order:
         spans = ((newest, last),)
         if self._unique:
             return _Position(spans, last)
-        one = {last: Counter({mark(rows.indices[-1]): 1})}
+        one: dict[int, Marks] = {last: {mark(rows.indices[-1]): 1}}
         if before.spans:
-            ties = {newest: before.ties.get(newest, Counter()), **one}
-            return _Position(spans, last, ties, {newest: before.met.get(newest, Counter()), **one})
-        ties = {newest: Counter({mark(rows.indices[0]): 1}), **one}
+            ties = {newest: before.ties.get(newest, {}), **one}
+            return _Position(spans, last, ties, {newest: before.met.get(newest, {}), **one})
+        ties = {newest: {mark(rows.indices[0]): 1}, **one}
         return _Position(spans, last, ties, ties)
 
     def _sift(self, rows: Rows, mark: Mark) -> tuple[_Position, set[int]]:
@@ -200,7 +201,12 @@ class Order:
         return before
 
 
-def _only(marks: Mapping[int, Counter[str]], ends: Collection[int]) -> dict[int, Counter[str]]:
+def listed(marks: Marks) -> tuple[str, ...]:
+    """Return each mark as often as it is counted."""
+    return tuple(chain.from_iterable(map(repeat, marks, marks.values()))) if marks else ()
+
+
+def _only(marks: Mapping[int, Counter[str]], ends: Collection[int]) -> dict[int, Marks]:
     return {number: counted for number, counted in marks.items() if number in ends}
 
 
@@ -232,7 +238,7 @@ def _read(watermark: Watermark) -> _Position:
     )
 
 
-def _written(given: _Position, before: _Position, name: str) -> Watermark | None:
+def _written(given: _Position, before: _Position, number_field: str) -> Watermark | None:
     """Return what was `given`, for a walk that fetches the page behind the position `before` next."""
     spans = given.spans
     if not spans:
@@ -242,9 +248,9 @@ def _written(given: _Position, before: _Position, name: str) -> Watermark | None
         spans[-1][1],
         tuple((above[1], below[0]) for above, below in pairwise(spans)),
         before.last,
-        tuple((number, tuple(marks.elements())) for number, marks in given.ties.items()),
-        () if before.last is None else tuple(before.met.get(before.last, Counter()).elements()),
-        name,
+        tuple([(number, listed(marks)) for number, marks in given.ties.items()]),
+        () if before.last is None else listed(before.met.get(before.last, {})),
+        number_field,
     )
 
 
@@ -252,7 +258,7 @@ def rising(numbers: Sequence[int | None], last: int | None) -> int | None:
     """Return the place of the first number that rises above the one before it, or is missing."""
     known = [number for number in numbers if number is not None]
     follows = last is None or not known or known[0] <= last
-    if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # at the speed of C
+    if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # in C
         return None
     before = [last, *numbers]
     return next(

@@ -1,4 +1,4 @@
-"""The page inside which a walk was resumed: its rows that were given before."""
+"""Page inside which a walk was resumed: its rows that were given before the resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEIGHBOURS = 128  # rows behind the last one that was given before
 
 
 class ResumedPage:
-    """Marks of rows given before a resume, of a page that was begun."""
+    """Marks of rows that were given of a page before a resume inside it."""
 
     def __init__(self, marks: Collection[str] = ()) -> None:
         self.marks = Counter(marks)
@@ -21,25 +21,26 @@ class ResumedPage:
         for mark in self.marks:
             for part in _parts(mark):
                 self._by_part.setdefault(part, set()).add(mark)
-        self._passed: int | None = None  # rows behind the last one given before; None above the first
+        self._behind: int | None = None  # rows behind the last one given before; None above the first
 
     def match(self, page: PageRows, indices: Iterable[int]) -> set[int]:
-        """Return the indices of rows that have a mark; each mark is for one row."""
+        """Return the indices of rows that have a mark; each mark matches one row."""
         if not self.marks:
             return set()
         return {index for index in indices if self._matches(page.marks(index))}
 
-    def passed(self, page: PageRows, again: Collection[int]) -> None:
-        """Note that a page has passed, in which these rows were given before; drop marks that do not come.
+    def pass_by(self, page: PageRows, again: Collection[int]) -> None:
+        """Drop the marks once enough rows lie behind the last row that has one.
 
-        The list may have grown by any number of rows above the first of them. Behind the last one, a row that
-        is equal to one of them is another row.
+        `again` holds the indices of the rows of this page that were given before. The list may have grown by
+        any number of rows above the first of them. Behind the last one, a row equal to one of them is a
+        different row.
         """
         if again:
-            self._passed = page.size - 1 - max(again)
-        elif self._passed is not None:
-            self._passed += page.size
-        if self._passed is not None and self._passed >= NEIGHBOURS:
+            self._behind = page.size - 1 - max(again)
+        elif self._behind is not None:
+            self._behind += page.size
+        if self._behind is not None and self._behind >= NEIGHBOURS:
             self.marks.clear()
 
     def _matches(self, own: str) -> bool:

@@ -1,4 +1,4 @@
-"""Rows of a page, and what identifies each of them: its key, its number, its content."""
+"""Rows of a page with their keys, descending numbers and digests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import frozen
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Rows
 
-__all__ = ["Identity", "NoRows", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
+__all__ = ["EmptyPage", "Identity", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
 
 
 class RowsOfPage(Protocol):
@@ -35,29 +35,29 @@ class RowsOfPage(Protocol):
 
 @frozen(eq=False)
 class Identity:
-    """The means of telling the rows of a list apart.
+    """Readers of what identifies a row of a list.
 
     Attributes:
         key: returns the key of a row, or None for a row that lacks one; None for a list without a key.
         number: returns the number that never rises from row to row, or None for a row that lacks one.
-        number_name: the field with that number, as the service names it.
+        number_field: name of the field with that number, as the service spells it.
         unique: the number is the key.
-        stable: returns what never changes of a row without a key, or None; several rows may share it. None
-            where rows are counted by all that they hold.
+        stable: returns the immutable part of a row without a key, or None; several rows may share it. None
+            where rows are counted by their content.
         frozen: rows cannot be changed by their reader.
 
     """
 
     key: Callable[[Any], Hashable] | None = None
     number: Callable[[Any], int | None] | None = None
-    number_name: str = ""
+    number_field: str = ""
     unique: bool = False
     stable: Callable[[Any], Hashable] | None = None
     frozen: bool = False
 
 
 class PageRows:
-    """The rows of one page, as they were when it came: a reader may change them later."""
+    """The rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
         self.rows = tuple(page.rows)
@@ -83,13 +83,13 @@ class PageRows:
 
     @cached_property
     def stable(self) -> Sequence[Hashable]:
-        """What never changes of each row; empty where rows are counted by all that they hold."""
+        """Immutable part of each row; empty where rows are counted by their content."""
         stable = self._identity.stable
         return () if stable is None else list(map(stable, self.rows))
 
     @property
     def signature(self) -> int:
-        """A hash of the keys where those identify rows, else of what the rows hold."""
+        """A hash of the keys where those identify rows, else of the content."""
         return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
 
     @cached_property
@@ -110,19 +110,22 @@ class PageRows:
         return _digest(b"c", self.contents[index])
 
     def mark(self, index: int) -> str:
-        """Return half a digest in hexadecimal: enough to tell rows of neighbouring pages apart."""
+        """Return the mark of a row: half its digest in hexadecimal, enough among neighbouring pages."""
         return self.digest(index)[:8].hex()
 
     def marks(self, index: int) -> str:
-        """Return the mark of a row's content, and behind it that of its key where it is counted by that."""
+        """Return the mark of a row's content, followed by the mark of its key if it is counted by its key."""
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
 
 
-class NoRows:
-    """A page without rows: what there was before the first one."""
+class EmptyPage:
+    """A page without rows, open before the first page arrives."""
 
-    rows: Sequence[Any] = ()
+    rows: list[Any] = []  # noqa: RUF012 - never filled
+    next_page_token = None
+    extra = ()
+    body = b"{}"
     digest = 0
 
     def canonical_rows(self) -> Sequence[bytes]:

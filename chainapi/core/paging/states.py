@@ -1,4 +1,4 @@
-"""The walk over pages as a state machine.
+"""State machine of a walk: page tokens, restarts and loops.
 
 The rules (specification, section 4, and what it leaves open):
 
@@ -8,10 +8,10 @@ The rules (specification, section 4, and what it leaves open):
 * 400, 404, 410 or 422 to a request with a token may mean that the token died early, or that the page behind
   it is refused whatever its token. So the page before it is fetched once more, with its older token: if that
   is refused as well, tokens have died, and the walk restarts. If it is answered as before, its new token is
-  tried; where that one is refused too, the walk ends with the service's own words.
+  tried; if that one is refused too, the walk ends with the service's own words.
 * A restart has to get further than the pass before it, or the walk fails: no endless loop.
 * A token that comes back together with the same rows as before is a loop; with new rows it is not.
-* Pages that bring no row that was not there before are a loop as well, when too many of them come in a row.
+* Too many pages in a row without a new row are a loop as well.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ __all__ = [
 
 DEAD_TOKEN_STATUSES = frozenset({400, 404, 410, 422})
 
-# Ages are differences of two floats: one that is this much short of the lifetime has reached it. Seconds.
+# Seconds. Ages are differences of two floats: an age that falls short by rounding counts as the lifetime.
 _ROUNDING = 1e-6
 
 # Pages in a row that bring no new row: an empty page is not the end, equal rows are rows, and a list that
-# grows may show old pages again, though never more than were read. Beyond that a service repeats itself.
+# grows may show old pages again, though never more than were read. Beyond that the service repeats itself.
 MAX_IDLE_PAGES = 1_000
 
 
 class State(Enum):
-    """Where a walk stands."""
+    """State of a walk."""
 
     FIRST = "first page next"
     NEXT = "token in hand"
@@ -57,7 +57,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What moves a walk from one state to another."""
+    """Step of a walk from one state to another."""
 
     PAGE = "page with a token"
     LAST_PAGE = "page without a token"
@@ -103,9 +103,10 @@ class PageToken:
 
 @define
 class StateMachine:
-    """One walk over the pages of one query. Pure: times are arguments, requests are the caller's.
+    """State of one walk over the pages of one query, with the page token to send next.
 
-    Ask `next_token` before each request, then say how it went: `received`, or `refused`.
+    Send `token` before `expires_at`, then call the method for the outcome: `received`, `checked` (in the
+    state CHECK), `refused` or `expired`.
     """
 
     lifetime: float
@@ -132,55 +133,41 @@ class StateMachine:
         lifetime: float,
         on_expired: Literal["restart", "raise"],
     ) -> StateMachine:
-        """Take a walk up at a checkpoint."""
-        walk = cls(lifetime, on_expired, restarts=checkpoint.restarts, depth=checkpoint.pages)
+        """Return the state machine of a walk that is resumed at a checkpoint."""
+        states = cls(lifetime, on_expired, restarts=checkpoint.restarts, depth=checkpoint.pages)
         if checkpoint.done:
-            walk.state = State.EXHAUSTED
+            states.state = State.EXHAUSTED
         elif checkpoint.token is not None and checkpoint.minted_at is not None:
-            walk.state = State.NEXT
-            walk.proven = True
-            walk.token = PageToken(checkpoint.token, None, checkpoint.minted_at)
-        return walk
+            states.state = State.NEXT
+            states.proven = True
+            states.token = PageToken(checkpoint.token, None, checkpoint.minted_at)
+        return states
 
     @property
     def exhausted(self) -> bool:
         """True only after a last page, one without a token."""
         return self.state is State.EXHAUSTED
 
-    def next_token(self, now: float, wall: float) -> str | None:
-        """Return the token to send (None for the first page); restart where it has expired.
+    def set_age(self, now: float, wall: float) -> None:
+        """Set the age of a token from a checkpoint, once.
 
-        `now` is the loop's time; `wall` is Unix time, used once, for a token from a checkpoint.
-
-        Raises:
-            PageTokenExpiredError: it has expired and a restart is not wanted or got no further.
-
+        `now` is the time of the loop's clock, `wall` is Unix time, both in seconds.
         """
         token = self.token
-        if token is None:
-            return None
-        if token.minted is None:
-            age = max(0.0, wall - token.minted_at)
-            token = self.token = evolve(token, minted=now - age)
-        if now < self.dies_at(token):
-            return token.value
-        self.expired()
-        return None
+        if token is not None and token.minted is None:
+            self.token = evolve(token, minted=now - max(0.0, wall - token.minted_at))
 
-    def dies_at(self, token: PageToken) -> float:
-        """Return from when on a token is not to be sent, on the loop's clock."""
-        return inf if token.minted is None else token.minted + self.lifetime - _ROUNDING
-
-    @property
-    def token_dies_at(self) -> float:
-        """From when on the token in hand is not to be sent, on the loop's clock."""
-        return inf if self.token is None else self.dies_at(self.token)
+    def expires_at(self, token: PageToken | None) -> float:
+        """Return the time of the loop's clock at which a token expires; infinite without one."""
+        if token is None or token.minted is None:
+            return inf
+        return token.minted + self.lifetime - _ROUNDING
 
     def expired(self) -> None:
-        """Note that the token has reached its lifetime: the walk restarts.
+        """Restart the walk: the token has reached its lifetime.
 
         Raises:
-            PageTokenExpiredError: a restart is not wanted or got no further.
+            PageTokenExpiredError: a restart is not wanted or made no progress.
 
         """
         if self._refusal is not None and self.state is State.CHECK:
@@ -189,13 +176,13 @@ class StateMachine:
             self._expire("the page token has reached its lifetime")
 
     def refused(self, error: APIStatusError) -> bool:
-        """Take in an error status; False where it is the caller's to raise.
+        """Handle an error status; False if the caller has to raise it.
 
-        Then ask for the next token: it opens the page before the one that was refused (see `State.CHECK`), or
-        the first page, where the walk has restarted.
+        If True, `token` now opens the page before the one that was refused (state CHECK), or the walk has
+        restarted at the first page.
 
         Raises:
-            PageTokenExpiredError: the token has died and a restart is not wanted or got no further.
+            PageTokenExpiredError: the token is dead, and a restart is not wanted or made no progress.
             PageRefusedError: a new token was refused as well.
 
         """
@@ -207,7 +194,7 @@ class StateMachine:
         if self.token is None:
             return False
         if self._renewed:
-            self._renewed = False  # whoever asks again has it checked again: the new token may die as well
+            self._renewed = False  # the next refusal is checked again: the new token may expire as well
             words = error.status, error.error, error.messages
             raise PageRefusedError(*words, where=error.where) from error
         if self._opener is None or self._opener.value == self.token.value:  # the first page is before it
@@ -218,10 +205,10 @@ class StateMachine:
         return True
 
     def checked(self, token: PageToken | None, *, rows: int) -> bool:
-        """Take in the page before the refused one; True when its new token goes on, else a restart has begun.
+        """Handle the page before the refused one; True if its new token is used, False after a restart.
 
         Raises:
-            PageTokenExpiredError: the page changed, and a restart is not wanted or got no further.
+            PageTokenExpiredError: the page changed, and a restart is not wanted or made no progress.
 
         """
         if token is None or rows != self._page:
@@ -232,13 +219,13 @@ class StateMachine:
         return True
 
     def moved(self) -> None:
-        """Note that the restart begins where the pass before it ended: its first page is progress already."""
+        """Count the first page of a restart as progress: it begins where the pass before it ended."""
         self.reached = self._deepest = 0
 
     def received(self, token: PageToken | None, *, rows: int, size: int, fresh: bool | None = None) -> None:
-        """Take in a page: its `token` to the next one, a hash of its rows, and their number.
+        """Handle a page: its `token` to the next one, a hash of its rows, and their number.
 
-        `fresh` says whether one of them never came before; None where nobody knows.
+        `fresh`: whether one of the rows is new; None if that is not known.
 
         Raises:
             PaginationLoopError: token and rows are those of an earlier page, or no new row comes any more.
@@ -282,6 +269,6 @@ class StateMachine:
 
 
 def _refusal(error: APIStatusError) -> str:
-    """Say that the service refused the page token, in its own words."""
+    """Return a message for a refused page token, with the words of the service."""
     words = "; ".join(error.messages) or error.error
     return f"the service refused the page token with status {error.status}" + (f" ({words})" if words else "")

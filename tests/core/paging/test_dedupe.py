@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.dedupe import NEIGHBOURS, Deduplicator, Doubt, Taken
+from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
+from chainapi.core.paging.keys import NEIGHBOURS
 from chainapi.core.paging.order import MAX_TIES, Watermark
 from chainapi.core.paging.rows import Identity
 
@@ -83,12 +84,12 @@ class Walker:
     resumed: bool = False
     given: Counter[int] = field(factory=Counter[int])
     dropped: set[int] = field(factory=set[int])  # in a pass, for their key
-    doubts: list[Doubt] = field(factory=list[Doubt])
+    refuted: list[Assumption] = field(factory=list[Assumption])
 
     def __attrs_post_init__(self) -> None:
         self.deduplicator = Deduplicator(self.identity)
         if self.counting:
-            self.deduplicator.count()
+            self.deduplicator.start_counting()
 
     # What a reader does
 
@@ -203,16 +204,16 @@ class Walker:
             return self.rows[begin:], None
         return self.rows[begin:behind], self.rows[behind]["_id"] if self.tokens == "rows" else behind
 
-    def _take(self, rows: Sequence[Row]) -> Taken:
+    def _take(self, rows: Sequence[Row]) -> Comparison:
         sent = SentAt.of(rows)
-        taken = self.deduplicator.take(sent)
+        taken = self.deduplicator.add(sent)
         assert set(taken.repeated) <= set(taken.stale)
-        assert not taken.repeated or Doubt.KEY not in taken.doubts
+        assert not taken.repeated or Assumption.KEY not in taken.refuted
         self.dropped |= {rows[index]["_id"] for index in taken.repeated}
-        self.doubts += taken.doubts
+        self.refuted += taken.refuted
         # An event has said so: what was given in earlier passes is known by what was refuted now.
         unknown = self.resumed or not self.counting
-        refuted = Doubt.KEY in taken.doubts or (unknown and Doubt.ORDER in taken.doubts)
+        refuted = Assumption.KEY in taken.refuted or (unknown and Assumption.ORDER in taken.refuted)
         self.loose |= self.passes > 1 and refuted
         for row in sent.rows:
             row.clear()  # by its reader
@@ -247,9 +248,9 @@ class Walker:
             keyless=read.keyless,
             resumed=resumed,
         )
-        self.deduplicator.expect(read.head)
+        self.deduplicator.resume_inside(read.head)
         if self.counting:
-            self.deduplicator.count()
+            self.deduplicator.start_counting()
         self.resumed = True
 
 
@@ -340,7 +341,7 @@ def test_plain_lists(values: list[int], tokens: Tokens, counting: bool, happens:
     walker = Walker(rows_of([(0, "", value) for value in values]), PLAIN, tokens, counting)
     happens = [(name, [(0, 0) for _ in what] if name == "grow" else what) for name, what in happens]
     drive(walker, happens, key="", moving=True)
-    assert not walker.doubts
+    assert not walker.refuted
     assert not walker.dropped
 
 
@@ -350,7 +351,7 @@ def test_keyed_lists(values: list[int], tokens: Tokens, counting: bool, happens:
     """Rows with a key come once, whatever else of them changes, and however the list shifts."""
     walker = Walker(rows_of([(0, None, value) for value in values]), KEYED, tokens, counting)
     drive(walker, happens, changing=True, moving=True)
-    assert not walker.doubts
+    assert not walker.refuted
 
 
 @settings(max_examples=400)
@@ -364,7 +365,7 @@ def test_ordered_lists(
     rows = rows_of([(number, key, value) for number, (_, value) in zip(numbers, steps, strict=True)])
     walker = Walker(rows, BOTH if keyed else ORDERED, counting=counting)
     drive(walker, happens, key=key, changing=keyed)
-    assert not walker.doubts
+    assert not walker.refuted
     assert walker.deduplicator.complete
     assert not walker.loose
 
@@ -378,7 +379,7 @@ def test_lists_whose_number_is_the_key(
     walker = Walker(rows_of([(number, None, 0) for number in range(count, 0, -1)]), UNIQUE, tokens, counting)
     changing = tokens == "rows"
     drive(walker, happens, changing=changing, lowest=1)
-    assert Doubt.KEY not in walker.doubts
+    assert Assumption.KEY not in walker.refuted
 
 
 DISORDER = st.sampled_from(["none yet", "none yet", "swapped", "shuffled", "ascending", "unnumbered"])
@@ -429,8 +430,8 @@ def test_lists_out_of_order(
     rows = rows_of([(number, key, value) for number, value in parts])
     walker = Walker(rows, BOTH if keyed else ORDERED, tokens, counting)
     drive(walker, happens, key=key, moving=True)
-    assert Doubt.KEY not in walker.doubts
-    assert walker.doubts.count(Doubt.ORDER) <= 1 or walker.resumed
+    assert Assumption.KEY not in walker.refuted
+    assert walker.refuted.count(Assumption.ORDER) <= 1 or walker.resumed
 
 
 @pytest.mark.untraced
@@ -487,39 +488,39 @@ def sent(*parts: tuple[int | None, Hashable, int]) -> SentAt:
 def counting(identity: Identity, **before: Any) -> Deduplicator:
     """Return a deduplicator of a reader of rows."""
     deduplicator = Deduplicator(identity, **before)
-    deduplicator.count()
+    deduplicator.start_counting()
     return deduplicator
 
 
 def test_a_row_among_old_ones_in_a_pass_that_breaks_the_order() -> None:
     """Behind a break in a later pass, a row with the number of one that this pass had already is given."""
     seen = counting(ORDERED)
-    seen.take(sent(*((number, "", 0) for number in range(9, 0, -1))))
+    seen.add(sent(*((number, "", 0) for number in range(9, 0, -1))))
     seen.restart()
-    assert seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0))).stale == {0, 1, 2}
-    taken = seen.take(sent((9, "", 7), (8, "", 7), (6, "", 0)))
-    assert taken.doubts == (Doubt.ORDER,)
+    assert seen.add(sent((9, "", 0), (8, "", 0), (7, "", 0))).stale == {0, 1, 2}
+    taken = seen.add(sent((9, "", 7), (8, "", 7), (6, "", 0)))
+    assert taken.refuted == (Assumption.ORDER,)
     assert taken.stale == {2}
-    assert seen.take(sent((5, "", 0), (7, "", 7), (7, "", 0))).stale == {0}
+    assert seen.add(sent((5, "", 0), (7, "", 7), (7, "", 0))).stale == {0}
 
 
 def test_a_row_of_the_page_that_breaks_the_order_is_met() -> None:
     """Rows of that page that keep the order, and were given before, are met: their like is given."""
     seen = counting(ORDERED)
-    seen.take(sent(*((number, "", 0) for number in range(9, 0, -1))))
+    seen.add(sent(*((number, "", 0) for number in range(9, 0, -1))))
     seen.restart()
-    taken = seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0), (8, "", 7), (6, "", 0), (9, "", 0)))
+    taken = seen.add(sent((9, "", 0), (8, "", 0), (7, "", 0), (8, "", 7), (6, "", 0), (9, "", 0)))
     assert taken.stale == {0, 1, 2, 4}
 
 
 def test_a_begun_page_that_breaks_the_order() -> None:
     """Behind a break, marks find the rows given of a begun page but those that the order found."""
     seen = counting(ORDERED)
-    seen.take(sent((9, "", 0), (8, "", 0), (7, "", 0), (6, "", 0)))
+    seen.add(sent((9, "", 0), (8, "", 0), (7, "", 0), (6, "", 0)))
     watermark, head = seen.watermark(3), seen.marks_given(3, ())
     seen = counting(ORDERED, watermark=watermark, resumed=True)
-    seen.expect(head)
-    taken = seen.take(sent((9, "", 0), (7, "", 0), (8, "", 0), (9, "", 0), (6, "", 0), (8, "", 0)))
+    seen.resume_inside(head)
+    taken = seen.add(sent((9, "", 0), (7, "", 0), (8, "", 0), (9, "", 0), (6, "", 0), (8, "", 0)))
     assert taken.stale == {0, 1, 2}
     assert seen.head == ()
 
@@ -529,11 +530,11 @@ def test_numbers_of_no_pattern_drop_no_row_in_a_later_pass() -> None:
     seen = counting(ORDERED)
     squares = [number * number for number in range(3_000, 0, -1)]
     for at in range(0, 3_000, 100):
-        seen.take(sent(*((number, "", 0) for number in squares[at : at + 100])))
+        seen.add(sent(*((number, "", 0) for number in squares[at : at + 100])))
     seen.restart()
     assert seen.complete
-    assert seen.take(sent(*((number, "", 0) for number in squares[:3]))).stale == {0, 1, 2}
-    assert seen.take(sent((squares[0], "", 1), (squares[3], "", 0))).stale == set()
+    assert seen.add(sent(*((number, "", 0) for number in squares[:3]))).stale == {0, 1, 2}
+    assert seen.add(sent((squares[0], "", 1), (squares[3], "", 0))).stale == set()
     assert not seen.complete
 
 
@@ -541,26 +542,26 @@ def test_too_many_rows_on_one_number() -> None:
     """A number with more than 1,000 rows ends the order between two pages, not inside of one."""
     seen = counting(ORDERED)
     many = [(5, "", value) for value in range(MAX_TIES + 1)]
-    assert seen.take(sent(*many)).doubts == ()
-    assert seen.take(sent((5, "", -1), (4, "", 0))).doubts == (Doubt.TIES,)
+    assert seen.add(sent(*many)).refuted == ()
+    assert seen.add(sent((5, "", -1), (4, "", 0))).refuted == (Assumption.TIES,)
     assert (seen.ordered, seen.broken, seen.watermark()) == (False, True, None)
     seen.restart()
-    assert seen.take(sent(*many, (5, "", -2))).stale == set(range(MAX_TIES + 1))
+    assert seen.add(sent(*many, (5, "", -2))).stale == set(range(MAX_TIES + 1))
     seen = counting(ORDERED)
-    seen.take(sent(*many))
-    assert seen.take(sent((4, "", 0))).doubts == (), "no more rows of that number came"
+    seen.add(sent(*many))
+    assert seen.add(sent((4, "", 0))).refuted == (), "no more rows of that number came"
 
 
 def test_what_is_fresh() -> None:
     """A page is fresh with a row that never came, and where numbers fall; nobody knows of pages."""
     seen = counting(PLAIN)
-    assert [seen.take(sent(*rows)).fresh for rows in ([(0, "", 1)], [(0, "", 1)], [])] == [True, False, False]
+    assert [seen.add(sent(*rows)).fresh for rows in ([(0, "", 1)], [(0, "", 1)], [])] == [True, False, False]
     seen.restart()
-    assert [seen.take(sent((0, "", value))).fresh for value in (1, 2)] == [False, True]
-    assert Deduplicator(PLAIN).take(sent((0, "", 1))).fresh is None
-    assert Deduplicator(PLAIN).take(sent()).fresh is False
+    assert [seen.add(sent((0, "", value))).fresh for value in (1, 2)] == [False, True]
+    assert Deduplicator(PLAIN).add(sent((0, "", 1))).fresh is None
+    assert Deduplicator(PLAIN).add(sent()).fresh is False
     seen = Deduplicator(ORDERED, watermark=Watermark(9, 1, at=None), resumed=True)
-    assert [seen.take(sent((number, "", 0))).fresh for number in (9, 8, 8, 5, 5)] == [
+    assert [seen.add(sent((number, "", 0))).fresh for number in (9, 8, 8, 5, 5)] == [
         True,
         True,
         False,
@@ -568,7 +569,7 @@ def test_what_is_fresh() -> None:
         False,
     ]
     seen = counting(KEYED)
-    assert [seen.take(sent((0, "a", 0))).fresh for _ in range(2)] == [True, False]
+    assert [seen.add(sent((0, "a", 0))).fresh for _ in range(2)] == [True, False]
 
 
 def test_signatures() -> None:
@@ -576,11 +577,11 @@ def test_signatures() -> None:
     one, changed, other = sent((5, "a", 0)), sent((5, "a", 1)), sent((5, "b", 0))
     for identity, same in ((KEYED, True), (BOTH, True), (UNIQUE, True), (PLAIN, False), (ORDERED, False)):
         seen = counting(identity)
-        taken = seen.take(one)
+        taken = seen.add(one)
         assert taken.signature == seen.signature(one)
         assert (seen.signature(changed) == taken.signature) == same
         assert (seen.signature(other) == taken.signature) == identity.unique
-        assert seen.take(one).signature == taken.signature
+        assert seen.add(one).signature == taken.signature
     seen = Deduplicator(Identity(key=lambda _: None))
     assert seen.signature(one) != seen.signature(other), "rows without a key are told apart by their contents"
 
@@ -589,21 +590,21 @@ def test_a_part_that_never_changes_counts_rows() -> None:
     """Rows are counted by what never changes of them; those that share it are several."""
     identity = evolve(PLAIN, stable=lambda row: row["key"])
     seen = counting(identity)
-    assert seen.take(sent((0, "a", 1), (0, "a", 2), (0, "b", 1), (0, None, 1))).stale == set()
+    assert seen.add(sent((0, "a", 1), (0, "a", 2), (0, "b", 1), (0, None, 1))).stale == set()
     head = seen.marks_given(2, ())
     seen.restart()
-    assert seen.take(sent((0, "b", 9), (0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1, 2}
+    assert seen.add(sent((0, "b", 9), (0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1, 2}
     seen = counting(identity, resumed=True)
-    seen.expect(head)
-    assert seen.take(sent((0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1}
+    seen.resume_inside(head)
+    assert seen.add(sent((0, "a", 9), (0, "a", 8), (0, "a", 7))).stale == {0, 1}
 
 
 def test_a_part_that_is_missing_counts_nothing() -> None:
     """A row of an unknown kind, which lacks what never changes, is counted by its content."""
     seen = counting(evolve(PLAIN, stable=lambda row: row["n"]))
-    seen.take(sent((None, "a", 1), (None, "b", 1)))
+    seen.add(sent((None, "a", 1), (None, "b", 1)))
     seen.restart()
-    assert seen.take(sent((None, "b", 1), (None, "c", 1))).stale == {0}
+    assert seen.add(sent((None, "b", 1), (None, "c", 1))).stale == {0}
 
 
 @pytest.mark.parametrize(("grown", "gone"), [(0, 0), (500, 0), (500, 3), (0, 3), (95, 0)])
@@ -611,24 +612,24 @@ def test_marks_wait_for_rows_that_the_list_pushed_down(grown: int, gone: int) ->
     """Rows given of a page that was begun are left out wherever they come again, then no more."""
     given = [(0, "", value) for value in range(10)]
     seen = counting(PLAIN)
-    seen.take(sent(*given, *((0, "", value) for value in range(10, 100))))
+    seen.add(sent(*given, *((0, "", value) for value in range(10, 100))))
     head = seen.marks_given(10, ())
     seen = counting(PLAIN, resumed=True)
-    seen.expect(head)
+    seen.resume_inside(head)
     rows = [(0, "new", value) for value in range(grown)] + given[gone:]
     rows += [(0, "", value) for value in range(10, 400)]
     again: list[int] = []
     for at in range(0, len(rows), 100):
-        again += [at + index for index in sorted(seen.take(sent(*rows[at : at + 100])).stale)]
+        again += [at + index for index in sorted(seen.add(sent(*rows[at : at + 100])).stale)]
     assert again == list(range(grown, grown + 10 - gone))
     assert seen.head == ()
-    assert seen.take(sent(given[0])).stale == set(), "an equal row is another one by now"
+    assert seen.add(sent(given[0])).stale == set(), "an equal row is another one by now"
 
 
 def test_marks_of_keys_and_of_contents() -> None:
     """Marks are compared by the key where both have one, else by the content."""
     seen = counting(KEYED)
-    seen.take(sent((0, "a", 1), (0, "b", 1), (0, None, 1)))
+    seen.add(sent((0, "a", 1), (0, "b", 1), (0, None, 1)))
     head = seen.marks_given(2, ())
     assert [len(mark) for mark in head] == [32, 32]
     for keyless, row, stale in (
@@ -638,25 +639,25 @@ def test_marks_of_keys_and_of_contents() -> None:
         (True, (0, "a", 9), set[int]()),
     ):
         seen = counting(KEYED, resumed=True, keyless=keyless)
-        seen.expect(head)
-        assert seen.take(sent(row)).stale == stale
+        seen.resume_inside(head)
+        assert seen.add(sent(row)).stale == stale
         assert len(seen.head) == 2 - len(stale)
     seen = counting(KEYED, resumed=True)
-    seen.expect([mark[:16] for mark in head])  # taken when there was no key
-    assert seen.take(sent((0, "b", 1), (0, "a", 2))).stale == {0}
+    seen.resume_inside([mark[:16] for mark in head])  # taken when there was no key
+    assert seen.add(sent((0, "b", 1), (0, "a", 2))).stale == {0}
 
 
 def test_neighbours_are_bounded() -> None:
     """However many pages come, only those with the last 128 rows are kept."""
     seen = counting(KEYED)
     for page in range(300):
-        seen.take(sent(*((0, f"{page}-{index}", 0) for index in range(page % 4))))
-        assert sum(len(page.keys) for page in seen._neighbours) < NEIGHBOURS + 4
-        assert all(page.keys for page in seen._neighbours)
-        assert sum(page.page is not None for page in seen._neighbours) <= 1, "of the others, the keys"
-    seen.take(sent(*((0, f"x{index}", 0) for index in range(1_000))))
-    assert len(seen._neighbours) == 1
-    assert seen.take(sent((0, "x872", 0), (0, "x871", 0))).repeated == {0}
+        seen.add(sent(*((0, f"{page}-{index}", 0) for index in range(page % 4))))
+        assert sum(len(page.keys) for page in seen._keys._neighbours) < NEIGHBOURS + 4
+        assert all(page.keys for page in seen._keys._neighbours)
+        assert sum(page.page is not None for page in seen._keys._neighbours) <= 1, "of the others, the keys"
+    seen.add(sent(*((0, f"x{index}", 0) for index in range(1_000))))
+    assert len(seen._keys._neighbours) == 1
+    assert seen.add(sent((0, "x872", 0), (0, "x871", 0))).repeated == {0}
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -664,13 +665,13 @@ def test_rows_that_a_reader_takes_out_of_a_page(frozen: bool) -> None:
     """What a reader does to the list of a page changes nothing, and counting begins once."""
     seen = counting(evolve(KEYED, frozen=frozen))
     first = sent((0, "a", 0), (0, "b", 0))
-    seen.take(first)
+    seen.add(first)
     first.rows.clear()
-    seen.count()
+    seen.start_counting()
     assert [len(mark) for mark in seen.marks_given(2, ())] == [32, 32]
-    assert seen.take(sent((0, "b", 1), (0, "c", 0))).repeated == {0}
+    assert seen.add(sent((0, "b", 1), (0, "c", 0))).repeated == {0}
     seen.restart()
-    assert seen.take(sent((0, "a", 1), (0, "d", 0))).stale == {0}
+    assert seen.add(sent((0, "a", 1), (0, "d", 0))).stale == {0}
 
 
 def test_before_the_first_page() -> None:
@@ -682,14 +683,14 @@ def test_a_walk_without_rows_has_no_watermark() -> None:
     """Where nothing was given, or nothing is in order, there is no watermark."""
     for identity in (PLAIN, ORDERED):
         seen = counting(identity)
-        seen.take(sent())
+        seen.add(sent())
         assert seen.watermark() is None
         assert seen.watermark(0) is None
         assert seen.marks_given(0, ()) == ()
-    seen.take(sent((5, "", 0)))
+    seen.add(sent((5, "", 0)))
     assert seen.number(0) == 5
     assert seen.mark(0) == seen.digest(0)[:8].hex()
     assert seen.watermark() == Watermark(5, 5, at=5, ties=((5, (seen.mark(0),)),), met=(seen.mark(0),))
     plain = counting(PLAIN)
-    plain.take(sent((5, "", 0)))
+    plain.add(sent((5, "", 0)))
     assert (plain.number(0), plain.watermark(1)) == (None, None)

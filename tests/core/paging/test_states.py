@@ -72,6 +72,14 @@ def deep(pages: int = 3, on_expired: Literal["restart", "raise"] = "restart") ->
     return walk
 
 
+def sent_by(walk: StateMachine, now: float, wall: float) -> str | None:
+    """Return the token that is sent; one that has reached its lifetime is not sent."""
+    walk.set_age(now, wall)
+    if now >= walk.expires_at(walk.token):
+        walk.expired()
+    return None if walk.token is None else walk.token.value
+
+
 def refused_twice(walk: StateMachine, status: int = 400) -> None:
     """Let the token in hand be refused, and then that of the page before it as well."""
     assert walk.refused(refusal(status))
@@ -116,7 +124,7 @@ def last_page() -> StateMachine:
 def expired() -> StateMachine:
     """Let the token reach its lifetime."""
     walk = with_token()
-    assert walk.next_token(DAY, 0.0) is None
+    assert sent_by(walk, DAY, 0.0) is None
     return walk
 
 
@@ -124,7 +132,7 @@ def given_up() -> StateMachine:
     """Let the token reach its lifetime where no restart is wanted."""
     walk = with_token("raise")
     with pytest.raises(PageTokenExpiredError, match=r"reached its lifetime$"):
-        walk.next_token(DAY, 0.0)
+        sent_by(walk, DAY, 0.0)
     return walk
 
 
@@ -273,7 +281,7 @@ class AnyWalk(RuleBasedStateMachine):
     def _ask(self) -> str | None:
         held = self.walk.token
         try:
-            sent = self.walk.next_token(self.now, self.now)
+            sent = sent_by(self.walk, self.now, self.now)
         except PageTokenExpiredError:
             self.walk = fresh()  # another walk goes on from here
             self.before = self.walk.state
@@ -311,14 +319,14 @@ def test_a_token_as_old_as_its_lifetime_is_not_sent(minted: float, early: float)
     for age, sent in ((DAY - 1.0, "t"), (DAY - early, None), (DAY, None), (DAY + 1.0, None)):
         walk = fresh()
         walk.received(token(minted=minted), rows=1, size=1, fresh=True)
-        assert walk.next_token(minted + age, 0.0) == sent
+        assert sent_by(walk, minted + age, 0.0) == sent
         assert walk.restarts == (sent is None)
 
 
 def test_the_first_page_is_asked_for_without_a_token() -> None:
     """A walk that has not begun sends no token, and that is no restart."""
     walk = fresh()
-    assert walk.next_token(DAY * 9, DAY * 9) is None
+    assert sent_by(walk, DAY * 9, DAY * 9) is None
     assert walk.restarts == 0
 
 
@@ -326,8 +334,8 @@ def test_the_first_page_is_asked_for_without_a_token() -> None:
 def test_the_wall_clock_does_not_age_a_token_of_this_process(jump: float) -> None:
     """Within a process only the loop's clock counts, however the wall clock jumps."""
     walk = with_token()
-    assert walk.next_token(DAY - 1, jump) == "t"
-    assert walk.next_token(DAY - 1, -jump) == "t"
+    assert sent_by(walk, DAY - 1, jump) == "t"
+    assert sent_by(walk, DAY - 1, -jump) == "t"
 
 
 READ_BACK = Checkpoint("q", token="t", minted_at=1_000.0, pages=3)
@@ -340,16 +348,16 @@ def test_a_token_read_back_has_aged_by_the_wall_clock(away: float, sent: str | N
     """The age of a checkpoint's token is wall-clock time; a clock that is behind makes it new, not older."""
     walk = resumed(READ_BACK)
     assert walk.state is State.NEXT
-    assert walk.next_token(50.0, 1_000.0 + away) == sent
+    assert sent_by(walk, 50.0, 1_000.0 + away) == sent
 
 
 def test_the_wall_clock_is_asked_once() -> None:
     """After the first look the loop's clock counts the age on."""
     walk = resumed(READ_BACK)
-    assert walk.next_token(50.0, 1_000.0 + DAY - 10) == "t"
+    assert sent_by(walk, 50.0, 1_000.0 + DAY - 10) == "t"
     assert walk.token == PageToken("t", 50.0 - (DAY - 10), 1_000.0)
-    assert walk.next_token(59.0, 1e12) == "t"
-    assert walk.next_token(60.0, 0.0) is None
+    assert sent_by(walk, 59.0, 1e12) == "t"
+    assert sent_by(walk, 60.0, 0.0) is None
 
 
 def test_a_walk_is_resumed_where_it_stood() -> None:
@@ -365,14 +373,14 @@ def test_a_walk_is_resumed_where_it_stood() -> None:
 def test_when_tokens_die() -> None:
     """A token dies one lifetime after it was minted; where there is none, or its age is unknown, never."""
     walk = with_token()
-    assert walk.next_token(walk.token_dies_at - 1e-3, 0.0) == "t"
-    assert walk.token_dies_at == pytest.approx(DAY)
-    assert walk.next_token(walk.token_dies_at, 0.0) is None
-    assert walk.token_dies_at == inf
+    assert sent_by(walk, walk.expires_at(walk.token) - 1e-3, 0.0) == "t"
+    assert walk.expires_at(walk.token) == pytest.approx(DAY)
+    assert sent_by(walk, walk.expires_at(walk.token), 0.0) is None
+    assert walk.expires_at(walk.token) == inf
     read_back = resumed(READ_BACK)
-    assert read_back.token_dies_at == inf
-    read_back.next_token(50.0, 1_000.0 + 60.0)
-    assert read_back.token_dies_at == pytest.approx(50.0 + DAY - 60.0)
+    assert read_back.expires_at(read_back.token) == inf
+    sent_by(read_back, 50.0, 1_000.0 + 60.0)
+    assert read_back.expires_at(read_back.token) == pytest.approx(50.0 + DAY - 60.0)
 
 
 # Refusals and restarts.
@@ -390,10 +398,10 @@ def test_a_token_refused_behind_the_first_page_restarts_the_walk(status: int) ->
 def test_a_refused_token_is_checked_by_the_page_before_it(status: int) -> None:
     """Deeper in a walk the page before the refused one is asked for, with the token that opened it."""
     walk = deep(3)
-    assert walk.next_token(0.0, 0.0) == "to 4"
+    assert sent_by(walk, 0.0, 0.0) == "to 4"
     assert walk.refused(refusal(status))
     assert (walk.state, walk.restarts, walk.depth) == (State.CHECK, 0, 3)
-    assert walk.next_token(0.0, 0.0) == "to 3"
+    assert sent_by(walk, 0.0, 0.0) == "to 3"
 
 
 @pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
@@ -402,19 +410,19 @@ def test_tokens_that_are_both_refused_have_died(status: int) -> None:
     walk = deep(3)
     refused_twice(walk, status)
     assert (walk.state, walk.token, walk.restarts, walk.reached) == (State.FIRST, None, 1, 3)
-    assert walk.next_token(0.0, 0.0) is None
+    assert sent_by(walk, 0.0, 0.0) is None
 
 
 def test_a_page_before_that_answers_as_before_renews_the_token() -> None:
     """The same rows and a new token: the walk continues with that, and no page counts twice."""
     walk = renewed()
     assert (walk.state, walk.depth, walk.restarts) == (State.NEXT, 3, 0)
-    assert walk.next_token(0.0, 0.0) == "new"
+    assert sent_by(walk, 0.0, 0.0) == "new"
     page(walk, "to 5", 4)
     assert walk.depth == 4
     assert walk.refused(refusal(400)), "a later refusal is checked again"
     assert walk.state is State.CHECK
-    assert walk.next_token(0.0, 0.0) == "new"
+    assert sent_by(walk, 0.0, 0.0) == "new"
 
 
 @pytest.mark.parametrize(("value", "rows"), [("new", 99), (None, 3)])
@@ -450,7 +458,7 @@ def test_the_older_token_may_have_reached_its_lifetime() -> None:
     for number in range(3):
         walk.received(token(f"t{number}", minted=100.0 * number), rows=number, size=1, fresh=True)
     assert walk.refused(refusal(400))
-    assert walk.next_token(DAY + 150.0, 0.0) is None
+    assert sent_by(walk, DAY + 150.0, 0.0) is None
     assert (walk.state, walk.restarts) == (State.FIRST, 1)
 
 
@@ -506,7 +514,7 @@ def test_a_restart_without_progress_fails(how: int | None) -> None:
     walk.received(token("u", minted=5.0), rows=1, size=1, fresh=True)
     error = None if how is None else refusal(how, "no such page")
     with pytest.raises(PageTokenExpiredError) as caught:
-        walk.next_token(DAY * 2, 0.0) if error is None else walk.refused(error)
+        sent_by(walk, DAY * 2, 0.0) if error is None else walk.refused(error)
     reason = "the page token has reached its lifetime"
     if error is not None:
         reason = "the service refused the page token with status 400 (no such page)"

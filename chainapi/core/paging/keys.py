@@ -1,0 +1,93 @@
+"""Keys of neighbouring rows: which rows of a page the pages before it had."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+
+from attrs import define
+
+from chainapi.core.paging.rows import PageRows
+
+__all__ = ["KeyWindow"]
+
+NEIGHBOURS = 128  # rows, in whole pages, among which a key that comes again is a repeated row
+
+
+@define(eq=False)
+class _Neighbour:
+    """The keys and numbers of a page of this pass; the page, where its content matters or it is the last."""
+
+    keys: Sequence[Hashable]
+    numbers: Sequence[int | None] | None
+    page: PageRows | None
+
+
+class KeyWindow:
+    """Keys of the last rows of this pass. `unique`: the descending number of a row is its key."""
+
+    def __init__(self, *, unique: bool) -> None:
+        self._unique = unique
+        self._neighbours: deque[_Neighbour] = deque()
+        self._size = 0  # rows of the neighbours
+
+    def clear(self) -> None:
+        """Forget all rows: another pass begins, or the key is given up."""
+        self._neighbours.clear()
+        self._size = 0
+
+    def add(self, page: PageRows, *, all_new: bool) -> bool:
+        """Find the rows that neighbouring pages had; False where the key is shown to identify no row.
+
+        `all_new`: the order of the list proves that no row of the page is repeated.
+        """
+        if _repeats(page.keys):
+            return False
+        if not all_new:
+            known = self._known()
+            for index, key in enumerate(page.keys):
+                if key is not None and key in known:
+                    if self._is_other(page, index, *known[key]):
+                        return False
+                    page.repeated.add(index)
+        self._remember(page)
+        return True
+
+    def _known(self) -> dict[Hashable, tuple[_Neighbour, int]]:
+        """Return the keys of the last rows of this pass, and the place of each."""
+        places = [(page, index) for page in self._neighbours for index in range(len(page.keys))]
+        return {page.keys[index]: (page, index) for page, index in places[-NEIGHBOURS:]}
+
+    def _remember(self, page: PageRows) -> None:
+        if not page.size:
+            return
+        neighbours = self._neighbours
+        if neighbours and not self._unique:
+            neighbours[-1].page = None  # else a stream would hold its last pages
+        neighbours.append(_Neighbour(page.keys, page.numbers, page))
+        self._size += page.size
+        while self._size - len(neighbours[0].keys) >= NEIGHBOURS:
+            self._size -= len(neighbours.popleft().keys)
+
+    def _is_other(self, page: PageRows, index: int, known: _Neighbour, place: int) -> bool:
+        """Check whether a row differs from a row with the same key.
+
+        A row keeps its number, while its other fields may change. Only where the number is the key, the row
+        consists of them.
+        """
+        if self._unique:
+            return known.page is None or page.content_digest(index) != known.page.content_digest(place)
+        return (
+            page.numbers is not None
+            and known.numbers is not None
+            and page.numbers[index] != known.numbers[place]
+        )
+
+
+def _repeats(keys: Sequence[Hashable]) -> bool:
+    """Check whether two rows share a key; a row without a key shares none."""
+    distinct = set(keys)
+    if None not in distinct:
+        return len(distinct) < len(keys)
+    given = [key for key in keys if key is not None]
+    return len(distinct) - 1 < len(given)

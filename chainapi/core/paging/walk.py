@@ -1,0 +1,503 @@
+"""A walk over the pages of a list, as a generator of commands. It does no I/O and reads no clock.
+
+`Walk.advance` yields what it wants done to open the next page, and is sent the answer:
+
+* `Fetch`: fetch a page. The answer is a `Fetched`, the error in its place, or None where nothing was fetched.
+* `Discard`: drop the pages that were fetched ahead; their tokens are dead.
+* `Offload`: run a computation that would block an event loop for long.
+* `Report`: emit an event.
+* `Deliver`: the page is open. This is the last command; the reader takes its rows from the walk.
+
+A generator may be closed at any command: the walk then stands where it stood, and the next `advance` repeats
+what was not answered. An error that ends a generator leaves the walk in place as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from attrs import define, evolve, frozen
+
+from chainapi.core.call import SentAt
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
+from chainapi.core.paging.rows import EmptyPage, RowsOfPage
+from chainapi.core.paging.states import PageToken, State, StateMachine
+from chainapi.errors import (
+    APIStatusError,
+    ChainAPIError,
+    PageTokenExpiredError,
+    PaginationLoopError,
+    PagingError,
+)
+
+if TYPE_CHECKING:
+    from chainapi.core.events import Event
+
+__all__ = [
+    "Answer",
+    "Command",
+    "Deliver",
+    "Discard",
+    "Fetch",
+    "Fetched",
+    "ListPage",
+    "ListQuery",
+    "Offload",
+    "Report",
+    "Steps",
+    "Walk",
+]
+
+HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a second for ten million bytes
+
+
+class ListPage(RowsOfPage, Protocol):
+    """A decoded page of a list."""
+
+    @property
+    def rows(self) -> list[Any]:
+        """The rows."""
+        ...
+
+    @property
+    def next_page_token(self) -> str | None:
+        """The token to the next page; None on the last one."""
+        ...
+
+    @property
+    def extra(self) -> tuple[Any, ...]:
+        """Values of further fields that the route names."""
+        ...
+
+    @property
+    def body(self) -> bytes:
+        """The body as the service sent it."""
+        ...
+
+
+@frozen
+class ListQuery:
+    """Facts about a list query.
+
+    Attributes:
+        service: name of the service, for events.
+        where: method and path, for events.
+        bounded: the query has an upper end that a restart can move to the last row given.
+        end: the upper end that the caller passed.
+
+    """
+
+    service: str
+    where: str
+    bounded: bool = False
+    end: int | None = None
+
+
+@define(eq=False, repr=False)
+class Fetched:
+    """A page, and when its request was sent."""
+
+    page: ListPage
+    sent: SentAt
+
+    @property
+    def token(self) -> PageToken | None:
+        """The token to the page after this one."""
+        value = self.page.next_page_token
+        return None if value is None else PageToken(value, self.sent.at, self.sent.wall)
+
+
+@define
+class Fetch:
+    """Fetch the page of `token` (None for the first page).
+
+    Attributes:
+        token: the page token to send.
+        bound: replacement of the upper end of the query; None for the query as it is.
+        not_after: time of the loop's clock from which on the token must not be sent; the answer is then a
+            PageTokenExpiredError.
+
+    """
+
+    token: PageToken | None
+    bound: int | None
+    not_after: float
+
+
+@define
+class Discard:
+    """Drop the pages that were fetched ahead."""
+
+
+@define(eq=False)
+class Offload:
+    """Run `work`, which raises no error but chainapi's, outside of the event loop."""
+
+    work: Callable[[], None]
+
+
+@define
+class Report:
+    """Emit an event."""
+
+    event: Event
+
+
+@define(eq=False)
+class Deliver:
+    """The open page. Its rows are read from the walk."""
+
+    page: ListPage
+
+
+Command: TypeAlias = Fetch | Discard | Offload | Report | Deliver
+Answer: TypeAlias = Fetched | ChainAPIError | None
+Steps: TypeAlias = Generator[Command, Answer, None]
+
+
+class Walk:
+    """Position of a reader in a list: page, row, restarts, counts, and what was given so far.
+
+    Args:
+        query: facts about the list query.
+        states: the state machine of page tokens and restarts, at `start`.
+        dedupe: finds rows that were given before, from `start` on.
+        start: checkpoint at which the walk begins.
+
+    """
+
+    def __init__(
+        self, query: ListQuery, states: StateMachine, dedupe: Deduplicator, start: Checkpoint
+    ) -> None:
+        self.query = query
+        self.row_limit = inf  # rows in all, after which the reader stops
+        self._states = states
+        self._dedupe = dedupe
+        self._begin = start
+        self._start = start  # position before the open page
+        self._end: Checkpoint | None = None  # position after the open page; None without one
+        self._page: ListPage = EmptyPage()
+        self._rows: Sequence[Any] = ()  # of the open page
+        self._compared = Comparison()  # which of these rows were given before
+        self._offset = 0  # rows of the open page that were given or left out
+        self._failure: PagingError | None = None
+        self._reports = False
+        dedupe.resume_inside(start.head)
+
+    # The open page
+
+    @property
+    def page(self) -> ListPage:
+        """The open page; an empty one before the first page and after a restart."""
+        return self._page
+
+    @property
+    def unread(self) -> bool:
+        """Whether the open page has rows that were neither given nor left out."""
+        return self._offset < len(self._rows)
+
+    @property
+    def resumed_inside(self) -> bool:
+        """Whether the walk was resumed inside the open page."""
+        return self._start.offset > 0
+
+    @property
+    def repeated(self) -> Collection[int]:
+        """Indices of the rows of the open page that a neighbouring page of this pass had."""
+        return self._compared.repeated
+
+    @property
+    def stale(self) -> Collection[int]:
+        """Indices of the rows of the open page that were given before."""
+        return self._compared.stale
+
+    def rows(self) -> Iterator[Any]:
+        """Give the unread rows of the open page, without those given before. The offset moves with each."""
+        stale = self._compared.stale
+        rows = self._rows[self._offset :] if self._offset else self._rows
+        for index, row in enumerate(rows, self._offset):
+            self._offset = index + 1
+            if not stale or index not in stale:
+                yield row
+
+    def skip(self) -> None:
+        """Move the offset behind the last row of the open page."""
+        self._offset = len(self._rows)
+
+    def number(self, index: int) -> int | None:
+        """Return the descending number of a row of the open page; None where the list has none."""
+        return self._dedupe.number(index)
+
+    def digest(self, index: int) -> bytes:
+        """Return the digest under which a row of the open page is counted."""
+        return self._dedupe.digest(index)
+
+    def mark(self, index: int) -> str:
+        """Return the mark of a row of the open page, as a watermark has it."""
+        return self._dedupe.mark(index)
+
+    def count_rows(self) -> None:
+        """Count rows from now on, for a reader of rows."""
+        self._dedupe.start_counting()
+
+    # The position
+
+    @property
+    def state(self) -> State:
+        """State of the walk."""
+        return self._states.state
+
+    @property
+    def depth(self) -> int:
+        """Pages received since the walk began or restarted."""
+        return self._states.depth
+
+    @property
+    def restarts(self) -> int:
+        """Number of restarts at the first page."""
+        return self._states.restarts
+
+    @property
+    def fetched_all(self) -> bool:
+        """Whether the last page, one without a token, was received."""
+        return self._states.exhausted
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last page was received and all of its rows were given."""
+        return self._states.exhausted and not self.unread
+
+    @property
+    def failed(self) -> bool:
+        """Whether the walk ended with an error that no retry changes."""
+        return self._failure is not None
+
+    @property
+    def token(self) -> PageToken | None:
+        """Token of the page to fetch next; None for the first page."""
+        return self._states.token
+
+    @property
+    def rows_wanted(self) -> float:
+        """Rows that the reader wants beyond the open page."""
+        return self.row_limit - (self._start.rows + len(self._rows) - len(self._compared.stale))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the list has a descending number, and no page so far broke that order."""
+        return self._dedupe.ordered
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The position after the row or the page that was given last."""
+        if self._end is None:
+            return self._start
+        return self._inside() if self.unread else self._end
+
+    @property
+    def end(self) -> Checkpoint:
+        """The position after the open page."""
+        return self._start if self._end is None else self._end
+
+    def fetch(self, token: PageToken | None) -> Fetch:
+        """Return the command that fetches the page of `token`."""
+        return Fetch(token, self._start.bound, self._states.expires_at(token))
+
+    # The next page
+
+    def advance(self, now: float, wall: float, *, reports: bool = True) -> Steps:
+        """Open the next page of a list that has one.
+
+        Args:
+            now: time of the loop's clock in seconds.
+            wall: Unix time in seconds; used once, for the age of a token from a checkpoint.
+            reports: whether somebody listens: without a listener no event is made.
+
+        Raises:
+            PagingError: the walk cannot continue; the same error again where no retry changes that.
+            ChainAPIError: the error that answered `Fetch`.
+
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._reports = reports
+        self._states.set_age(now, wall)
+        try:
+            fetched = yield from self._fetch_next()
+            page = fetched.page
+            # Before anything changes: after a row without its number the page is fetched again.
+            small = len(page.body) <= HUGE
+            compared = self._dedupe.add(page) if small else (yield from self._compare_huge(page))
+            self._open(fetched, compared)
+            if reports:
+                yield from self._report_page()
+            yield Deliver(page)
+        except PagingError as error:
+            if self._states.state is State.FAILED:
+                self._failure = error
+            if reports and isinstance(error, PaginationLoopError):
+                yield from self._report_loop()
+            raise
+
+    def _fetch_next(self) -> Generator[Command, Answer, Fetched]:
+        """Fetch until a page arrives that the walk can open; restart where its token has died."""
+        states = self._states
+        while True:
+            answer = yield self.fetch(states.token)
+            if answer is None:
+                continue
+            if not isinstance(answer, Fetched):
+                yield from self._recover(answer)
+            elif states.state is State.CHECK:
+                yield from self._check(answer)
+            else:
+                break
+        if self._end is None and self._start is self._begin:
+            yield from self._report_lost_digests()
+        return answer
+
+    def _compare_huge(self, page: ListPage) -> Generator[Command, Answer, Comparison]:
+        """Compare the rows of a large page outside of the event loop."""
+        results: list[Comparison] = []
+        yield Offload(lambda: results.append(self._dedupe.add(page)))
+        return results[0]
+
+    def _recover(self, error: ChainAPIError) -> Steps:
+        """Continue without the token where the service refused it or it expired; else raise the error."""
+        states, restarts = self._states, self._states.restarts
+        match error:
+            case APIStatusError(status=status) if states.refused(error):
+                if states.restarts > restarts:
+                    yield from self._restart(f"its page token was refused with status {status}")
+                else:
+                    yield Discard()
+            case PageTokenExpiredError():
+                states.expired()
+                yield from self._restart("its page token has expired")
+            case _:
+                raise error
+
+    def _check(self, fetched: Fetched) -> Steps:
+        """Take the new token of the page before the one that was refused, or restart."""
+        if not self._states.checked(fetched.token, rows=self._dedupe.signature(fetched.page)):
+            yield from self._restart("its page token was refused, and the page before it has changed")
+            return
+        if self._end is not None:
+            self._end = self._after()
+        if self._reports:
+            from chainapi.core.events import TokenRenewed
+
+            yield Report(TokenRenewed(self.query.service, self.query.where, self.depth))
+
+    def _open(self, fetched: Fetched, compared: Comparison) -> None:
+        """Make a page the open one, after its rows were compared with those given before."""
+        start, page, token = self.checkpoint, fetched.page, fetched.token
+        self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
+        self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
+        self._start = start
+        self._end = self._after()
+
+    def _restart(self, reason: str) -> Steps:
+        """Return to the first page, or to the last row given where the query can be bounded by it."""
+        states, dedupe = self._states, self._dedupe
+        start = self.checkpoint
+        bound = self._restart_bound(start)
+        if bound != start.bound:
+            states.moved()
+        dedupe.restart()
+        self._start = evolve(
+            start,
+            token=None,
+            minted_at=None,
+            offset=0,
+            pages=0,
+            restarts=states.restarts,
+            watermark=dedupe.watermark(),
+            bound=bound,
+            head=(),
+        )
+        self._end, self._page, self._rows, self._offset = None, EmptyPage(), (), 0
+        self._compared = Comparison()
+        yield Discard()
+        yield from self._report_restart(reason, exact=dedupe.complete)
+
+    def _restart_bound(self, start: Checkpoint) -> int | None:
+        """Return the upper end of the query for a restart: the last row given, where that is known."""
+        watermark = start.watermark
+        if not self.query.bounded or watermark is None or watermark.gaps:
+            return start.bound
+        # Rows that share the last number may be missing, and not every service includes the bound itself.
+        bound = watermark.oldest + 1 if watermark.ties else watermark.oldest
+        return bound if self.query.end is None else min(bound, self.query.end)
+
+    # Checkpoints
+
+    def _after(self) -> Checkpoint:
+        """Return the position after the whole open page."""
+        states, start, dedupe = self._states, self._start, self._dedupe
+        token = states.token
+        return Checkpoint(
+            query=start.query,
+            path=start.path,
+            token=None if token is None else token.value,
+            minted_at=None if token is None else token.minted_at,
+            offset=0,
+            pages=states.depth,
+            rows=start.rows + len(self._rows) - len(self._compared.stale),
+            restarts=states.restarts,
+            watermark=dedupe.watermark(),
+            unordered=dedupe.broken,
+            keyless=dedupe.keyless,
+            bound=start.bound,
+            head=dedupe.head,
+            done=states.exhausted,
+        )
+
+    def _inside(self) -> Checkpoint:
+        """Return the position inside the open page."""
+        start, dedupe, offset = self._start, self._dedupe, self._offset
+        stale = self._compared.stale
+        given = offset - sum(index < offset for index in stale)
+        return evolve(
+            start,
+            offset=offset,
+            rows=start.rows + given,
+            watermark=dedupe.watermark(offset),
+            unordered=dedupe.broken,
+            keyless=dedupe.keyless,
+            head=(*dedupe.head, *dedupe.marks_given(offset, stale)),
+        )
+
+    # Events; their module is loaded only where somebody listens
+
+    def _report_page(self) -> Steps:
+        """Report the open page, and each assumption about the list that it refuted."""
+        from chainapi.core.events import KeyNotUnique, OrderBroken, PageReceived
+
+        service, where, depth = self.query.service, self.query.where, self.depth
+        yield Report(PageReceived(service, where, depth, len(self._rows)))
+        for assumption in self._compared.refuted:
+            if assumption is Assumption.KEY:
+                yield Report(KeyNotUnique(service, where, depth))
+            else:
+                yield Report(OrderBroken(service, where, depth, assumption.value))
+
+    def _report_lost_digests(self) -> Steps:
+        """Report a resume in a second pass: rows of the first one come again, their digests are lost."""
+        start = self._begin
+        if start.restarts and start.rows and not self._dedupe.ordered:
+            yield from self._report_restart("it had begun again before it was resumed", exact=False)
+
+    def _report_restart(self, reason: str, *, exact: bool) -> Steps:
+        if self._reports:
+            from chainapi.core.events import Restarted
+
+            yield Report(Restarted(self.query.service, self.query.where, self.restarts, reason, exact))
+
+    def _report_loop(self) -> Steps:
+        from chainapi.core.events import LoopFound
+
+        yield Report(LoopFound(self.query.service, self.query.where, self.depth))
