@@ -214,7 +214,7 @@ class Gate:
         """Take the settings of a session into account; its limits hold from now on."""
         self._shares.setdefault(share.settings, WeakSet()).add(share)
         self._agree()
-        self._quota.know(share.limits)
+        self._quota.add_limits(share.limits)
 
     def leave(self, share: Share) -> None:
         """Forget the settings of a session that was closed; its requests under way are not affected."""

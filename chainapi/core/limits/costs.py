@@ -35,7 +35,7 @@ class Costs:
     """
 
     learned: dict[str, float] = field(factory=dict[str, float])
-    dearest: float = 0.0
+    most_expensive: float = 0.0
     roof: float = inf  # the least limit that the service tells
     units: bool | None = None
     version: int = 0  # counts up when a price changes
@@ -51,7 +51,7 @@ class Costs:
     _most_left: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
-        """Return what a request of `route` costs: as learned, else `prior`, else as the dearest known.
+        """Return what a request of `route` costs: as learned, else `prior`, else as the most expensive known.
 
         A `prior` above a whole limit is in other units than the limit, and says nothing.
         """
@@ -59,7 +59,9 @@ class Costs:
         if prior is not None and (prior > self.roof or self.units is False):
             prior = None
         if known is None:
-            price = max(prior if prior is not None else self.dearest or 1.0, self._above.get(route, 0.0))
+            price = max(
+                prior if prior is not None else self.most_expensive or 1.0, self._above.get(route, 0.0)
+            )
             # Units that drip in hid the price of requests that flew alone.
             # A burst may be far smaller than the limit: that counts only before anything was said to remain.
             most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
@@ -70,7 +72,7 @@ class Costs:
         return known
 
     def known(self, route: str) -> bool:
-        """Tell whether several requests of `route` may fly at once: the first have flown alone."""
+        """Return whether several requests of `route` may fly at once: the first have flown alone."""
         return route in self.learned or self._tries.get(route, 0) >= TRIES or len(self._tries) >= MOST_ROUTES
 
     def likely(self, route: str, prior: float | None) -> float:
@@ -174,4 +176,4 @@ class Costs:
         if self.learned.get(route) != best:
             self.learned[route] = best
             self.version += 1
-            self.dearest = max(self.learned.values())
+            self.most_expensive = max(self.learned.values())

@@ -1,4 +1,4 @@
-"""Limits that no header tells: found by being refused, and then kept by counting.
+"""Limits without headers: found by being refused, and then kept by counting.
 
 Requests begin few and grow to a moderate number in flight. After a refusal single requests try again, after
 1, 2, 4 ... 60 seconds with jitter, and after eight minutes an eighth more each time; within that, at the end
@@ -62,7 +62,7 @@ class Trial:
     _since: float = 0.0
 
     def beyond(self, in_flight: float) -> bool:
-        """Tell whether a trial runs and so much is used that the next refusal may come any time."""
+        """Return whether a trial runs and so much is used that the next refusal may come any time."""
         return self._runs and self.limit.limit - self.limit.room(in_flight) >= self._kept[0]
 
     def passed(self, now: float) -> None:
@@ -95,7 +95,7 @@ class Trial:
             self.limit.remaining += more
 
     def refused(self, now: float, in_flight: float) -> None:
-        """Note a refusal: take back a trial that runs, else believe that less is left than was learned."""
+        """Note a refusal: take back a trial that runs, else take less for left than was learned."""
         limit, window = self.limit, self.limit.window
         limit.collect(now)
         if self._runs:
@@ -147,11 +147,11 @@ class Discovery:
         return now if self.drip is None else max(now, self.drip.next)
 
     def disproved(self) -> bool:
-        """Tell whether so much passed since the last refusal that there is likely no limit."""
+        """Return whether so much passed since the last refusal that there is likely no limit."""
         return self._count >= PROVEN if self.drip is None else self.drip.disproved()
 
     def longest(self) -> float:
-        """Return the longest wait in seconds that a limit which drips asks for."""
+        """Return the longest wait in seconds that a limit which drips has."""
         return max(SOON, 0.0 if self.drip is None else 2.0 / self.drip.rate)
 
     def wait_for(self, now: float, units: float, *, least: bool = False) -> float:
@@ -195,7 +195,7 @@ class Discovery:
             self._found = self.drip is None and (self._before or 0.0) >= LEAST and within
 
     def _dripped(self) -> bool:
-        """Tell whether what passed since the opening is too little for a window."""
+        """Return whether what passed since the opening is too little for a window."""
         if self._before is None or self.drip is not None or self.drips:
             return self._last_refused is not None
         return self._passed < max(LEAST, WHOLE * self._before)
@@ -273,7 +273,7 @@ class Discovery:
         if self.learned is not None:
             self.most = min(self.most + 1.0, FEW if self._count < PROVEN else AFTERWARDS)
         elif self.drip is not None:
-            # Two more than its pace asks for find out how fast it drips.
+            # Two more than its pace has find out how fast it drips.
             self.most = NEAR + self.drip.pace() * trip
         elif before is None:
             self.most += 1.0 if self.most < SLOW_START else 1.0 / 512.0

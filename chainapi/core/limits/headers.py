@@ -8,7 +8,7 @@ The forms are those of draft-ietf-httpapi-ratelimit-headers, -00 to -10, and of 
 - ``RateLimit: "default";r=50;t=30`` with ``RateLimit-Policy: "default";q=100;w=60``.
 
 Two rules hold throughout. A malformed field is as if absent. And where an answer says several things about
-the same, the strictest is believed: the smallest limit and remainder, the longest wait.
+the same, the strictest counts: the smallest limit and remainder, the longest wait.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def hold(status: int, info: RateLimitInfo) -> float:
 
 
 def _strictness(claim: _Claim) -> tuple[float, float, bool]:
-    """Sort claims: the one to believe comes first, one that says nothing last."""
+    """Sort claims: the one that counts comes first, one that says nothing last."""
     remaining = inf if claim.remaining is None else claim.remaining
     reset = 1.0 if claim.reset is None else -claim.reset
     return remaining, reset, claim.limit is None

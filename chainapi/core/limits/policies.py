@@ -120,5 +120,5 @@ class Policies:
             if one is self.told
             or one.only_on_refusal
             or one in self._listed
-            or now <= one.believed_at + (one.window or UNTOLD_WINDOW)
+            or now <= one.recorded_at + (one.window or UNTOLD_WINDOW)
         ]

@@ -1,7 +1,7 @@
-"""One quota of the service: what its answers say, and what may be sent because of it.
+"""One quota of the service: what its responses report, and what may be sent.
 
 Pure arithmetic: times are seconds on any monotonic clock and come in as arguments, like the jitter. The
-rules, in the order in which they are asked:
+rules, in the order in which they apply:
 
 1. A refusal stops everybody until its wait ends; the end only ever moves later. One that shows quota left
    stops its route alone (`chainapi.core.limits.scope`).
@@ -11,7 +11,7 @@ rules, in the order in which they are asked:
 4. What an answer says remains, less what is in flight, may go at once.
 5. What is predicted to have come back since may go too, few at first and more with every answer that says
    what remains.
-6. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
+6. Used up, with nothing in flight and a long wait ahead: one probe shows when the quota comes back.
 7. A limit that nobody tells is found by refusals (`chainapi.core.limits.discovery`), and paces requests.
    Beside told limits that is so for refusals while those have quota left.
 """
@@ -200,13 +200,12 @@ class Quota:
     _refused_route: str | None = field(default=None, init=False)
     _guesses: int = field(default=0, init=False)
     _most_guesses: int = field(default=1, init=False)
-    _heard_at: float = field(default=-inf, init=False)
 
     def __attrs_post_init__(self) -> None:
         limits, self.limits = self.limits, ()
-        self.know(limits)
+        self.add_limits(limits)
 
-    def know(self, limits: Sequence[Limit]) -> None:
+    def add_limits(self, limits: Sequence[Limit]) -> None:
         """Keep limits that the user knows of, besides those known before."""
         new = [one for one in limits if one not in self.limits]
         if not new:
@@ -248,7 +247,7 @@ class Quota:
         return self._by_policies(now, cost, opens, probe)
 
     def _alone(self, route: str) -> bool:
-        """Tell whether a request has to fly alone, because nobody knows what it costs."""
+        """Return whether a request has to fly alone, because nobody knows what it costs."""
         return self.policies.told is not None and not self.costs.known(route)
 
     def _by_policies(self, now: float, cost: float, opens: float, probe: bool) -> Decision:
@@ -281,7 +280,7 @@ class Quota:
             if self.in_flight:
                 return Decision(opens)
             most = 1
-            probes_at = scarce.asks_at(opens) if self.probe else inf
+            probes_at = scarce.probes_at(opens) if self.probe else inf
             if probes_at > now:
                 return Decision(min(opens, probes_at), used_up=True)
             inquiry = scarce
@@ -291,7 +290,7 @@ class Quota:
         return Decision(now, True, probe or (most == 1 and not self.in_flight), inquiry, used_up)
 
     def room(self, now: float) -> float:
-        """Return the units that may go before a dearer request that has to wait for more.
+        """Return the units that may go before a more expensive request that has to wait for more.
 
         None in a pause; and none where units drip, for there they are not lost but only delay it.
         """
@@ -327,7 +326,7 @@ class Quota:
             if used_up:
                 self._most_guesses = 1
             if inquiry is not None:
-                inquiry.asked = True
+                inquiry.probed = True
         if self._discovery is not None:
             self._discovery.send(now, self._counted(cost))
         if self.routes.known:
@@ -338,7 +337,7 @@ class Quota:
         return reservation
 
     def holds(self, reservation: Reservation, now: float) -> bool:
-        """Tell whether a request that was granted a moment ago may still leave."""
+        """Return whether a request that was granted a moment ago may still leave."""
         return reservation.stops == self._stops and now >= self.stopped_until
 
     # --- how it ended -----------------------------------------------------------------------
@@ -383,7 +382,6 @@ class Quota:
     ) -> Verdict:
         """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
         self._land(reservation)
-        self._heard_at = now
         if status >= 500 and info.remaining is None:
             # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
             failed = reservation.probe and not reservation.guess
@@ -473,7 +471,7 @@ class Quota:
         if left is None or before is None:
             self.costs.hidden(reservation.route, 0.0, told.drip(now - reservation.sent))
         else:
-            self.costs.hidden(reservation.route, before - left, told.drip(now - told.believed_at))
+            self.costs.hidden(reservation.route, before - left, told.drip(now - told.recorded_at))
         if left is not None:
             self.costs.alone(reservation.route, reservation.prior, before, told.limit, left)
 
@@ -487,7 +485,7 @@ class Quota:
         for one in self._in_force:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
-                self._believe(one, reservation, now, *claim, refused=refused)
+                self._record(one, reservation, now, *claim, refused=refused)
             elif not refused:
                 if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
                     # The wait is over, and a request passed; how much is back no answer said.
@@ -498,7 +496,7 @@ class Quota:
         while self._lost and self._lost[0][0] <= reservation.sent:
             self._lost_units -= self._lost.popleft()[1]
 
-    def _believe(
+    def _record(
         self,
         one: Policy,
         reservation: Reservation,
@@ -509,10 +507,10 @@ class Quota:
         refused: bool,
     ) -> None:
         cost = 0.0 if refused else reservation.cost
-        one.believe(reservation.sent, now, remaining, cost, judge=reservation.probe and not refused)
+        one.record(reservation.sent, now, remaining, cost, classify=reservation.probe and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
             # Else it is from before what others said, who overtook it.
-            one.tell_reset(now, min(reset, self.max_stop))
+            one.record_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._reservations)).sent if self._reservations else now)
         if not refused:
             drips = one.kind is DRIP and one.drip(now - reservation.sent) >= 1.0
@@ -543,7 +541,7 @@ class Quota:
         wait = min(hold(429, info), self.max_stop) if info.retry_after is not None or info.reset else None
         hidden = self._is_hidden(reservation, left, wait)
         shared = hidden and self._is_shared(reservation, now, left)
-        if not shared and self.routes.judge(reservation.route, now, left=left):
+        if not shared and self.routes.concerns_route_only(reservation.route, now, left=left):
             whole = told is not None and info.remaining == told.limit
             return self._refuse_route(reservation, now, wait, jitter, whole=whole), None
         if hidden and self._discovery is None:
@@ -564,7 +562,7 @@ class Quota:
         return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, told
 
     def _is_hidden(self, reservation: Reservation, left: bool | None, wait: float | None) -> bool:
-        """Tell whether a refusal shows a limit beside the told ones: they have quota left."""
+        """Return whether a refusal shows a limit beside the told ones: they have quota left."""
         known = self.policies.known
         longest = SOON if self._discovery is None else self._discovery.longest()
         if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
@@ -572,7 +570,7 @@ class Quota:
         return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
 
     def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
-        """Tell whether a limit that nobody told is surely more than one route that was closed."""
+        """Return whether a limit that nobody told is surely more than one route that was closed."""
         if self._discovery is not None:
             return not reservation.probe and self.routes.passes(reservation.route)
         others = (one for one in self.routes.closed(now) if one != reservation.route)
@@ -629,7 +627,7 @@ class Quota:
         ends = [stop - now]
         for one in self._in_force:
             one.collect(now)
-            ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
+            ends.append(one.wait_for(now, units, held, least=least, probe=self.probe))
         if discovery is not None:
             counted = requests + self.in_flight if self.policies.known else units + held
             seconds = discovery.wait_for(stop, counted, least=least)

@@ -279,10 +279,10 @@ def test_forecast_counts_what_is_ahead() -> None:
 def test_forecast_knows_a_drip() -> None:
     """What drips is there when so much has dripped."""
     one = Policy(60.0, 60.0, told=True, kind=Kind.DRIP)
-    one.remaining, one.believed_at = 0.0, 0.0
+    one.remaining, one.recorded_at = 0.0, 0.0
     assert one.wait_for(0.0, 30.0) == pytest.approx(30.0)
     bare = Policy(60.0, None)
-    bare.remaining, bare.believed_at, bare.reset_at = 0.0, 0.0, 5.0
+    bare.remaining, bare.recorded_at, bare.reset_at = 0.0, 0.0, 5.0
     assert bare.wait_for(0.0, 1.0) == 5.0
 
 
