@@ -63,7 +63,7 @@ class Costs:
                 prior if prior is not None else self.most_expensive or 1.0, self._above.get(route, 0.0)
             )
             # Units that drip in hid the price of requests that flew alone.
-            # A burst may be far smaller than the limit: that counts only before anything was said to remain.
+            # A burst may be far smaller than the limit: that counts only before any remainder.
             most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
             most = max(SHARE * most_left, self._hidden.get(route, 0.0))
             return max(price, most) if self._tries.get(route, 0) >= TRIES else price
@@ -79,9 +79,9 @@ class Costs:
         """Return what a request of `route` is foreseen to cost: a `prior` that nothing confirms is none."""
         return self.price(route, prior if self.units else None)
 
-    def tried(self, route: str, *, told: bool = True) -> None:
-        """Note that a request of `route` flew alone; `told` if its answer says what remains."""
-        self._tries[route] = self._tries.get(route, 0.0) + (1.0 if told else SILENT)
+    def tried(self, route: str, *, reported: bool = True) -> None:
+        """Note that a request of `route` flew alone; `reported` if its response has what remains."""
+        self._tries[route] = self._tries.get(route, 0.0) + (1.0 if reported else SILENT)
 
     def refused(self, route: str, left: float) -> None:
         """Learn from a request that was refused while `left` was left: it costs more than that."""
@@ -124,7 +124,7 @@ class Costs:
         fresh: bool,
         drips: bool = False,
     ) -> None:
-        """Note what an answer for `route`, sent and received at these times, told to remain of `source`.
+        """Note what an answer for `route`, sent and received at these times, reported to remain of `source`.
 
         `fresh` is the first answer after a pause, in which units came back; where a quota `drips`, some do
         between any two requests that were not sent at once.

@@ -13,7 +13,7 @@ of a window that services usually have. When one passes, a second refusal shows 
 A learned window is tried out from time to time, with more requests in it or a little earlier, so that a limit
 that was learned too low grows. Each trial that is refused doubles the windows until the next one.
 
-A limit beside others that are told is taken to drip: that uses a window as well, if not at once.
+A limit beside others that are announced is taken to drip: that uses a window as well, if not at once.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Trial:
 
 @define(eq=False, repr=False)
 class Discovery:
-    """What is found out about limits of which nothing is told; `drips` where they are taken to."""
+    """Limits without headers, as far as found; `drips` if they are taken to."""
 
     drips: bool = False
     most: float = 1.0
@@ -126,7 +126,7 @@ class Discovery:
     _refused: float | None = None  # when the first refusal came that nothing passed since
     _tried: float = -inf  # when the last request was sent that was refused
     _tries: int = 0
-    _told: bool = False  # whether a wait was told since: then trying did not show it
+    _announced: bool = False  # whether a wait was announced since: then trying did not show it
     _passed: float = 0.0  # units since the opening
     _count: int = 0  # requests since the opening
     _before: float | None = None  # units that passed from the opening before it to the refusal
@@ -162,7 +162,7 @@ class Discovery:
         """Return when trying will likely have found the window: after a minute, or twice what it took."""
         if (
             self._refused is None
-            or self._told
+            or self._announced
             or self.drip is not None
             or self._foreseen(self._refused) > now
         ):
@@ -178,12 +178,12 @@ class Discovery:
 
     # --- refusals ---------------------------------------------------------------------------
 
-    def refused(self, sent: float, now: float, in_flight: float, *, told: bool) -> None:
-        """Note a refusal, while `in_flight` units are out; `told` if it named a wait."""
+    def refused(self, sent: float, now: float, in_flight: float, *, announced: bool) -> None:
+        """Note a refusal, while `in_flight` units are out; `announced` if it named a wait."""
         self._tried = max(self._tried, sent)
         if self._refused is not None:
             return
-        self._refused, self._tries, self._told, self._found = now, 0, told, False
+        self._refused, self._tries, self._announced, self._found = now, 0, announced, False
         self.most = min(self.most, SLOW_START)
         if self._trial is not None:
             self._trial.refused(now, in_flight)
@@ -299,7 +299,7 @@ class Discovery:
                 self.drip.reopened(sent)
             self._last_refused, self._since_refused = refused, 0.0
         self.most = 1.0
-        self._before, self._window = self._passed, None if self._told else window
+        self._before, self._window = self._passed, None if self._announced else window
         self._refused, self._opened, self._found = None, sent, False
         self._passed, self._count = 0.0, 0
         self._history.clear()

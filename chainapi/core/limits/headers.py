@@ -39,7 +39,7 @@ __all__ = ["PolicyField", "RateLimitInfo", "ServiceLimit", "hold", "read_limits"
 class PolicyField:
     """One rate-limit policy as the service announces it: `quota` units in `window` seconds.
 
-    A quota of 0 is kept as said; a window of 0, or one that makes no sense, is None as if it were not said.
+    A quota of 0 is kept as sent; a window of 0, or one that makes no sense, is None as if it were absent.
     """
 
     quota: float
@@ -241,10 +241,10 @@ def _read_combined(
 
 
 def _dictionary_claim(pairs: Iterable[tuple[str, Item]]) -> _Claim:
-    said: dict[str, list[float | None]] = {"limit": [], "remaining": [], "reset": []}
+    amounts: dict[str, list[float | None]] = {"limit": [], "remaining": [], "reset": []}
     for key, item in pairs:
-        said.get(key, []).append(_amount(item.value))
-    return _Claim(_smallest(said["limit"]), _smallest(said["remaining"]), _longest(said["reset"]))
+        amounts.get(key, []).append(_amount(item.value))
+    return _Claim(_smallest(amounts["limit"]), _smallest(amounts["remaining"]), _longest(amounts["reset"]))
 
 
 # --- moments ---

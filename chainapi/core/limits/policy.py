@@ -32,7 +32,7 @@ LARGEST_RESERVE = 0.01  # of the limit
 UNTOLD_WINDOW = 60.0  # seconds, where nothing better is known
 ESTIMATE = 0.8  # of the time that a drip takes as promised: the least, for answers round and trips differ
 SLOWEST = 64.0  # times as slow as promised
-STILL = 1.75  # seconds: a reset that moves by less is the same, told in whole seconds
+STILL = 1.75  # seconds: a reset that moves by less is the same, rounded to whole seconds
 EPSILON = 1e-6
 
 
@@ -50,20 +50,20 @@ class Policy:
 
     Attributes:
         named: whether responses named it; a limit that only the user set is kept by counting alone.
-        told: whether answers report what remains.
+        reported: whether responses report what remains.
         proven: whether that is known since it opened last; else requests leave few at first.
         sized: whether `limit` was announced; else it is the most that was ever reported to remain.
-        reset_at: when all comes back, as an answer told; inf when none did.
+        reset_at: when all comes back, as announced; inf if unknown.
         probed: whether a probe was sent, or need not be; `answered`: whether its response came.
         guessed: whether no response named the window.
-        moving: whether the told reset moved as units were spent: then it is not the end of a window.
+        moving: whether the announced reset moved as units were spent: then it is not the end of a window.
 
     """
 
     limit: float
     window: float | None
     named: bool = False
-    told: bool = False
+    reported: bool = False
     kind: Kind = Kind.LOG
     sized: bool = True
     only_on_refusal: bool = False
@@ -83,7 +83,7 @@ class Policy:
     _epoch: float | None = field(default=None, init=False)
     guessed: bool = field(default=False, init=False)
     _first_reset: float = field(default=inf, init=False)
-    _first_left: float = field(default=0.0, init=False)  # what remained when that was told
+    _first_left: float = field(default=0.0, init=False)  # what remained at that time
     _counted: float = field(default=inf, init=False)  # what is left by counting alone
     _silent_at: float = field(default=-inf, init=False)  # when an answer last did not say what remains
     _sent: float = field(default=-inf, init=False)  # when the last request was sent whose answer said it
@@ -96,7 +96,7 @@ class Policy:
 
     def room(self, held: float) -> float:
         """Return the units beside the `held` ones that an answer reported, or that counting allows."""
-        if self.told:
+        if self.reported:
             return self.remaining - self.reserve - held
         return self.remaining + self.returned - held
 
@@ -104,7 +104,7 @@ class Policy:
         """Return whether `cost` units are there; a request above the whole limit needs all of it."""
         if not self.proven:
             return False
-        whole = self.limit - self.reserve if self.told else self.limit
+        whole = self.limit - self.reserve if self.reported else self.limit
         return self.room(held) >= min(cost, whole) - EPSILON
 
     def collect(self, now: float) -> None:
@@ -155,14 +155,14 @@ class Policy:
             return known_at
         if opens - known_at <= FAR * self.window:
             return inf
-        if not self.told:
+        if not self.reported:
             return known_at
         return known_at + min(2.0 * self.window / self.limit, PATIENCE * self.window)
 
     @property
     def sure(self) -> bool:
-        """Return whether `remaining` is what an answer said, and no answer since kept it to itself."""
-        return self.told and self._sent >= self._silent_at
+        """Return whether `remaining` is from a response, and no response since left it out."""
+        return self.reported and self._sent >= self._silent_at
 
     # --- what the answers say ---------------------------------------------------------------
 
@@ -174,14 +174,14 @@ class Policy:
             self.window, self.guessed = window, False
 
     def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
-        """Note a request whose answer said nothing of this policy; `counted` if the service surely did so."""
+        """Note a request whose response does not name this policy; `counted` if the service surely did so."""
         self._counted -= cost
         self._silent_at = now
         self._note(sent, now, cost)
-        if not counted or not self.told or self.kind is Kind.DRIP:
+        if not counted or not self.reported or self.kind is Kind.DRIP:
             self.remaining -= cost
             return
-        # What answers told to remain may include this request, but never more than was counted is left.
+        # The reported remainder may include this request, but never more than was counted is left.
         self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
         self._lowest_since(now, now, self.remaining)
 
@@ -203,16 +203,16 @@ class Policy:
         if classify:
             self._classify(sent, now, low + cost)
         self._counted += self.returned - cost + self._forget(now)
-        if not self.told or low > self.remaining:
+        if not self.reported or low > self.remaining:
             self._counted = low
         if sent > self._sent:
             self._sent = sent
         if sent < self._silent_at and self._counted < low:
             low = self._lowest_since(now, now, self._counted)
         if low > self.remaining:
-            # A new stretch: what was told of the end of the last one is past.
+            # A new stretch: the announced end of the last one is past.
             self.reset_at, self._first_reset, self._epoch = inf, inf, None
-        self.told = self.proven = True
+        self.reported = self.proven = True
         self.remaining, self.returned, self.recorded_at = low, 0.0, now
         if low > self.ceiling:
             self.ceiling = low
@@ -233,7 +233,7 @@ class Policy:
         self.reset_at = end
 
     def _lowest_since(self, sent: float, now: float, remaining: float) -> float:
-        """Return the least that any answer told since `sent`: answers overtake each other."""
+        """Return the least reported since `sent`: responses overtake each other."""
         lows = self._lows
         while lows and lows[-1][1] >= remaining:
             lows.pop()
@@ -269,7 +269,7 @@ class Policy:
 
     def _classify(self, sent: float, now: float, found: float) -> None:
         """Learn from the first answer after a pause, which found `found` units, how units come back."""
-        if not self.window or not self.told:
+        if not self.window or not self.reported:
             return
         self.answered = self.answered or self.probed
         gain, whole = found - self.remaining, self.limit - self.remaining
@@ -332,9 +332,9 @@ class Policy:
         """Return the seconds until `units` beside the `held` ones and those already spent have passed.
 
         The `least` is that of a drip as promised, where units drip, or a `probe` may
-        still show it; and what was told to remain may be without those in flight already.
+        still show it; and what was reported to remain may be without those in flight already.
         """
-        if least and self.told:
+        if least and self.reported:
             held = -self._strange()
         missing = units - self.room(held) if self.proven else units + held
         if missing <= EPSILON:
@@ -344,7 +344,7 @@ class Policy:
         back = missing if drips else missing - whole * self.limit + self.returned
         opens = self._back_at(now, back) if drips or self.proven else now
         seconds = max(0.0, opens - now) + whole * (self.window or UNTOLD_WINDOW)
-        if least and self.window and self.told and (drips or (probe and not self.settled())):
+        if least and self.window and self.reported and (drips or (probe and not self.settled())):
             dripped = self.recorded_at + (missing - 1.0) * self.window / self.limit - now
             return min(seconds, max(0.0, ESTIMATE * dripped))
         # The response to a probe may have the time, rounded up to whole seconds.

@@ -13,7 +13,7 @@ rules, in the order in which they apply:
    what remains.
 6. Used up, with nothing in flight and a long wait ahead: one probe shows when the quota comes back.
 7. A limit that nobody tells is found by refusals (`chainapi.core.limits.discovery`), and paces requests.
-   Beside told limits that is so for refusals while those have quota left.
+   Beside announced limits that holds for refusals while those have quota left.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Quota:
         max_in_flight: how many requests may be without an answer at once.
         limits: what the user knows of limits, kept by counting.
         probe: whether one request may be risked to learn when the quota comes back.
-        max_stop: seconds after which a wait that an answer told is tried nevertheless.
+        max_stop: seconds after which an announced wait is tried nevertheless.
 
     """
 
@@ -219,7 +219,7 @@ class Quota:
             self.costs.units = True
 
     def _list(self) -> None:
-        """List all limits: those that the user knows of, those that are told, and the one that was found."""
+        """List all limits: those of the user, those announced, and the one discovered."""
         learned = None if self._discovery is None else self._discovery.learned
         self._in_force = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
 
@@ -248,7 +248,7 @@ class Quota:
 
     def _alone(self, route: str) -> bool:
         """Return whether a request has to fly alone, because nobody knows what it costs."""
-        return self.policies.told is not None and not self.costs.known(route)
+        return self.policies.latest is not None and not self.costs.known(route)
 
     def _by_policies(self, now: float, cost: float, opens: float, probe: bool) -> Decision:
         """Decide by the policies, where `opens` is the earliest time that they may choose."""
@@ -370,7 +370,7 @@ class Quota:
     def _unclear(self, reservation: Reservation, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
         for one in self._in_force:
-            if one.told:
+            if one.reported:
                 one.doubt(reservation.cost)
             else:
                 one.spend(reservation.sent, now, reservation.cost)
@@ -395,15 +395,15 @@ class Quota:
         trip = now - reservation.sent
         self.probes.trip += 0.1 * (trip - self.probes.trip) if self.probes.trip else trip
         refused = status == 429
-        last = self.policies.told
+        last = self.policies.latest
         before = last.remaining if last is not None and last.sure else None
-        told = self._read(reservation, now, info, refused=refused)
+        policy = self._read(reservation, now, info, refused=refused)
         if not refused:
-            self._passed(reservation, now, status, info, told, before)
-            self._account(reservation, now, info, told, refused=False)
+            self._passed(reservation, now, status, info, policy, before)
+            self._account(reservation, now, info, policy, refused=False)
             return Verdict.PASSED
-        verdict, used_up = self._refused(reservation, now, info, told, jitter)
-        self._account(reservation, now, info, told, refused=True)
+        verdict, used_up = self._refused(reservation, now, info, policy, jitter)
+        self._account(reservation, now, info, policy, refused=True)
         if used_up is not None:
             backed = not reservation.guess and not reservation.probe
             used_up.refused(now, self.stopped_until, reservation.cost, backed=backed)
@@ -415,13 +415,13 @@ class Quota:
         """Return the policy that the numbers of an answer are about."""
         policies = self.policies
         known, cost = policies.known, 0.0 if refused else reservation.cost
-        told = policies.read(info, now, cost, refused=refused)
+        policy = policies.read(info, now, cost, refused=refused)
         if policies.known is not known:
             if policies.known and not known:
                 self._discovery = None
             self.costs.roof = policies.roof()
             self._list()
-        return told
+        return policy
 
     def _passed(
         self,
@@ -429,28 +429,28 @@ class Quota:
         now: float,
         status: int,
         info: RateLimitInfo,
-        told: Policy | None,
+        policy: Policy | None,
         before: float | None,
     ) -> None:
         """Note what a request shows that was not refused."""
-        tells = info.remaining is not None or not any(one.told for one in self._in_force)
-        if tells:
+        reports = info.remaining is not None or not any(one.reported for one in self._in_force)
+        if reports:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes.known:
             self.routes.passed(reservation.route, reservation.sent)
         reservation.counted = status < 400 and not reservation.probe and not reservation.guess
-        if reservation.guess and (tells or self._most_guesses < CAUTIOUS):
+        if reservation.guess and (reports or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
         if reservation.alone and not self.costs.known(reservation.route):
-            self.costs.tried(reservation.route, told=info.remaining is not None)
-            if told is not None and told.sized:
-                self._price(reservation, now, info.remaining, told, before)
+            self.costs.tried(reservation.route, reported=info.remaining is not None)
+            if policy is not None and policy.sized:
+                self._price(reservation, now, info.remaining, policy, before)
         if self._discovery is not None:
             self._find(self._discovery, reservation, now, status)
 
     def _find(self, discovery: Discovery, reservation: Reservation, now: float, status: int) -> None:
-        """Let a success show what nobody tells; beside told limits, that nothing is hidden after all."""
+        """Learn from a success about limits without headers, or that there are none."""
         learned = discovery.learned
         discovery.passed(reservation.sent, now, self._counted(reservation.cost), answered=status < 400)
         if self.policies.known and discovery.disproved():
@@ -459,39 +459,45 @@ class Quota:
             self._list()
 
     def _counted(self, cost: float) -> float:
-        """Return what counts against the hidden limit: beside told ones, which weigh, requests."""
+        """Return what counts against the hidden limit: beside announced ones, which weigh, requests."""
         return 1.0 if self.policies.known else cost
 
     def _price(
-        self, reservation: Reservation, now: float, left: float | None, told: Policy, before: float | None
+        self, reservation: Reservation, now: float, left: float | None, policy: Policy, before: float | None
     ) -> None:
         """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
         if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:
-            self.costs.hidden(reservation.route, 0.0, told.drip(now - reservation.sent))
+            self.costs.hidden(reservation.route, 0.0, policy.drip(now - reservation.sent))
         else:
-            self.costs.hidden(reservation.route, before - left, told.drip(now - told.recorded_at))
+            self.costs.hidden(reservation.route, before - left, policy.drip(now - policy.recorded_at))
         if left is not None:
-            self.costs.alone(reservation.route, reservation.prior, before, told.limit, left)
+            self.costs.alone(reservation.route, reservation.prior, before, policy.limit, left)
 
     def _account(
-        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, *, refused: bool
+        self,
+        reservation: Reservation,
+        now: float,
+        info: RateLimitInfo,
+        policy: Policy | None,
+        *,
+        refused: bool,
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
         claims = self.policies.claims(info)
-        if told is not None and info.remaining is not None:
-            claims[told] = (info.remaining, info.reset)
+        if policy is not None and info.remaining is not None:
+            claims[policy] = (info.remaining, info.reset)
         for one in self._in_force:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
                 self._record(one, reservation, now, *claim, refused=refused)
             elif not refused:
                 if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
-                    # The wait is over, and a request passed; how much is back no answer said.
+                    # The wait is over, and a request passed; no response reported how much is back.
                     one.restart()
                 one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
-            elif one is told and one.only_on_refusal:
+            elif one is policy and one.only_on_refusal:
                 one.restart()
         while self._lost and self._lost[0][0] <= reservation.sent:
             self._lost_units -= self._lost.popleft()[1]
@@ -509,7 +515,7 @@ class Quota:
         cost = 0.0 if refused else reservation.cost
         one.record(reservation.sent, now, remaining, cost, classify=reservation.probe and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
-            # Else it is from before what others said, who overtook it.
+            # Else responses that overtook it are newer.
             one.record_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._reservations)).sent if self._reservations else now)
         if not refused:
@@ -531,38 +537,40 @@ class Quota:
     # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
-        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, jitter: float
+        self, reservation: Reservation, now: float, info: RateLimitInfo, policy: Policy | None, jitter: float
     ) -> tuple[Verdict, Policy | None]:
-        """Return how far a refusal reaches, and the told policy that is used up."""
+        """Return how far a refusal reaches, and the announced policy that is used up."""
         left = None
-        if told is not None and info.remaining is not None:
-            needed = min(max(reservation.cost, reservation.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
+        if policy is not None and info.remaining is not None:
+            needed = min(
+                max(reservation.cost, reservation.prior or 0.0, LEFT * policy.limit, 1.0), policy.limit
+            )
             left = info.remaining - self._held >= needed
         wait = min(hold(429, info), self.max_stop) if info.retry_after is not None or info.reset else None
         hidden = self._is_hidden(reservation, left, wait)
         shared = hidden and self._is_shared(reservation, now, left)
         if not shared and self.routes.concerns_route_only(reservation.route, now, left=left):
-            whole = told is not None and info.remaining == told.limit
+            whole = policy is not None and info.remaining == policy.limit
             return self._refuse_route(reservation, now, wait, jitter, whole=whole), None
         if hidden and self._discovery is None:
             self._discovery = Discovery(drips=True)
-        if reservation.alone and not left and told is not None and info.remaining is not None:
+        if reservation.alone and not left and policy is not None and info.remaining is not None:
             self.costs.refused(reservation.route, info.remaining)
         if reservation.probe:
             self._refusals += 1
         if self._discovery is not None and (hidden or not self.policies.known):
-            self._discovery.refused(reservation.sent, now, self._held, told=wait is not None)
-        self._stop(reservation, now, wait, told, jitter)
+            self._discovery.refused(reservation.sent, now, self._held, announced=wait is not None)
+        self._stop(reservation, now, wait, policy, jitter)
         if left is None and reservation.probe:
             if reservation.route == self._refused_route:
                 self.routes.step_back(reservation.route, now, self.stopped_until)
             self._refused_route = reservation.route
         if hidden:
             return Verdict.UNANNOUNCED, None
-        return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, told
+        return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, policy
 
     def _is_hidden(self, reservation: Reservation, left: bool | None, wait: float | None) -> bool:
-        """Return whether a refusal shows a limit beside the told ones: they have quota left."""
+        """Return whether a refusal shows a limit beside the announced ones: they have quota left."""
         known = self.policies.known
         longest = SOON if self._discovery is None else self._discovery.longest()
         if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
@@ -570,7 +578,7 @@ class Quota:
         return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
 
     def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
-        """Return whether a limit that nobody told is surely more than one route that was closed."""
+        """Return whether an unannounced limit is surely more than one route that was closed."""
         if self._discovery is not None:
             return not reservation.probe and self.routes.passes(reservation.route)
         others = (one for one in self.routes.closed(now) if one != reservation.route)
@@ -597,17 +605,19 @@ class Quota:
         return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
-        self, reservation: Reservation, now: float, wait: float | None, told: Policy | None, jitter: float
+        self, reservation: Reservation, now: float, wait: float | None, policy: Policy | None, jitter: float
     ) -> None:
         """Stop everybody."""
-        backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
+        backoff = self._backoff(self._refusals, jitter, policy.window if policy is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
-        elif self._discovery is not None and (told is None or self._discovery.drip is not None):
+        elif self._discovery is not None and (policy is None or self._discovery.drip is not None):
             stop = self._discovery.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
         else:
             known = (
-                told.opens_at(now, reservation.cost, 0.0) if told is not None and self._refusals < 2 else inf
+                policy.opens_at(now, reservation.cost, 0.0)
+                if policy is not None and self._refusals < 2
+                else inf
             )
             stop = known if now + backoff < known < inf else now + backoff
         self.stopped_until = max(self.stopped_until, stop)
@@ -638,26 +648,28 @@ class Quota:
         """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
         if self._discovery is not None:
             seconds = max(seconds, self._discovery.surely_at(now) - now)
-        # What is in flight may still be told a time that is a round trip later.
+        # Responses under way may still report a time that is a round trip later.
         return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""
-        told = self.policies.told
-        if told is None and self._discovery is not None:
-            told = self._discovery.learned
+        policy = self.policies.latest
+        if policy is None and self._discovery is not None:
+            policy = self._discovery.learned
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
         if stopped is None:
             used_up = [one for one in self._in_force if not one.backed(1.0, self._held)]
-            told = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=told)
-            opens = told.opens_at(now, 1.0, self._held) if used_up and told is not None else inf
+            policy = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=policy)
+            opens = policy.opens_at(now, 1.0, self._held) if used_up and policy is not None else inf
             reset = opens if opens < inf else None
         return QuotaSnapshot(
             time=now,
-            limit=told.limit if told else None,
-            remaining=max(0.0, told.remaining + (0.0 if told.told else told.returned)) if told else None,
-            window=told.window if told else None,
+            limit=policy.limit if policy else None,
+            remaining=max(0.0, policy.remaining + (0.0 if policy.reported else policy.returned))
+            if policy
+            else None,
+            window=policy.window if policy else None,
             stopped_until=stopped,
             reset_at=reset,
             costs=dict(self.costs.learned),

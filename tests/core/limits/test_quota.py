@@ -278,7 +278,7 @@ def test_forecast_counts_what_is_ahead() -> None:
 
 def test_forecast_knows_a_drip() -> None:
     """What drips is there when so much has dripped."""
-    one = Policy(60.0, 60.0, told=True, kind=Kind.DRIP)
+    one = Policy(60.0, 60.0, reported=True, kind=Kind.DRIP)
     one.remaining, one.recorded_at = 0.0, 0.0
     assert one.wait_for(0.0, 30.0) == pytest.approx(30.0)
     bare = Policy(60.0, None)
@@ -343,10 +343,10 @@ def passing(discovery: Discovery, at: float, number: int, cost: float = 1.0) -> 
 def refused(discovery: Discovery, at: float, opens: float) -> list[float]:
     """Refuse all tries from `at` until the limit opens; return when they were made."""
     tries, now = [at], at
-    discovery.refused(now, now, 0.0, told=False)
+    discovery.refused(now, now, 0.0, announced=False)
     while (now := discovery.tries_at(now, 0.5)) < opens:
         tries.append(now)
-        discovery.refused(now, now, 0.0, told=False)
+        discovery.refused(now, now, 0.0, announced=False)
     return [*tries, now]
 
 
@@ -427,9 +427,9 @@ def test_hidden_drip_is_measured() -> None:
     """Much less between two refusals than before the first: a drip, of about that a second."""
     discovery = Discovery()
     passing(discovery, 0.0, 100)
-    discovery.refused(0.0, 0.0, 0.0, told=False)
+    discovery.refused(0.0, 0.0, 0.0, announced=False)
     passing(discovery, 0.6, 10)
-    discovery.refused(1.0, 1.0, 0.0, told=False)
+    discovery.refused(1.0, 1.0, 0.0, announced=False)
     assert discovery.drip is not None
     assert discovery.drip.rate == pytest.approx(9.5)
     passing(discovery, 1.6, 1)
@@ -439,7 +439,7 @@ def test_hidden_drip_is_measured() -> None:
     assert 1.0 < discovery.wait_for(1.7, 20.0) < 2.2
     assert discovery.wait_for(1.7, 20.0, least=True) < 0.3
     too_fast = discovery.drip.pace()
-    discovery.refused(2.0, 2.0, 0.0, told=False)
+    discovery.refused(2.0, 2.0, 0.0, announced=False)
     assert discovery.drip.pace() < too_fast
 
 
@@ -482,7 +482,7 @@ def test_drip_that_stops_for_long_begins_again() -> None:
     passing(discovery, 0.0, 100)
     refused(discovery, 0.0, 1.0)
     passing(discovery, 1.0, 10)
-    discovery.refused(1.5, 1.5, 0.0, told=False)
+    discovery.refused(1.5, 1.5, 0.0, announced=False)
     assert discovery.drip is not None
     refused(discovery, 1.6, 100.0)
     passing(discovery, 130.0, 1)
