@@ -121,7 +121,7 @@ def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [711, 967, 999, 1323])
 def test_random_services_that_were_met_badly_once(seed: int) -> None:
-    """Counted faults, a route dearer than the limit, an hour without waits, no remainder at first."""
+    """Counted faults, a route more expensive than the limit, an hour without waits, no remainder at first."""
     outcome = run(random_scene(seed), 1e6)
     assert outcome.storm <= 3
     assert outcome.refusals <= 20

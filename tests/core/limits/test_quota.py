@@ -262,7 +262,7 @@ def test_lost_request_counts_against_a_limit_of_the_user() -> None:
     assert opens_at(quota, 0.0, 1.0) > 0.0
 
 
-def test_request_dearer_than_the_limit_needs_all_of_it() -> None:
+def test_request_above_the_limit_needs_all_of_it() -> None:
     """A cost above the limit does not wait for ever."""
     quota = started(100.0)
     go(quota, 1.0, cost=1000.0)
@@ -297,21 +297,21 @@ def test_costs_are_learned_whatever_the_order_of_answers(order: list[int], cost:
     assert costs.price("/a", None) == cost
 
 
-def test_unknown_route_is_taken_for_dear() -> None:
-    """What nobody knows costs what the dearest route costs; what the caller says counts until learned."""
+def test_unknown_route_is_taken_for_expensive() -> None:
+    """An unknown route costs as much as the most expensive one; a given cost counts until learned."""
     costs = Costs()
     assert costs.price("/new", None) == 1.0
     for level in range(100, 0, -10):
-        costs.sample(costs, "/dear", float(level), 0.0, 1.0, fresh=False)
+        costs.sample(costs, "/expensive", float(level), 0.0, 1.0, fresh=False)
     costs.tally()
     assert costs.price("/new", None) == 10.0
     assert costs.price("/new", 3.0) == 3.0
-    assert costs.price("/dear", 9.0) == 9.0
-    assert costs.price("/dear", 1.0) == 10.0
+    assert costs.price("/expensive", 9.0) == 9.0
+    assert costs.price("/expensive", 1.0) == 10.0
 
 
 def test_new_price_is_learned() -> None:
-    """A route that becomes dearer is known to be so after some answers."""
+    """A route that becomes more expensive is known to be so after some answers."""
     costs = Costs()
     level = 10_000.0
     for price in (1.0, 2.0):
