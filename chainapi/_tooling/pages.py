@@ -1,4 +1,4 @@
-"""Generated parts of docs pages: help of the command line, routes, keys, states of a walk.
+"""Docs pages, generated parts: command line help, routes, keys, walk states.
 
 A part stands in a page between ``<!-- begin NAME ARGUMENT -->`` and ``<!-- end -->``.
 """
@@ -58,7 +58,7 @@ def _diagram(first: Enum, transitions: Mapping[_From, Mapping[_By, _From]]) -> s
 
 
 def routes(service: str) -> str:
-    """Return the table of the routes of a service: method, type of the result, weight, path."""
+    """Return a table of a service's routes: method, type of result, weight, path."""
     lines = ["| Method | Gives | Weight | Route |", "|---|---|---|---|"]
     for name, declared in ROUTES.items():
         if not name.startswith(f"{service}."):
@@ -114,7 +114,7 @@ PARTS: dict[str, Callable[[str], str]] = {
 
 
 def page(text: str) -> str:
-    """Return a page with its parts generated again, and with a first line that says so."""
+    """Return a page with regenerated parts and a header line."""
 
     def part(match: re.Match[str]) -> str:
         if match[2] not in PARTS:

@@ -81,7 +81,7 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this label; create it if there is none."""
+        """Return the source with this label; create it if it is missing."""
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT number, label, query, checkpoint, taken, newest, floor, edge, done FROM sources"

@@ -1,8 +1,8 @@
-"""A SQLite database with one table, ``rows``.
+"""SQLite database with one table, ``rows``.
 
 Whole numbers and times (Unix seconds) are INTEGER, amounts and decimals are TEXT because SQLite has no exact
-type for them, records, lists and other JSON are JSON texts. A column of whole numbers of which one does not
-fit into 64 bits is TEXT.
+type for them, records, lists and other JSON are JSON texts. A column of whole numbers is TEXT if one of them
+does not fit into 64 bits.
 """
 
 from __future__ import annotations
