@@ -1,1 +1,1 @@
-"""Quotas: policies of a service, their discovery, and the requests they allow; pure."""
+"""Quotas: policies of a service, their discovery, requests they allow; pure."""
