@@ -20,7 +20,7 @@ LATER = 1e-3  # seconds after the end of a stop: so another route sends the prob
 
 
 class Verdict(Enum):
-    """Meaning of a response for the quota: a success, or the requests that a 429 stops."""
+    """Meaning of a response for the quota: a success, or requests stopped by a 429."""
 
     PASSED = "passed"
     QUOTA = "quota"  # refused: all requests wait
