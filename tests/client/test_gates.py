@@ -1,4 +1,4 @@
-"""Sessions that share a gate: who does, what they know together, and what each keeps for itself."""
+"""Sessions that share a gate: conditions, shared state, and settings of their own."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def time() -> float:
 
 
 def told(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
-    """Return what the headers of a service with 100 units a minute say."""
+    """Return the limit headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, None, retry_after, MINUTE)
 
 
 class Service:
-    """A transport whose service answers after 50 ms, without a limit, or does not answer at all."""
+    """Transport that responds after 50 ms, without a limit, or never responds."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self.silent = silent
@@ -75,7 +75,7 @@ def opened(transport: Transport | None, key: str = KEY, host: str = HOST, **opti
 
 
 def simulated(sim: Simulator, transport: Transport, **options: Any) -> Session:
-    """Return a session on a simulator in memory, by a transport that others use as well."""
+    """Return a session on a simulator in memory, with a shared transport."""
     return opened(transport, sim.api_key, sim.data_base_url, **options)
 
 
@@ -86,17 +86,17 @@ def gate(session: Session) -> Gate:
 
 
 def limited(seed: int = 0) -> Simulator:
-    """Return services with 100 requests a minute, and round trips that overtake each other."""
+    """Return services with 100 requests a minute and overtaking round trips."""
     return Simulator(limit=100, window=60.0, latency=lambda rng: rng.uniform(0.03, 0.09), seed=seed)
 
 
-# --- what sharing is for ---
+# --- purpose of sharing ---
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("number", [1, 2, 5])
 async def test_sessions_on_one_key_meet_no_more_refusals_than_one(number: int, seed: int) -> None:
-    """600 requests of one key are refused once, and none is sent in a stop, whichever session sends them."""
+    """One refusal for 600 requests of one key in all sessions; none sent in a stop."""
     sim = limited(seed)
     transport = sim.transport()
     sessions = [simulated(sim, transport) for _ in range(number)]
@@ -110,7 +110,7 @@ async def test_sessions_on_one_key_meet_no_more_refusals_than_one(number: int, s
 
 
 async def test_isolated_session_has_gates_of_its_own() -> None:
-    """With isolated=True sessions know nothing of each other, and meet refusals that one alone does not."""
+    """Sessions with isolated=True share no state, and meet more refusals than one."""
     sim = limited(seed=2)
     transport = sim.transport()
     async with (
@@ -127,7 +127,7 @@ async def test_isolated_session_has_gates_of_its_own() -> None:
 
 
 async def test_session_for_each_request() -> None:
-    """A session that is opened after another was closed knows what that one learned, a stop included."""
+    """A new session uses the state of a session closed before, including a stop."""
     sim = limited()
     transport = sim.transport()
     for _ in range(350):
@@ -140,7 +140,7 @@ async def test_session_for_each_request() -> None:
 
 
 async def test_quota_is_what_all_sessions_used() -> None:
-    """`session.quota` shows the state of the shared gate, before the session has sent anything."""
+    """`session.quota` shows the shared gate before the session has sent a request."""
     sim = limited()
     transport = sim.transport()
     async with simulated(sim, transport) as one, simulated(sim, transport) as two:
@@ -156,7 +156,7 @@ async def test_quota_is_what_all_sessions_used() -> None:
 
 
 async def test_who_shares_a_gate() -> None:
-    """Scheme, host, port, key and the given transport decide; paths, letter case and the rest do not."""
+    """Scheme, host, port, key and given transport decide; path and letter case do not."""
     one, other = Service(), Service()
     first = opened(one)
     same = [
@@ -205,7 +205,7 @@ async def test_transport_that_is_gone_is_not_mistaken_for_a_new_one() -> None:
 
 
 def test_loops_do_not_share() -> None:
-    """Two event loops in two threads have a gate each, and each session its own loop's."""
+    """Two event loops in two threads have a gate each, for their own sessions."""
     service = Service()
     found: dict[str, Gate] = {}
     both = threading.Barrier(2)
@@ -234,7 +234,7 @@ def test_loops_do_not_share() -> None:
 
 
 def test_loop_without_weak_references_has_gates_of_its_own() -> None:
-    """On a loop that cannot be referred to weakly, nothing is kept, and each session has its own gate."""
+    """Each session has its own gate on a loop without weak references."""
 
     class Strong:
         __slots__ = ()
@@ -247,7 +247,7 @@ def test_loop_without_weak_references_has_gates_of_its_own() -> None:
 
 
 def test_loop_and_its_gates_can_be_collected() -> None:
-    """A loop is not kept alive by what was learned in it, even where calls were left waiting in it."""
+    """A loop with gates can be collected, even with calls left waiting in it."""
 
     async def use() -> None:
         async with opened(Service()) as session:
@@ -278,7 +278,7 @@ def test_loop_and_its_gates_can_be_collected() -> None:
 
 @pytest.mark.untraced
 async def test_ten_thousand_sessions_leave_nothing() -> None:
-    """Sessions opened and closed leave one gate for a key; of many keys the last 256 are remembered."""
+    """Closed sessions leave one gate for a key, for the last 256 keys only."""
     service = Service()
 
     async def use(number: int, key: str) -> None:
@@ -307,7 +307,7 @@ async def test_ten_thousand_sessions_leave_nothing() -> None:
     ids=["plain", "max_in_flight", "rate"],
 )
 def test_work_for_a_session_does_not_grow_with_their_number(options: dict[str, Any]) -> None:
-    """Of many sessions that wait at one gate, each takes as many calls of functions as of few."""
+    """The function calls for each waiting session do not grow with their number."""
 
     async def steps(number: int) -> float:
         service = Service()
@@ -355,7 +355,7 @@ async def test_forgotten_session_is_collected() -> None:
 
 
 async def test_key_is_not_kept() -> None:
-    """What a loop remembers of a key is a digest."""
+    """A loop keeps only a digest of a key."""
     async with opened(Service()) as session:
         await session.data.get(PATH)
     shown = repr([*gates._LOOPS[asyncio.get_running_loop()].recent])
@@ -367,7 +367,7 @@ async def test_key_is_not_kept() -> None:
 
 
 async def test_rate_holds_its_own_session_only() -> None:
-    """A session with a ceiling keeps it, and one beside it sends meanwhile as if it were alone."""
+    """A session's ceiling does not slow another session of the same gate."""
     service = Service()
     async with (
         opened(service, host=HOST + "/slow", rate=Limit(2, per=1.0)) as slow,
@@ -402,7 +402,7 @@ async def test_max_in_flight_holds_its_own_session_only() -> None:
 
 
 async def test_most_in_flight_is_that_of_the_largest_open_session() -> None:
-    """The gate allows what its largest open session allows, 100 by default, for all together."""
+    """The gate has the limit of its largest open session, 100 by default, for all."""
     service = Service()
     small, default, large = (opened(service, max_in_flight=number) for number in (20, None, 500))
     quota = gate(small)._quota
@@ -418,7 +418,7 @@ async def test_most_in_flight_is_that_of_the_largest_open_session() -> None:
 
 
 async def test_careful_settings_hold_for_all() -> None:
-    """probe=False, the longest max_stop and every documented limit hold for all that share the gate."""
+    """probe=False, the longest max_stop and documented limits hold for a whole gate."""
     service = Service()
     bold = opened(service, max_stop=60.0, limits={"data": [Limit(100)]})
     careful = opened(service, max_stop=None, probe=False, limits={"data": [Limit(100), Limit(5, per=1.0)]})
@@ -437,7 +437,7 @@ async def test_careful_settings_hold_for_all() -> None:
 
 
 async def test_max_wait_and_now_are_each_sessions_own() -> None:
-    """Of two sessions in one stop, the one with max_wait is told by its own clock, the other waits."""
+    """A session with max_wait fails by its own clock in a stop; another one waits."""
     sim = limited()
     transport = sim.transport()
     async with (
@@ -455,7 +455,7 @@ async def test_max_wait_and_now_are_each_sessions_own() -> None:
 
 
 async def test_requests_that_another_session_holds_back_are_not_counted() -> None:
-    """A long queue behind another session's ceiling turns nobody away who may pass it."""
+    """A queue behind another session's ceiling fails no request that may pass it."""
     service = Service()
     limits = {"data": [Limit(100, per=10.0)]}
     async with (
@@ -476,7 +476,7 @@ async def test_requests_that_another_session_holds_back_are_not_counted() -> Non
 
 
 async def test_each_waiting_session_hears_of_its_wait() -> None:
-    """A stop is told to each session that waits, when it begins to wait, and to no other."""
+    """The gate reports a stop to each session when it begins to wait, and to no other."""
     sim = limited()
     transport = sim.transport()
     heard: dict[str, list[Event]] = {"one": [], "two": [], "three": []}
@@ -506,7 +506,7 @@ async def test_each_waiting_session_hears_of_its_wait() -> None:
 
 
 async def test_closing_one_session_leaves_the_others_in_peace() -> None:
-    """Waiters of another session keep their places when one with waiters before them is closed."""
+    """Waiters keep their places when a session with waiters before them is closed."""
     sim = limited()
     transport = sim.transport()
     async with simulated(sim, transport) as stays:
@@ -527,7 +527,7 @@ async def test_closing_one_session_leaves_the_others_in_peace() -> None:
 
 
 async def test_session_that_is_closed_hands_the_probe_on() -> None:
-    """Closed while its request flies alone, a session lets the next session's fly at once."""
+    """A session closed with a probe in flight lets another one's leave at once."""
     stuck = Service(silent=True)
     leaves, stays = opened(stuck), opened(stuck)
     probe = asyncio.create_task(leaves.data.get(PATH))
@@ -545,7 +545,7 @@ async def test_session_that_is_closed_hands_the_probe_on() -> None:
 
 
 async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
-    """Closed while a request waits for its ceiling, a session leaves no trace in the queue."""
+    """A session closed while it pays its ceiling leaves no trace in the queue."""
     gate, stays = Gate(), Share()
     leaves = Share(rate=Limit(1, per=100.0))
     for share in (stays, leaves):
@@ -567,7 +567,7 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
 
 
 async def test_who_was_granted_leaves_before_a_newcomer() -> None:
-    """A request that finds the queue empty does not pass one that was granted and did not run yet."""
+    """A new request does not pass one that was granted but did not run yet."""
     gate, order = Gate(), list[int]()
 
     async def call(number: int) -> None:
@@ -603,7 +603,7 @@ async def test_who_was_granted_leaves_before_a_newcomer() -> None:
 def test_shares_of_one_gate_serve_everybody_in_order(
     steps: list[tuple[str, int, float, bool]],
 ) -> None:
-    """Whatever sessions ask and cancel: nobody is lost, and equals of one session go in their order."""
+    """Random requests and cancellations lose no request; equals keep their order."""
 
     async def run() -> None:
         gate = Gate(random=lambda: 0.5)
@@ -652,7 +652,7 @@ def test_shares_of_one_gate_serve_everybody_in_order(
 
 
 def test_requests_that_may_not_leave_stand_aside() -> None:
-    """Of a group as many are in the queue as may leave; its others follow in order, better ranks first."""
+    """Requests of a group that may not leave stand aside, and follow by rank."""
     queue = Queue[Waiter](Costs())
     group = Group(most=2)
     ranks = [0.0, 0.0, 0.0, 0.0, -1.0]
@@ -673,7 +673,7 @@ def test_requests_that_may_not_leave_stand_aside() -> None:
 
 
 def test_request_that_pays_lets_others_pass() -> None:
-    """While one of a paced group pays it is out of the way, even for one of its group with a better rank."""
+    """A paying request lets others pass, even one of its group with a better rank."""
     queue = Queue[Waiter](Costs())
     group = Group(paced=True)
     pays, better, other = (
@@ -699,7 +699,7 @@ def test_request_that_pays_lets_others_pass() -> None:
 
 @pytest.mark.real_time
 async def test_sessions_share_on_real_loops() -> None:
-    """Two sessions to one server share a gate on asyncio's loop and on uvloop; one closes, one goes on."""
+    """Two sessions share a gate on real loops: asyncio's and uvloop."""
     async with Simulator(limit=5, window=1.0) as sim:
         urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
         async with Session(**urls) as stays:  # type: ignore[arg-type]

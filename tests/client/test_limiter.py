@@ -21,7 +21,7 @@ MINUTE = (PolicyField(100.0, 60.0),)
 
 
 def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
-    """Return what the headers of a service with 100 units a minute say."""
+    """Return the limit headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
 
@@ -38,7 +38,7 @@ def time() -> float:
 
 
 async def test_first_request_goes_at_once_and_alone() -> None:
-    """Nobody follows the first request until it is answered."""
+    """No request follows the first one until its response arrives."""
     gate = Gate()
     first = await gate.acquire()
     second = asyncio.create_task(gate.acquire())
@@ -64,7 +64,7 @@ async def test_refusal_stops_everybody_for_as_long_as_it_says() -> None:
 
 
 async def test_stop_between_grant_and_resumption_is_honoured() -> None:
-    """A task that was granted but did not run yet goes back to its place when a stop begins."""
+    """A granted task that did not run yet returns to its place at a stop."""
     gate = await opened(max_in_flight=3)
     first, second, third = [await gate.acquire() for _ in range(3)]
     order: list[tuple[int, float]] = []
@@ -85,7 +85,7 @@ async def test_stop_between_grant_and_resumption_is_honoured() -> None:
 
 
 async def test_refused_request_goes_first_and_priority_before_the_rest() -> None:
-    """After a stop the refused request is the probe; then the urgent, then the others in order."""
+    """After a stop the refused request leaves first, then urgent ones, then the rest."""
     gate = await opened()
     (await gate.acquire()).answered(429, told(0, retry_after=5))
     order: list[str] = []
@@ -100,7 +100,7 @@ async def test_refused_request_goes_first_and_priority_before_the_rest() -> None
 
 
 async def test_max_wait_is_checked_at_once() -> None:
-    """A wait that would be too long is refused before it begins, with the time to come back."""
+    """The gate refuses a wait too long before it begins, with the time to retry."""
     gate = await opened(now=lambda: 1000.0)
     (await gate.acquire()).answered(429, told(0, retry_after=20))
     with pytest.raises(QuotaWaitError) as caught:
@@ -112,7 +112,7 @@ async def test_max_wait_is_checked_at_once() -> None:
 
 
 async def test_max_wait_counts_those_in_front() -> None:
-    """With 300 waiters before it and 100 a minute, a request would wait for minutes, and says so at once."""
+    """Behind 300 waiters at 100 a minute, a request fails at once."""
     gate = await opened(0.0, probe=False)
     waiting = [asyncio.create_task(gate.acquire()) for _ in range(300)]
     await asyncio.sleep(0)
@@ -127,7 +127,7 @@ async def test_max_wait_counts_those_in_front() -> None:
 
 
 async def test_wait_that_becomes_too_long_ends_as_soon_as_that_is_known() -> None:
-    """A stop that was not foreseen when the wait began ends it at once, not when max_wait is over."""
+    """An unforeseen stop ends a wait at once, not when max_wait is over."""
     gate = await opened(max_in_flight=1)
     flying = await gate.acquire()
     waiting = asyncio.create_task(gate.acquire(max_wait=5))
@@ -183,7 +183,7 @@ async def test_cancelled_waiter_gives_its_place_to_the_next() -> None:
 
 
 async def test_cancelled_head_of_the_queue_does_not_hold_up_the_rest() -> None:
-    """When the first waiter leaves, the next one's own cost decides."""
+    """The next waiter's own cost decides after the first one leaves."""
     gate = await opened(10.0)
     expensive = asyncio.create_task(gate.acquire(cost=50))
     await asyncio.sleep(0)
@@ -218,7 +218,7 @@ async def test_lost_request_frees_its_place() -> None:
 
 
 async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
-    """What is too little for an expensive request goes to cheaper ones, up to what it costs itself."""
+    """Units too few for an expensive request go to cheaper ones, up to its cost."""
     gate = await opened(30.0)
     (await gate.acquire("/cheap", cost=1)).answered(200, told(29))
     (await gate.acquire(cost=19)).answered(200, told(10))
@@ -233,7 +233,7 @@ async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
 
 
 async def test_waits_are_told_once() -> None:
-    """One stop is one event, however many wait for its end, and none where nobody waits."""
+    """One stop is one event for any number of waiters, and no event without any."""
     events: list[dict[str, Any]] = []
     gate = await opened(on_wait=lambda **event: events.append(event))
     (await gate.acquire()).answered(429, told(0, retry_after=20))
@@ -278,7 +278,7 @@ async def test_huge_loop_times_are_exact() -> None:
 
 
 async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
-    """When the clock jumps in a wait, the probe still goes alone."""
+    """The probe still leaves alone when the clock jumps in a wait."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     gate = await opened()
@@ -317,7 +317,7 @@ async def test_ten_thousand_waiters_that_leave_are_forgotten() -> None:
 def test_random_jobs_are_finished(
     seed: int, kind: type[Server], limit: int, in_flight: int, costs: list[float]
 ) -> None:
-    """Random costs, losses, cancellations, latencies: all served, stops honoured, the queue drained."""
+    """Random jobs are all served, with stops honoured and the queue drained."""
     rng = random.Random(seed)
     server, until = kind(float(limit), 30.0), 0.0
     loop = VirtualLoop()
