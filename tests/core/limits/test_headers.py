@@ -1,4 +1,4 @@
-"""The limit headers are read in every form there is, and no form of them does harm."""
+"""Limit headers in every form, and malformed ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_answer_without_limits_says_nothing(headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_separate_fields(family: str) -> None:
-    """Limit, remainder and reset are read from three headers, under each of their three names."""
+    """Limit, remainder and reset have a header each, with three possible names."""
     headers = {f"{family}limit": "600", f"{family}remaining": "7", f"{family}reset": "41"}
     assert read_limits(headers, NOW) == RateLimitInfo(limit=600, remaining=7, reset=41)
 
@@ -86,7 +86,7 @@ def test_any_mapping_is_read() -> None:
     ],
 )
 def test_limit_with_policies_behind_it(text: str, limit: float, policies: list[PolicyField]) -> None:
-    """The limit is the number without a window, and what has a window is a policy."""
+    """The limit is the number without a window; numbers with a window are policies."""
     assert read(ratelimit_limit=text) == RateLimitInfo(limit=limit, policies=tuple(policies))
 
 
@@ -98,12 +98,12 @@ def test_remainder_may_have_parameters() -> None:
 
 @pytest.mark.parametrize("text", ["3, 9", "9, 3", "3;w=1, 9;w=60", "9,,3,"])
 def test_repeated_fields_are_read_strictly(text: str) -> None:
-    """Of several values in one field the smallest remainder and the longest reset are believed."""
+    """The smallest remainder and the longest reset of one field count."""
     assert read(ratelimit_remaining=text, ratelimit_reset=text) == RateLimitInfo(remaining=3, reset=9)
 
 
 def test_strictest_family_is_believed_as_a_whole() -> None:
-    """When two limiters announce themselves, the one with less left is believed, and not mixed."""
+    """The family with the smallest remainder counts as a whole."""
     headers = {
         "ratelimit-limit": "100",
         "ratelimit-remaining": "90",
@@ -115,7 +115,7 @@ def test_strictest_family_is_believed_as_a_whole() -> None:
 
 
 def test_malformed_family_yields_to_a_readable_one() -> None:
-    """A family of which nothing can be read is as if absent."""
+    """A family without a readable value counts as absent."""
     assert read(ratelimit_limit="many", x_ratelimit_limit="10") == RateLimitInfo(limit=10)
 
 
@@ -154,7 +154,7 @@ MALFORMED = [
 @pytest.mark.parametrize("text", MALFORMED)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_malformed_field_is_as_if_absent(family: str, text: str) -> None:
-    """A field that is no plain list of amounts says nothing, and does not touch the others."""
+    """A field other than a plain list of amounts does not count; the others do."""
     for name in ("limit", "remaining", "reset"):
         assert read_limits({family + name: text}, NOW) == RateLimitInfo()
     headers = {f"{family}limit": text, f"{family}remaining": "4", f"{family}reset": text}
@@ -192,7 +192,7 @@ def test_huge_numbers_are_kept_as_told() -> None:
     ],
 )
 def test_reset_as_a_moment(family: str, reset: str, seconds: float) -> None:
-    """A reset near the present is Unix time, in seconds or milliseconds; any other is a number of seconds."""
+    """A reset near the present is Unix time, in s or ms; any other is in seconds."""
     assert read_limits({f"{family}reset": reset}, NOW) == RateLimitInfo(reset=seconds)
 
 
@@ -211,7 +211,7 @@ def test_moment_without_a_believable_clock_is_kept_as_told(now: float) -> None:
 
 @pytest.mark.parametrize(("now", "reset"), [(1000.0, "600.5"), (1e8, "60000000")])
 def test_possible_window_is_never_taken_for_a_moment(now: float, reset: str) -> None:
-    """A reset of less than three years is a number of seconds, whatever the clock says."""
+    """A reset of less than three years is a number of seconds, with any clock."""
     assert read_limits({"x-ratelimit-reset": reset}, now).reset == float(reset)
 
 
@@ -234,7 +234,7 @@ def test_possible_window_is_never_taken_for_a_moment(now: float, reset: str) -> 
     ],
 )
 def test_combined_dictionary(text: str, info: RateLimitInfo) -> None:
-    """The dictionary form gives its three numbers, and nothing at all when it is malformed."""
+    """The dictionary form gives its three numbers; no number if it is malformed."""
     assert read(ratelimit=text) == info
 
 
@@ -268,14 +268,14 @@ def test_combined_list_with_its_policy() -> None:
     ],
 )
 def test_tightest_of_several_limits(text: str, tightest: tuple[float | None, float | None]) -> None:
-    """The smallest remainder is believed, and of equal ones that with the longest reset."""
+    """The smallest remainder counts, and of equal ones that with the longest reset."""
     info = read(ratelimit=text)
     assert (info.remaining, info.reset) == tightest
     assert len(info.service_limits) == text.count('"a"' if '"a"' in text else "minute") + text.count("day")
 
 
 def test_named_limits_are_all_there() -> None:
-    """Whoever meets each limit by itself finds every one of them, with what is not said left open."""
+    """`service_limits` has every named limit, with None for missing values."""
     info = read(ratelimit='"minute";r=5, "day";t=3600;x="y", "week"')
     assert info.service_limits == (ServiceLimit("minute", 5), ServiceLimit("day", None, 3600))
 
@@ -285,7 +285,7 @@ def test_named_limits_are_all_there() -> None:
     [('"a";q=12;w=1', 10), ('"a";q=8;w=1', 8), ('"b";q=1;w=1', 10), ('"a";q=12;w=1, "a";q=9;pk=:eHg=:', 9)],
 )
 def test_quota_may_stand_beside_the_remainder(policy: str, limit: float) -> None:
-    """A quota in RateLimit itself counts too; the smaller one is believed."""
+    """A quota in RateLimit itself counts too; the smaller one wins."""
     assert read(ratelimit='"a";q=10;r=6;t=1', ratelimit_policy=policy).limit == limit
 
 
@@ -293,13 +293,13 @@ def test_quota_may_stand_beside_the_remainder(policy: str, limit: float) -> None
     "text", ['"day";r=1000;t=3600, "minute;r=0', "5;r=1", '"a";r=1, (a b);r=0', '"a";r=1 x', ""]
 )
 def test_malformed_combined_field_is_as_if_absent(text: str) -> None:
-    """A list that cannot be read to its end does not count, lest a limit looser than meant be believed."""
+    """A partly malformed list does not count: the rest could be too loose a limit."""
     assert read(ratelimit=text) == RateLimitInfo()
     assert read(ratelimit=text, ratelimit_remaining="4") == RateLimitInfo(remaining=4)
 
 
 def test_combined_and_separate_fields_are_compared() -> None:
-    """Where a service sends both forms, the stricter is believed."""
+    """The stricter of both forms counts."""
     loose, tight = "limit=70, remaining=20, reset=4", "limit=70, remaining=2, reset=4"
     assert read(ratelimit=loose, ratelimit_limit="50", ratelimit_remaining="9") == RateLimitInfo(50, 9)
     assert read(ratelimit=tight, ratelimit_limit="50", ratelimit_remaining="9") == RateLimitInfo(70, 2, 4)
@@ -382,7 +382,7 @@ def test_policy_field_wins_over_the_tail_of_the_limit() -> None:
     ],
 )
 def test_retry_after(text: str, seconds: float) -> None:
-    """Seconds and the three forms of a date are read; the past is now; the longest of several counts."""
+    """Seconds and three forms of a date; the past is 0; the longest of several counts."""
     assert read(retry_after=text) == RateLimitInfo(retry_after=seconds)
 
 
@@ -409,7 +409,7 @@ def test_retry_after(text: str, seconds: float) -> None:
     ],
 )
 def test_malformed_retry_after_is_as_if_absent(text: str) -> None:
-    """What is neither an amount of seconds nor a date of HTTP says nothing."""
+    """A value that is neither an amount of seconds nor an HTTP date does not count."""
     assert read(retry_after=text) == RateLimitInfo()
 
 
@@ -417,7 +417,7 @@ def test_malformed_retry_after_is_as_if_absent(text: str) -> None:
     "date", [DATE, "Sunday, 15-Jun-25 15:00:00 GMT", "Sun Jun 15 15:00:00 2025", f" {DATE} "]
 )
 def test_date_of_the_answer_is_the_measure(date: str) -> None:
-    """A date is so many seconds after the Date of the answer, whatever our clock says."""
+    """A date is relative to the Date of the response, with any local clock."""
     for now in (NOW, NOW + 2 * 86400, NOW - 3600):
         headers = {"retry-after": "Sun, 15 Jun 2025 15:00:09 GMT", "date": date}
         assert read_limits(headers, now) == RateLimitInfo(retry_after=9)
@@ -427,7 +427,7 @@ def test_date_of_the_answer_is_the_measure(date: str) -> None:
     "date", ["", "today", "Sun, 99 Jun 2025 15:00:00 GMT", f"{DATE}, {DATE}", "1750000000"]
 )
 def test_unreadable_date_leaves_our_own_clock(date: str) -> None:
-    """Without a Date that can be read, `now` is the measure, to the fraction of a second."""
+    """A date is relative to `now` without a readable Date, to fractions of a second."""
     headers = {"retry-after": "Sun, 15 Jun 2025 15:07:00 GMT", "date": date}
     assert read_limits(headers, NOW + 0.25) == RateLimitInfo(retry_after=19.75)
 
@@ -451,7 +451,7 @@ def test_two_digits_at_the_turn_of_a_century() -> None:
 
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), 1e300, -1e300])
 def test_two_digits_need_a_calendar(now: float) -> None:
-    """A year of two digits cannot be placed by a clock that has left all calendars, and says nothing."""
+    """A year of two digits does not count with a clock beyond all calendars."""
     assert read_limits({"retry-after": "Sunday, 15-Jun-25 15:07:00 GMT"}, now) == RateLimitInfo()
 
 
@@ -484,7 +484,7 @@ def numbers(info: RateLimitInfo) -> list[float]:
 
 @given(st.dictionaries(st.sampled_from(NAMES), TEXTS), st.floats(0, 4e9))
 def test_no_text_does_harm(headers: Mapping[str, str], now: float) -> None:
-    """Whatever the headers hold, nothing raises, and all numbers are finite and not negative."""
+    """No header text raises; all numbers are finite and not negative."""
     info = read_limits(headers, now)
     assert all(isfinite(number) and copysign(1, number) > 0 for number in numbers(info))
     assert all(policy.window != 0 for policy in info.policies)
@@ -493,7 +493,7 @@ def test_no_text_does_harm(headers: Mapping[str, str], now: float) -> None:
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.lists(st.integers(0, 50), max_size=6))
 def test_saying_more_never_widens_the_limit(told: list[int], more: list[int]) -> None:
-    """A further named limit in the same answer can lower what is believed to remain, never raise it."""
+    """A further named limit can lower the remainder, never raise it."""
 
     def remaining(amounts: list[int]) -> float | None:
         text = ", ".join(f'"p{index}";r={amount};t=9' for index, amount in enumerate(amounts))
@@ -529,5 +529,5 @@ def test_saying_more_never_widens_the_limit(told: list[int], more: list[int]) ->
     ],
 )
 def test_hold(status: int, info: RateLimitInfo, seconds: float) -> None:
-    """Retry-After wins, the reset counts on a refusal and when nothing remains, and else there is no wait."""
+    """Retry-After wins; the reset counts on a refusal or if nothing remains."""
     assert hold(status, info) == seconds

@@ -1,4 +1,4 @@
-"""The modes of a quota: each step is in the table, and each entry of the table is reached."""
+"""Modes of a quota: each step is in the table, and quotas reach each entry of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_entries_are_reached() -> None:
 
 
 def test_modes_are_all_in_the_table() -> None:
-    """Each mode and each event has an entry, and a mode after which a probe leaves has that step."""
+    """Each mode and event has an entry; a mode before a probe has that step."""
     assert list(TRANSITIONS) == list(Mode)
     assert {event for _, event, _ in entries()} == set(Event)
     for mode in Mode:

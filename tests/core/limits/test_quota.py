@@ -1,4 +1,4 @@
-"""What answers say, and what may be sent because of it: the pure part of the gate."""
+"""Quota, the pure part of the gate: recorded responses and permitted requests."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MINUTE = (PolicyField(100.0, 60.0),)
 
 
 def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
-    """Return what the headers of a service with 100 units a minute say."""
+    """Return the limit headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
 
 def started(remaining: float = 99.0, **options: bool) -> Quota:
-    """Return a quota whose requests cost 1 each, and whose first one, sent at 0, was answered at 1."""
+    """Return a quota with requests of 1 unit, the first sent at 0 and answered at 1."""
     quota = Quota(**options)  # type: ignore[arg-type]
     quota.costs.learned[""] = 1.0
     quota.answered(go(quota, 0.0), 1.0, 200, told(remaining), 0.5)
@@ -49,7 +49,7 @@ def opens_at(quota: Quota, now: float, cost: float) -> float:
 
 
 def test_probe_flies_alone() -> None:
-    """Until the first request is answered nobody follows, and then as many as the answer says."""
+    """No request follows the first one until its response, then as many as remain."""
     quota = Quota()
     quota.costs.learned[""] = 1.0
     first = go(quota, 0.0)
@@ -61,7 +61,7 @@ def test_probe_flies_alone() -> None:
 
 
 def test_answers_that_overtake_each_other_never_raise_the_budget() -> None:
-    """An answer with more remaining that was sent before the believed one arrived changes nothing."""
+    """An older response with more remaining changes nothing."""
     quota = started(10.0)
     slow, fast = go(quota, 1.0), go(quota, 1.0)
     quota.answered(fast, 2.0, 200, told(3.0), 0.5)
@@ -103,14 +103,14 @@ def test_refused_probes_back_off_whatever_the_service_says() -> None:
 
 
 def test_backoff_is_jittered_where_headers_are_known_but_silent() -> None:
-    """A 429 that says nothing waits half of an exponential backoff at least, and all of it at most."""
+    """A 429 without fields waits between half and all of an exponential backoff."""
     quota = started()
     quota.answered(go(quota, 1.0), 1.0, 429, RateLimitInfo(), 0.25)
     assert quota.stopped_until == 1.625
 
 
 def test_server_error_without_headers_says_nothing() -> None:
-    """A 502 from in front of the limiter neither spends nor lets others follow the probe."""
+    """A 502 from before the limiter spends no units and ends no probe."""
     quota = Quota()
     quota.answered(go(quota, 0.0), 1.0, 502, RateLimitInfo(), 0.5)
     probe = go(quota, 1.0)
@@ -121,7 +121,7 @@ def test_server_error_without_headers_says_nothing() -> None:
 
 
 def test_lost_request_is_held_back_until_a_later_answer() -> None:
-    """What may have been counted is not spent again, until an answer to a later request includes it."""
+    """Possibly counted units are held back until a later response includes them."""
     quota = started(3.0)
     quota.lost(go(quota, 1.0), 2.0)
     go(quota, 2.0)
@@ -134,7 +134,7 @@ def test_lost_request_is_held_back_until_a_later_answer() -> None:
 
 
 def test_lost_requests_do_not_hold_back_all_that_is_left() -> None:
-    """When all that remains may have been counted already, one request finds out."""
+    """One request leaves even if all remaining units may have been counted already."""
     quota = started(2.0)
     one, two = go(quota, 1.0), go(quota, 1.0)
     quota.lost(one, 2.0)
@@ -144,7 +144,7 @@ def test_lost_requests_do_not_hold_back_all_that_is_left() -> None:
 
 
 def test_lost_probe_and_unsent_probe_are_replaced() -> None:
-    """When the probe does not come back, the next request is the probe."""
+    """The next request is the probe after a lost one."""
     quota = Quota()
     quota.lost(go(quota, 0.0), 1.0)
     second = go(quota, 1.0)
@@ -164,7 +164,7 @@ def test_granted_request_does_not_hold_through_a_stop() -> None:
 
 
 def test_one_question_shows_a_drip() -> None:
-    """Used up, one request goes ahead of the ledger; passing with little left, it shows a drip."""
+    """One request before the return by the ledger shows a drip if little is left."""
     quota = started(0.0)
     asks = opens_at(quota, 1.0, 1.0)
     assert asks == pytest.approx(1.0 + 2 * 60 / 100)
@@ -174,14 +174,14 @@ def test_one_question_shows_a_drip() -> None:
 
 
 def test_without_asking_the_ledger_decides() -> None:
-    """With probe=False nothing leaves before what was spent is back, one window after its answer."""
+    """No request leaves with probe=False before spent units are back."""
     quota = started(0.0, probe=False)
     assert opens_at(quota, 1.0, 1.0) == pytest.approx(61.0)
     assert quota.snapshot(1.0, 0).reset_in == pytest.approx(60.0)
 
 
 def test_window_on_the_clock_is_learned() -> None:
-    """When all is back long before the ledger says so, the same time in the next window is foreseen."""
+    """An early return of all units predicts the same time in the next window."""
     quota = started(0.0)
     asks = opens_at(quota, 1.0, 1.0)
     quota.answered(go(quota, asks), asks, 429, told(0.0, retry_after=20.0), 0.5)
@@ -193,14 +193,14 @@ def test_window_on_the_clock_is_learned() -> None:
 
 
 def test_told_reset_needs_no_question() -> None:
-    """Where answers tell the reset, it is waited for."""
+    """Requests wait for an announced reset without a probe."""
     quota = Quota()
     quota.answered(go(quota, 0.0), 1.0, 200, told(0.0, reset=7.0), 0.5)
     assert opens_at(quota, 1.0, 1.0) == 8.0
 
 
 def test_policy_without_window_is_learned_from_refusals() -> None:
-    """A limit whose window nobody names is opened by the wait of its first refusal, and kept from then on."""
+    """The wait of the first refusal is the window of a limit without one."""
     quota = Quota()
     bare = RateLimitInfo(limit=2.0, remaining=1.0)
     quota.answered(go(quota, 0.0), 0.0, 200, bare, 0.5)
@@ -212,7 +212,7 @@ def test_policy_without_window_is_learned_from_refusals() -> None:
 
 
 def test_second_policy_known_only_from_refusals_is_kept() -> None:
-    """A stacked limit that only its 429s name still holds when other answers name another policy."""
+    """A stacked limit named only by its 429s still holds after other responses."""
     quota = started()
     reservation = go(quota, 1.0)
     info = RateLimitInfo(limit=3.0, remaining=0.0, retry_after=2.0, policies=(PolicyField(3.0, 2.0),))
@@ -223,7 +223,7 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
 
 
 def test_new_policy_replaces_the_old() -> None:
-    """When the plan changes, the newest policy counts."""
+    """The newest policy counts after a change of plan."""
     quota = started()
     info = RateLimitInfo(limit=500.0, remaining=499.0, policies=(PolicyField(500.0, 60.0),))
     quota.answered(go(quota, 1.0), 2.0, 200, info, 0.5)
@@ -277,7 +277,7 @@ def test_forecast_counts_what_is_ahead() -> None:
 
 
 def test_forecast_knows_a_drip() -> None:
-    """What drips is there when so much has dripped."""
+    """A forecast for a drip follows its pace."""
     one = Policy(60.0, 60.0, reported=True, kind=Kind.DRIP)
     one.remaining, one.recorded_at = 0.0, 0.0
     assert one.wait_for(0.0, 30.0) == pytest.approx(30.0)
@@ -288,7 +288,7 @@ def test_forecast_knows_a_drip() -> None:
 
 @given(st.permutations(range(20)), st.sampled_from([1, 5, 50]))
 def test_costs_are_learned_whatever_the_order_of_answers(order: list[int], cost: int) -> None:
-    """The gap to the next higher remaining is the price, in whatever order the answers arrive."""
+    """The gap to the next higher remainder is the price, in any order of responses."""
     costs = Costs()
     source = object()
     for place in order:
@@ -298,7 +298,7 @@ def test_costs_are_learned_whatever_the_order_of_answers(order: list[int], cost:
 
 
 def test_unknown_route_is_taken_for_expensive() -> None:
-    """An unknown route costs as much as the most expensive one; a given cost counts until learned."""
+    """An unknown route costs as much as the most expensive one, or a given cost."""
     costs = Costs()
     assert costs.price("/new", None) == 1.0
     for level in range(100, 0, -10):
@@ -323,7 +323,7 @@ def test_new_price_is_learned() -> None:
 
 
 def test_returned_units_do_not_blur_prices() -> None:
-    """When units come back in between, the answers before and after are not compared."""
+    """Responses before and after a return of units are not compared."""
     costs = Costs()
     now = 0.0
     for level in [9.0, 8.0, 7.0, 6.0, 600.0, 599.0, 598.0, 10.0, 9.0, 8.0]:
@@ -351,7 +351,7 @@ def refused(discovery: Discovery, at: float, opens: float) -> list[float]:
 
 
 def test_hidden_window_is_learned_from_two_refusals() -> None:
-    """Twice refused after 100 requests and back after 60 seconds: 100 in 60 seconds, after few tries."""
+    """Two refusals after 100 requests each show 100 in 60 seconds, with few retries."""
     discovery = Discovery()
     passing(discovery, 0.0, 100)
     tries = refused(discovery, 0.2, 60.0)
@@ -366,7 +366,7 @@ def test_hidden_window_is_learned_from_two_refusals() -> None:
 
 
 def test_hidden_window_that_others_had_used_is_learned_whole() -> None:
-    """What passed before the first refusal is no limit: the window may have been used before."""
+    """The count before the first refusal is not the limit: others may have used it."""
     discovery = Discovery()
     passing(discovery, 0.0, 10)
     refused(discovery, 0.2, 10.0)
@@ -406,7 +406,7 @@ def test_learned_limit_grows_while_nothing_is_refused() -> None:
 
 
 def test_refused_trial_is_taken_back_and_made_less_often() -> None:
-    """A refusal in a trial restores limit and window, and doubles the windows until the next one."""
+    """A refused trial restores limit and window, and doubles the time to the next one."""
     limit = Policy(10.0, 10.0)
     trial = Trial(limit)
     now, trials = 0.0, []
@@ -424,7 +424,7 @@ def test_refused_trial_is_taken_back_and_made_less_often() -> None:
 
 
 def test_hidden_drip_is_measured() -> None:
-    """Much less between two refusals than before the first: a drip, of about that a second."""
+    """Much less between two refusals than before the first shows a drip, and its rate."""
     discovery = Discovery()
     passing(discovery, 0.0, 100)
     discovery.refused(0.0, 0.0, 0.0, announced=False)
@@ -446,7 +446,7 @@ def test_hidden_drip_is_measured() -> None:
 @pytest.mark.parametrize("rate", [0.5, 10.0, 200.0])
 @pytest.mark.parametrize("burst", [1.0, 5.0, 40.0])
 def test_drip_comes_near_to_the_rate(rate: float, burst: float) -> None:
-    """Whatever the burst, twelve refusals are enough to pace requests within 10 % of a bucket's rate."""
+    """Twelve refusals find a pace within 10 % of a bucket's rate, with any burst."""
     now, level, passed, refused_at = 0.0, 0.0, 1.0, -1.0
     drip = Drip(min(1.0, rate), now)
     for _ in range(12):
@@ -465,7 +465,7 @@ def test_drip_comes_near_to_the_rate(rate: float, burst: float) -> None:
 
 
 def test_drip_that_nothing_refuses_is_disproved() -> None:
-    """Requests at its pace make it faster, until it is many times as fast as what was refused."""
+    """Requests at its pace make a drip faster, until it is disproved."""
     drip = Drip(10.0, 0.0)
     drip.refused(12.0, 100.0)
     for _ in range(100):
@@ -477,7 +477,7 @@ def test_drip_that_nothing_refuses_is_disproved() -> None:
 
 
 def test_drip_that_stops_for_long_begins_again() -> None:
-    """What comes back only after many seconds does not drip any more."""
+    """A return of units only after many seconds ends a drip."""
     discovery = Discovery()
     passing(discovery, 0.0, 100)
     refused(discovery, 0.0, 1.0)
@@ -490,7 +490,7 @@ def test_drip_that_stops_for_long_begins_again() -> None:
 
 
 def test_hidden_service_without_a_limit_is_used_ever_more() -> None:
-    """Where nothing is ever refused, more and more requests may fly, and memory stays bounded."""
+    """More and more requests may be in flight without refusals, in bounded memory."""
     discovery = Discovery()
     for number in range(5000):
         discovery.send(float(number), 1.0)
@@ -521,7 +521,7 @@ operations = st.lists(
 def test_nothing_is_sent_in_a_stop_or_beside_a_probe(
     steps: list[tuple[str, float, int]], probe: bool
 ) -> None:
-    """No grant in a stop, nor beside probes of less than a second unless one failed; no dead end."""
+    """No grant in a stop, nor beside new probes unless one failed; no dead end."""
     quota = Quota(20, (), probe)
     failed = False  # a probe, since the last response: then several leave at once
     flying: list[Reservation] = []
@@ -580,7 +580,7 @@ def step(quota: Quota, flying: list[Reservation], now: float, what: str, number:
 
 
 def end(quota: Quota, reservation: Reservation, now: float, what: str, number: int) -> None:
-    """End a request in one of the ways there are."""
+    """End a request in a random way."""
     if what == "ok":
         quota.answered(reservation, now, 200, told(float(number)), 0.5)
     elif what == "refuse":

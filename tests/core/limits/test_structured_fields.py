@@ -1,4 +1,4 @@
-"""Structured fields are read as the RFC says, and nothing makes the reader raise."""
+"""Structured fields by the RFC, and a reader that never raises."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def plain_params(params: Mapping[str, object]) -> dict[str, Value]:
 
 @given(joined(MEMBERS))
 def test_list_is_read_as_the_oracle_reads_it(text: str) -> None:
-    """Every well-formed list gives the values, their types and the parameters that http_sfv gives."""
+    """Well-formed lists give the same values, types and parameters as http_sfv."""
     oracle = List()
     oracle.parse(text.encode())
 
@@ -106,7 +106,7 @@ def test_list_is_read_as_the_oracle_reads_it(text: str) -> None:
 
 @given(joined(PAIRS))
 def test_dictionary_is_read_as_the_oracle_reads_it(text: str) -> None:
-    """Every well-formed dictionary gives the keys, values and parameters that http_sfv gives."""
+    """Well-formed dictionaries give the same keys, values and parameters as http_sfv."""
     oracle = Dictionary()
     oracle.parse(text.encode())
 
@@ -118,7 +118,7 @@ def test_dictionary_is_read_as_the_oracle_reads_it(text: str) -> None:
 
 @given(st.one_of(st.text(), st.text('ab1-.,;= \t"\\:?@%()*\0²٣é', max_size=30)))
 def test_no_text_makes_the_reader_raise(text: str) -> None:
-    """Whatever arrives, the answer is a value or None."""
+    """The result for any text is a value or None."""
     for answer in (parse_list(text), parse_dictionary(text)):
         assert answer is None or isinstance(answer, tuple)
     number = parse_number(text)
@@ -223,5 +223,5 @@ def test_padding_may_be_missing() -> None:
     + [(text, None) for text in ("", " 1", "1_000", "nan", "inf", "-", "1.", "²", "٣", "1\n")],
 )
 def test_number(text: str, number: float | None) -> None:
-    """Digits with or without a sign and a fraction are a number, as long as a float can hold it."""
+    """Digits with optional sign and fraction are a number if a float can hold it."""
     assert parse_number(text) == number
