@@ -1,4 +1,4 @@
-"""Prints the table of targets: ``python -m tests.limits [--quick] [--strategies]``."""
+"""Table of targets: ``python -m tests.limits [--quick] [--strategies]``."""
 
 from __future__ import annotations
 

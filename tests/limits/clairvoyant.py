@@ -1,8 +1,8 @@
-"""Forecasts beside the future: whether a call that was turned away would have been served in time.
+"""Replays that check forecasts: turns that a refused call would have had in time.
 
-A run in virtual time can be played again up to any moment, and then otherwise. So for each `QuotaWaitError`
-the same job runs twice more, with nobody who comes after it: once the call waits as long as it takes, behind
-all who are before it and wait as well, and once it comes again when it was told to.
+A run in virtual time can be replayed up to any moment, and then changed. So for each `QuotaWaitError` the
+same job runs twice more, without any later call: once the call waits without a limit, behind all calls before
+it, which wait as well, and once it comes again at its `retry_after`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LIMIT = 1e5  # seconds
 
 @define
 class Judgement:
-    """What became of the forecasts of some jobs: how many were judged, and which were wrong."""
+    """Results of checked forecasts: their number, and the wrong ones."""
 
     refused: int = 0
     judged: int = 0
-    wrong: int = 0  # turned away, although their turn would have come in time
-    again: int = 0  # turned away once more at the time that they were told
-    late: int = 0  # told later than `max_wait` allows, or sent later
-    soon: int = 0  # told that quota is back in less than a twentieth of a second
+    wrong: int = 0  # refused, although their turn would have been in time
+    again: int = 0  # refused once more at their `retry_after`
+    late: int = 0  # failed or sent later than `max_wait` allows
+    soon: int = 0  # refused with a `retry_after` of less than a twentieth of a second
 
     def __add__(self, other: Judgement) -> Judgement:
         """Return both together."""
@@ -52,7 +52,7 @@ class Judgement:
 
 
 class _Patient(Client):
-    """Plays a job again, but from then on call `number` and those before it wait as long as it takes."""
+    """Replay of a job in which call `number` and those before it wait without a limit."""
 
     def __init__(self, scene: Scene, first: Outcome, number: int) -> None:
         super().__init__(scene)
@@ -61,7 +61,7 @@ class _Patient(Client):
         self.began, self.waited = -inf, inf
 
     async def run(self, number: int, errand: Errand) -> None:
-        """Do one errand, unless it begins after the moment that is judged."""
+        """Do one errand, unless it begins after the checked moment."""
         if self.loop.time() > self.until:
             return
         await super().run(number, errand)
@@ -83,7 +83,7 @@ class _Patient(Client):
 
 
 class _Repeating(_Patient):
-    """Plays a job again, but call `number` comes again when it was told to; the others do as before."""
+    """Replay of a job in which call `number` comes again at its `retry_after`."""
 
     async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait at the gate."""
@@ -95,7 +95,7 @@ class _Repeating(_Patient):
         return await Client.acquire(self, number, errand, tries)
 
     async def wait(self, number: int, errand: Errand, tries: int) -> Permit:
-        """Wait as was told, then try once more."""
+        """Wait until `retry_after`, then try once more."""
         try:
             return await Client.acquire(self, number, errand, tries)
         except QuotaWaitError as error:
@@ -104,7 +104,7 @@ class _Repeating(_Patient):
 
 
 def _play(kind: type[_Patient], scene: Scene, first: Outcome, number: int) -> float:
-    """Return how long call `number` waits in another future; inf when it was turned away again."""
+    """Return the wait of call `number` in a replay; inf if it is refused again."""
     played: list[_Patient] = []
 
     def build(scene: Scene) -> Client:
@@ -128,12 +128,12 @@ def _judge_one(scene: Scene, first: Outcome, number: int) -> Judgement:
 
 
 def judge(scene: Scene, most: int = 4) -> Judgement:
-    """Run a job whose calls have a `max_wait`, and judge `most` of those that were turned away."""
+    """Run a job whose calls have a `max_wait`, and check `most` of the refused ones."""
     first = run(scene, LIMIT)
     numbers: Sequence[int] = sorted(first.turned_away)
     step = max(1.0, (len(numbers) - 1) / max(1, most - 1))
     picked = [numbers[round(place * step)] for place in range(most) if round(place * step) < len(numbers)]
     verdicts = map(partial(_judge_one, scene, first), picked)
-    # Where nothing is told, few may be in flight at first; waiting for a place is no wait for quota.
+    # Without headers few may be in flight at first; a wait for a place is not a wait for quota.
     overdue = first.overdue if scene.front.form != "none" else 0
     return sum(verdicts, Judgement(refused=len(numbers), late=overdue))

@@ -1,4 +1,4 @@
-"""Targets for services as they are met outside: faults, missing fields, unknown prices, closed routes."""
+"""Targets for real-world services: faults, missing fields, prices, closed routes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _is_good(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _partial(quick: bool) -> list[Row]:
-    """Measure answers without fields, with a part of them, and faults of servers among them."""
+    """Measure responses without fields or with a part of them, and server faults."""
     fronts = [
         Front(form=form, **kind)  # type: ignore[arg-type]
         for form in (FORMS[:2] if quick else FORMS)
@@ -66,7 +66,7 @@ def _partial(quick: bool) -> list[Row]:
 
 
 def _used(quick: bool) -> list[Row]:
-    """Measure windows that were used before the session began, from the third window on."""
+    """Measure windows that others used before the session, from the third window on."""
     good, found = [], []
     for kind in KINDS:
         for share in (0.0, 0.5, 1.0) if quick else (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
@@ -89,7 +89,7 @@ def _used(quick: bool) -> list[Row]:
 
 
 def _short(quick: bool) -> list[Row]:
-    """Measure hidden windows of seconds, small limits, and hidden windows that were used before."""
+    """Measure discovery of windows of seconds, small limits, and windows used before."""
     good, used = [], []
     for window in (1.0, 2.0, 5.0):
         for limit in (20.0, 100.0):
@@ -126,7 +126,7 @@ def _tiny(quick: bool) -> list[Row]:
 
 
 def _prices(quick: bool) -> list[Row]:
-    """Measure prices that nobody tells, or that the documentation tells wrongly."""
+    """Measure undocumented and wrongly documented prices."""
     found, good = [], []
     for seed in range(6 if quick else 40):
         rng = random.Random(seed)
@@ -153,7 +153,7 @@ def _prices(quick: bool) -> list[Row]:
 
 
 def _closed(_quick: bool) -> list[Row]:
-    """Measure a route that is always refused, for seconds and for an hour, among others."""
+    """Measure a route that is always refused, for seconds or an hour, among others."""
     errands = [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)]
     found, waits = [], []
     for form in ("d6", "d7", "none"):
@@ -174,7 +174,7 @@ def _closed(_quick: bool) -> list[Row]:
 
 
 def _series(quick: bool) -> list[Row]:
-    """Measure two limiters in series, of which the inner one is named only when it refuses."""
+    """Measure two limiters in series, the inner one named only in its refusals."""
     found = []
     for inner in (Limit(10, 1.0), Limit(50, 5.0)):
         for concurrency in (4, 100) if quick else (1, 4, 16, 100):
@@ -189,7 +189,7 @@ def _series(quick: bool) -> list[Row]:
                 )
 
             found.append(run(Scene(build, many(554), callers=concurrency), 20_000.0))
-    # Nothing says that there is an inner limit until it refuses what is in flight at that time.
+    # No response shows an inner limit until it refuses the requests in flight at that time.
     worst = max(one.refusals - one.first_burst for one in found)
     return [
         Row(
@@ -204,7 +204,7 @@ def _series(quick: bool) -> list[Row]:
 def inner_scene(
     rate: float, burst: float, callers: int, *, fields: str = "none", waitless: bool = False, routes: int = 1
 ) -> Scene:
-    """Return a job of a minute, or of 600 requests, before an inner token bucket that nothing names."""
+    """Return a job of a minute, or 600 requests, with an unannounced inner bucket."""
     count = int(max(600.0, 60.0 * rate))
     outer = 20.0 * count
 
@@ -217,7 +217,7 @@ def inner_scene(
 
 
 def _unnamed(quick: bool) -> list[Row]:
-    """Measure an inner limiter that nothing names: its refusals have no fields, or those of the outer one."""
+    """Measure an unannounced inner limiter: refusals without its own fields."""
     found, shares, good = [], [], []
     ways = product(
         (1.0, 10.0) if quick else (1.0, 10.0, 50.0),
@@ -251,7 +251,7 @@ def _unnamed(quick: bool) -> list[Row]:
 
 
 def _waits(quick: bool) -> list[Row]:
-    """Measure refusals without a wait, and forms of headers that tell a reset on every answer."""
+    """Measure refusals without a wait, and headers with a reset on every response."""
     silent = [
         run(Scene(_build(kind, 100.0, 60.0), many(400), Front(waitless=True)))
         for kind in (FromFirst, SlidingLog)
@@ -325,7 +325,7 @@ def _any(quick: bool) -> list[Row]:
 
 
 def promised_scene(seed: int, *, hidden: bool) -> Scene:
-    """Return a job whose calls have a `max_wait`, against a service with whole headers or with none."""
+    """Return a job of calls with `max_wait`, for a service with all headers or none."""
     rng = random.Random(seed)
     limit = float(rng.choice([20, 100, 400]))
     window = rng.choice([5.0, 10.0, 60.0] if hidden else [10.0, 60.0, 600.0])
@@ -336,7 +336,7 @@ def promised_scene(seed: int, *, hidden: bool) -> Scene:
     max_wait = rng.choice([0.0, 1.0, 5.0, window / 2, 1.5 * window])
     used = limit * rng.choice([0.0, 0.0, 0.3, 1.0])
     if kind is SlidingLog and not hidden:
-        used = 0.0  # nobody tells when what others used comes back
+        used = 0.0  # no header has the time when units used by others come back
     return Scene(
         _build(kind, limit, window),
         many(count),
@@ -350,7 +350,7 @@ def promised_scene(seed: int, *, hidden: bool) -> Scene:
 
 
 def _forecasts(quick: bool) -> list[Row]:
-    """Play every refusal of `max_wait` again, with another future, and see whether it was right."""
+    """Replay every refusal by `max_wait` with another future, and check it."""
     rows = []
     for hidden, most in ((False, (0.2, 0.0)), (True, (2.0, 2.0))):
         scenes = (promised_scene(seed, hidden=hidden) for seed in range(14 if quick else 200))

@@ -1,4 +1,4 @@
-"""The table of targets, each with the figure that was measured beside it."""
+"""Table of targets, each with its measured figure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KINDS: dict[str, Build] = {
     "penalty": lambda: Penal(LIMIT, WINDOW),
 }
 BY_CLOCK = "sliding counters"
-# What the documentation of such a service would say.
+# The documented costs of such a service.
 DOCUMENTED: dict[str, tuple[Limit, ...]] = {
     "GCRA, burst of 10": (Limit(10, 0.6),),
     "minute and day": (Limit(LIMIT, WINDOW), Limit(2500, DAY)),
@@ -80,7 +80,7 @@ def cells(
     *,
     probe: bool = True,
 ) -> list[Cell]:
-    """Run every kind of server with every concurrency and both kinds of round trips; `quick`: with one."""
+    """Run all kinds of servers, concurrencies and round trips; `quick`: one of these."""
     ways = product((1, 16, 256, 4096), (False, True))
     found = []
     for name, (concurrency, tail) in zip(kinds, cycle(QUICK)) if quick else product(kinds, ways):
@@ -91,7 +91,7 @@ def cells(
 
 
 def crowded(case: Case) -> Case:
-    """Let others use a fifth of the limit; a round number of windows would be a matter of luck."""
+    """Let others use a fifth of the limit; a whole number of windows would need luck."""
     server = case.server
 
     def build() -> Asked:
@@ -147,7 +147,7 @@ def random_case(seed: int) -> Case:
 def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
     """Let many wait and a third of them be cancelled at any time.
 
-    Return how many of the others never passed, how many overtook, and what the gate still thinks is out.
+    Return how many of the others never passed, how many overtook, and the gate's count in flight.
     """
     rng = random.Random(seed)
     server = FromFirst(LIMIT, WINDOW)
@@ -223,7 +223,7 @@ def _others(quick: bool) -> list[Row]:
 
 
 def _hidden(quick: bool) -> list[Row]:
-    # Who blocks whom it never told to wait cannot be met at all.
+    # No client can satisfy a server that blocks without announcing a wait.
     kinds = [name for name in KINDS if name != "penalty"]
     hidden = cells(quick, kinds, lambda case: evolve(case, hidden=True))
     good = [cell.goodput for cell in hidden]
@@ -250,7 +250,7 @@ def _random(quick: bool) -> list[Row]:
     # Headers give whole seconds, rounded up, so the first wait is up to one longer than it need be.
     rounding = 1.0
     lost, refusals, in_stops, hung = [], [], 0, 0
-    for seed in range(60, 90) if quick else range(2000):  # 85 shows whether a drip is told from a log
+    for seed in range(60, 90) if quick else range(2000):  # 85 tests a drip against a log
         case = random_case(seed)
         known = runs.knowing(case)
         run = runs.gate(case, limit=max(3600.0, runs.GIVE_UP * known.seconds))
@@ -334,7 +334,7 @@ def measure(quick: bool) -> list[Row]:
 
 
 def strategies(quick: bool) -> str:
-    """Return a table of the plain strategies beside the gate, against servers with headers."""
+    """Return a table of the plain strategies and the gate, for servers with headers."""
     lines = [
         "| strategy | goodput, median / worst | 429s, median / worst | sent in stops | blocked or gave up |",
         "|---|---|---|---|---|",

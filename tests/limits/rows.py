@@ -1,4 +1,4 @@
-"""One line of the table of targets."""
+"""Row of the table of targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Row", "spread"]
 
 @frozen
 class Row:
-    """One target: what it is about, what is wanted, what was measured, and whether that will do."""
+    """Target: subject, wanted value, measured value, and whether that is enough."""
 
     what: str
     target: str

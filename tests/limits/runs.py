@@ -1,4 +1,4 @@
-"""One job against one server: by the all-knowing client, by the gate, by the plain strategies."""
+"""Runs of a job against a server: all-knowing client, gate, plain strategies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Send = Callable[[int, float], Awaitable[None]]
 
 
 class Asked(Protocol):
-    """What a run needs of a server."""
+    """Server interface that a run needs."""
 
     def ask(self, now: float, cost: float) -> Trial:
         """Answer one request."""
@@ -44,10 +44,10 @@ class Asked(Protocol):
 
 @frozen
 class Case:
-    """A job: `costs` of its requests in order, `concurrency` callers, and the server it meets.
+    """Job: `costs` of its requests in order, `concurrency` callers, and its server.
 
     `server` builds a new server, the same each time. `tail` makes some round trips much longer than others;
-    `hidden` takes the headers away; `limits` are told to the gate.
+    `hidden` takes the headers away; the gate gets `limits`.
     """
 
     name: str
@@ -61,14 +61,14 @@ class Case:
     start: float = 0.0
 
     def trips(self) -> list[float]:
-        """Return the round trip of each request: 50 ms, or lognormal with a median of 80 ms."""
+        """Return the round trip of each request: 50 ms, or lognormal, median 80 ms."""
         rng = random.Random(self.seed)
         return [rng.lognormvariate(-2.5257, 0.5) if self.tail else 0.05 for _ in self.costs]
 
 
 @define
 class Run:
-    """What came of it; `order` are the numbers of the requests as they passed, with the times."""
+    """Result of a run; `order` has the numbers and times of the requests that passed."""
 
     seconds: float = 0.0
     refusals: int = 0
@@ -81,7 +81,7 @@ class Run:
 
 
 def knowing(case: Case) -> Run:
-    """Send every request so that it arrives at the earliest moment at which it is admitted."""
+    """Send every request so that it arrives when the server first admits it."""
     server, trips = case.server(), case.trips()
     slots = [case.start] * min(case.concurrency, len(case.costs))
     heapify(slots)
@@ -184,7 +184,7 @@ def gate(case: Case, *, probe: bool = True, limit: float = inf) -> Run:
 
 
 def plain(case: Case, strategy: str, limit: float) -> Run:
-    """Run the job as is usual: `blind` and `honest` retries, or an `AsyncLimiter` before the latter."""
+    """Run the job as usual: `blind` or `honest` retries, or with an `AsyncLimiter`."""
 
     def call(wire: _Wire) -> Send:
         rng = random.Random(case.seed)

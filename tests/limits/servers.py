@@ -1,7 +1,7 @@
-"""Services that really count: each admits or refuses a request of some cost at some time.
+"""Servers that count units, and admit or refuse requests at some time.
 
-Times are seconds. A server is asked in the order in which requests arrive. `earliest` peeks: when a
-request would be admitted if none came before it; only the all-knowing client may use it.
+Times are seconds. A server gets the requests in the order of their arrival. `earliest` peeks: it returns when
+the server would admit a request if none arrived before it; only the all-knowing client may use it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EPSILON = 1e-9
 
 @frozen
 class Trial:
-    """What a server answered: the status, what its headers say, and whether it was a block."""
+    """Response of a server: status, limit headers, and whether it was a block."""
 
     status: int
     info: RateLimitInfo
@@ -73,7 +73,7 @@ class Server:
         return self.limit / self.window
 
     def info(self, now: float, wait: float | None) -> RateLimitInfo:
-        """Return what the headers of an answer say; `wait` in seconds for a refusal."""
+        """Return the limit headers of a response; `wait` in seconds for a refusal."""
         seconds = None if wait is None else float(max(1, ceil(wait - EPSILON)))
         return RateLimitInfo(self.limit, self.remaining(now), seconds, seconds, self.policies())
 
@@ -179,7 +179,7 @@ class SlidingLog(Server):
 
 @define(eq=False)
 class Counters(Clocked):
-    """Two counters: this window's, and the last one's by the share of it that still slides in."""
+    """Two counters: this window's, and the last one's, weighted by its share."""
 
     before: float = field(default=0.0, init=False)
 
@@ -252,9 +252,9 @@ class Gcra(Bucket):
 
 @define(eq=False)
 class Stacked(Server):
-    """Two limits at once, such as a minute's and a day's; headers tell of the one with less left.
+    """Two limits at once, such as a minute's and a day's; headers of the tighter one.
 
-    With `in_turn` they tell of the first, and of the second only when that one refuses.
+    With `in_turn` the headers are those of the first, and those of the second only in its refusals.
     """
 
     first: Server = field(kw_only=True)
@@ -282,7 +282,7 @@ class Stacked(Server):
         return max(self.first.earliest(now, cost), self.second.earliest(now, cost))
 
     def info(self, now: float, wait: float | None) -> RateLimitInfo:
-        """Return what the headers of the tighter one say, beside both policies."""
+        """Return the headers of the tighter limit, with both policies."""
         if self.in_turn:
             shown = self.first
             if wait is not None and self.second.earliest(now, 1.0) > now + EPSILON:
@@ -295,7 +295,7 @@ class Stacked(Server):
 
 @define(eq=False)
 class Penal(FromFirst):
-    """A fixed window that blocks who goes on: the third request after a refusal's grace blocks."""
+    """A fixed window that blocks after the third request past a refusal's grace."""
 
     grace: float = 1.0
     sentence: float = 600.0
@@ -311,7 +311,7 @@ class Penal(FromFirst):
         return max(at, self.blocked_until)
 
     def ask(self, now: float, cost: float) -> Trial:
-        """Answer one request, and count who does not listen."""
+        """Answer one request, and count requests sent despite a refusal."""
         if now < self.blocked_until:
             self.refusals += 1
             return Trial(429, RateLimitInfo(retry_after=ceil(self.blocked_until - now)), blocked=True)
@@ -328,10 +328,10 @@ class Penal(FromFirst):
 
 @define(eq=False)
 class Crowded:
-    """A server that others use too: at random times they ask for `share` of its limit in all.
+    """Server that others use too: at random times, for `share` of its limit in all.
 
-    Who finds no room waits, and is served before anybody else as soon as there is some; who would have
-    to wait for longer than five others take to come goes away.
+    A request of others without room waits, and passes before all others as soon as there is room; it is
+    dropped if its wait would be longer than the arrival of five others takes.
     """
 
     server: Server
@@ -346,7 +346,7 @@ class Crowded:
 
     @property
     def often(self) -> float:
-        """Return how many requests of others come in a second."""
+        """Return the number of requests of others per second."""
         return self.share * self.server.pace() / self.cost
 
     def _advance(self) -> None:
@@ -369,7 +369,7 @@ class Crowded:
         return self.server.ask(now, cost)
 
     def earliest(self, now: float, cost: float) -> float:
-        """Return when a request is admitted; it goes before what the others do at the same time."""
+        """Return when a request is admitted, before those of others at the same time."""
         self.play(now)
         at = self.server.earliest(now, cost)
         while at > now + EPSILON:

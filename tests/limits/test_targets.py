@@ -18,7 +18,7 @@ def test_targets_are_met(name: str) -> None:
 
 
 def test_usual_strategies_are_worse() -> None:
-    """The lab tells bad from good: the usual strategies meet many refusals, the gate few."""
+    """The usual strategies get many refusals, the gate few."""
     lines = [line.split("|") for line in strategies(quick=True).splitlines()[2:]]
     worst = [int(cells[3].split("/")[1].replace(",", "")) for cells in lines]
     assert worst[-1] <= 2

@@ -1,4 +1,4 @@
-"""Services as they are met outside: other forms of headers, some of them missing, faults, refused routes.
+"""Real-world services: forms of headers, missing fields, faults, refused routes.
 
 A `Front` stands before a server of `tests.limits.servers`. It writes real header fields, which the client
 reads with its own reader; nothing of the client's arithmetic is shared.
@@ -25,13 +25,13 @@ from tests.virtual_time import VirtualLoop
 
 __all__ = ["OVERDUE", "Client", "Errand", "Front", "Outcome", "Scene", "ideal", "run"]
 
-OVERDUE = 1.1  # seconds: who is as good as served is not turned away
+OVERDUE = 1.1  # seconds: a call about to get its turn is not refused
 BEGAN = 1_700_000_000.0  # Unix time at time 0 of the loop
 
 
 @frozen
 class Errand:
-    """One request of a job: its route, what it really costs, and what the documentation says it costs."""
+    """Request of a job: its route, its real cost, and its documented cost."""
 
     route: str = "/a"
     cost: float = 1.0
@@ -40,7 +40,7 @@ class Errand:
 
 @frozen
 class Front:
-    """What stands before the counting server.
+    """Front of the counting server.
 
     Attributes:
         form: of the fields: d6 (separate, the reset only on a refusal), d7 (combined, with a reset on every
@@ -49,11 +49,11 @@ class Front:
         faults: share of the requests that are answered with 503; a counted one has met the limiter.
         counted: whether a request that fails was counted.
         told: whether a 503 has a retry-after of one second.
-        torn: share of the answers of which a field is missing, or a limit of 0.
-        silent: share of the requests that nobody counts and that are answered 404 without fields.
+        torn: share of the responses with a missing field, or a limit of 0.
+        silent: share of the requests that get a 404 without fields, and are not counted.
         closed: routes that are always refused, with the quota that is left.
         closed_for: seconds of the retry-after of such a refusal.
-        waitless: whether refusals keep the wait to themselves.
+        waitless: whether refusals have no wait.
         inner: fields of a refusal by the second of two limiters in turn: its "own", those of the "outer" one,
             or "none"; a retry-after is beside them.
 
@@ -73,7 +73,7 @@ class Front:
 
 @frozen
 class Scene:
-    """A job, the service it meets, and how many callers there are; `used` units are gone before it begins."""
+    """Job, its service and the number of callers; others `used` units before it."""
 
     server: Callable[[], Server]
     errands: Sequence[Errand]
@@ -92,7 +92,7 @@ class Scene:
 
 @define
 class Outcome:
-    """What came of a job."""
+    """Outcome of a job."""
 
     seconds: float = 0.0
     done: int = 0
@@ -149,7 +149,7 @@ class _Service:
         return 200, fields
 
     def tear(self, fields: dict[str, str]) -> None:
-        """Take a field away, or say nonsense in it."""
+        """Remove a field, or replace its value by nonsense."""
         names = sorted(fields)
         if not names:
             return
@@ -162,7 +162,7 @@ class _Service:
             del fields[name]
 
     def refusal(self, now: float, wait: float | None, cost: float) -> dict[str, str]:
-        """Return the fields of a refusal; a second limiter that nothing names has none of its own."""
+        """Return the fields of a refusal; an unannounced second limiter has none."""
         server, inner = self.server, self.front.inner
         if not isinstance(server, Stacked) or not server.in_turn or inner == "own":
             return self.fields(now, wait, cost)
@@ -172,7 +172,7 @@ class _Service:
         return found if wait is None else found | {"retry-after": str(max(1, ceil(wait - EPSILON)))}
 
     def shown(self, now: float, wait: float | None) -> Server:
-        """Return the limiter that writes the fields: of two in turn the second, where that one refuses."""
+        """Return the limiter that writes the fields: the second of two if it refuses."""
         server = self.server
         if not isinstance(server, Stacked) or not server.in_turn:
             return server
@@ -222,7 +222,7 @@ class _Service:
 
 
 def ideal(scene: Scene) -> float:
-    """Return the seconds that an all-knowing client needs for the requests that can pass."""
+    """Return the seconds an all-knowing client needs for the requests that can pass."""
     service = _Service(scene)
     server = service.server
     for _ in range(round(scene.used)):
@@ -237,7 +237,7 @@ def ideal(scene: Scene) -> float:
 
 
 class Client:
-    """Sends the requests of a scene through a gate, with retries as a session makes them."""
+    """Client that sends requests of a scene through a gate, with a session's retries."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.service, self.outcome = scene, _Service(scene), Outcome()
@@ -253,7 +253,7 @@ class Client:
         )
 
     def closed(self, errand: Errand) -> str:
-        """Return the name of the route if a refusal may be about it alone: always, or while quota is left."""
+        """Return the route's name if a refusal may concern it alone, else an empty one."""
         front = self.scene.front
         return errand.route if errand.route in front.closed or front.inner == "outer" else ""
 

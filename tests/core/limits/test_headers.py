@@ -205,7 +205,7 @@ def test_moment_is_measured_against_the_date() -> None:
 
 @pytest.mark.parametrize("now", [0.0, 1000.0, -5.0, 1e300, float("nan"), float("inf")])
 def test_moment_without_a_believable_clock_is_kept_as_told(now: float) -> None:
-    """With no Date and a clock that is not in our times, a large reset stays a long wait."""
+    """A large reset stays a long wait without a Date or a plausible clock."""
     assert read_limits({"x-ratelimit-reset": "1750000030"}, now).reset == 1750000030
 
 
@@ -334,7 +334,7 @@ def test_combined_and_separate_fields_are_compared() -> None:
     ],
 )
 def test_policies(text: str, policies: list[PolicyField]) -> None:
-    """Policies are read with name, quota and window; without a quota they do not count."""
+    """Policies have name, quota and window; without a quota they do not count."""
     assert read(ratelimit_policy=text) == RateLimitInfo(policies=tuple(policies))
 
 
