@@ -81,7 +81,7 @@ async def serving(app: ExpressLike) -> AsyncIterator[str]:
 
 @pytest.mark.real_time
 async def test_draft_6_headers_with_200_callers() -> None:
-    """200 callers pass fixed windows with draft-6 headers without any 429.
+    """200 callers pass fixed windows with draft-6 headers and at most one 429.
 
     The headers have the reset.
     """
