@@ -288,7 +288,7 @@ async def test_cancelled_call_stays_cancelled() -> None:
     st.lists(st.floats(0.05, 20.0), min_size=1, max_size=12),
 )
 def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[float]) -> None:
-    """Every call ends by its deadline, whatever the responses are.
+    """Every call ends by its deadline, with any sequence of responses.
 
     The times add up, and every permit is returned.
     """
