@@ -834,7 +834,7 @@ def test_torn_anywhere(
     """A merge torn at any moments and resumed yields each row once, in order.
 
     It is cancelled, stopped or closed. After a stop, what was given is all that was fetched: the streams
-    stand where their last pages say.
+    stand at the checkpoints of their last pages.
     """
 
     async def main() -> None:
