@@ -48,7 +48,7 @@ T = TypeVar("T")
 Failure: TypeAlias = APIStatusError | APIConnectionError | DecodeError
 
 
-class GivenUp(Exception):  # noqa: N818 - the caller asked for it, so it is no error
+class GivenUp(Exception):  # noqa: N818 - the caller wanted it, so it is no error
     """Result of a request that was not sent, because nobody needed the response.
 
     Nobody needed it any more when the turn of the request came.

@@ -358,7 +358,7 @@ async def test_walk_goes_on_after_a_deadline(prefetch: int) -> None:
         assert len({row.block_number for row in rows}) == len(rows) == 100
 
 
-# --- where it can be said ---
+# --- places for the argument ---
 
 
 def test_every_route_takes_a_deadline() -> None:

@@ -83,7 +83,7 @@ async def test_waits_are_told() -> None:
     assert len(began) == len(ended)
     for (start, first), (end, last) in zip(began, ended, strict=True):
         assert (first.service, first.reason) == (last.service, last.reason)
-        # A wait for quota may end earlier: one request asks whether it is right.
+        # A wait for quota may end earlier: one request tests whether it is right.
         assert first.reason == "quota" or end - start >= first.seconds - 1e-6
     assert "stop" in {event.reason for _, event in began}
 

@@ -611,7 +611,7 @@ async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
     (await waiting).unsent()
 
 
-# --- waits that are told, and not ---
+# --- waits that are announced, and not ---
 
 
 async def test_told_wait_has_a_cap() -> None:

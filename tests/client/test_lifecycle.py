@@ -817,7 +817,7 @@ async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) ->
     told = await left(body, "-X", "dev")
     assert told.count("ResourceWarning: a Session was not closed") == 1
     assert not re.search("Traceback|was destroyed|never awaited|Unclosed (client|connector)", told)
-    # What asyncio says about loops. In one that was closed too early nothing can be closed any more.
+    # Messages of asyncio about loops. In one that was closed too early nothing can be closed any more.
     theirs = "event loop|slow|Executing|tracemalloc|a Session was not closed"
     early = "|socket|transport|Unclosed connection" if "loop.close()" in body else ""
     lines = [line for line in told.splitlines() if not line.startswith("  ")]

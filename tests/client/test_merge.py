@@ -1006,7 +1006,7 @@ async def test_failures_are_raised_after_the_others_ended() -> None:
     assert second.__notes__ == ["source: 405"]
     assert first.checkpoint is not None
     assert first.checkpoint.path == "/v1/chains/404/blocks"
-    assert first.__traceback__ is not None  # it tells where it was raised
+    assert first.__traceback__ is not None  # it shows where it was raised
     assert alone()
 
 

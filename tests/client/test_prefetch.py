@@ -391,7 +391,7 @@ async def test_cancelled_reader_begins_nothing(
         await ends(reader(pages), 15)  # the second page is on its way
         assert transport.sent == 2
         await asyncio.sleep(1_000)
-        # A deadline around the body of a loop over pages is over before the page arrives: nobody can tell.
+        # A deadline around the body of a loop over pages is over before the page arrives: it leaves no trace.
         goes_on = ends is timed_out or (ends is waited_for and sys.version_info >= (3, 12))
         blind = reader is works and goes_on
         assert transport.sent == 2 + (prefetch - 1 if blind else 0)

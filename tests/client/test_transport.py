@@ -646,7 +646,7 @@ async def test_half_a_gigabyte_in_half_a_megabyte_costs_two_caps_at_most(
     assert peak < 2 * MAX_BODY + 2**21
 
 
-# Not HTTP, or more than was asked for
+# Not HTTP, or more than was requested
 
 
 @pytest.mark.parametrize(

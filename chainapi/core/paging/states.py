@@ -6,7 +6,7 @@ The rules (specification, section 4, and what it leaves open):
 * A page token's age counts from when the request that returned it was sent. A token as old as its
   lifetime is never sent: the walk restarts at the first page.
 * 400, 404, 410 or 422 to a request with a token may mean that the token died early, or that the page behind
-  it is refused whatever its token. So the page before it is fetched once more, with its older token: if that
+  it is refused with any token. So the page before it is fetched once more, with its older token: if that
   is refused as well, tokens have died, and the walk restarts. If it is answered as before, its new token is
   tried; if that one is refused too, the walk ends with the service's own words.
 * A restart has to get further than the pass before it, or the walk fails: no endless loop.

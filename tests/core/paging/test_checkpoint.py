@@ -298,7 +298,7 @@ def test_the_fingerprint_depends_on_each_part(
 
 @given(st.text(), st.text(), st.lists(st.tuples(st.text(), st.text()), max_size=3))
 def test_any_query_has_a_fingerprint(origin: str, path: str, params: list[tuple[str, str]]) -> None:
-    """A fingerprint is 32 hexadecimal digits, whatever the query."""
+    """A fingerprint is 32 hexadecimal digits for any query."""
     fingerprint = query_fingerprint(origin, path, params)
     assert len(fingerprint) == 32
     assert int(fingerprint, 16) >= 0

@@ -79,7 +79,7 @@ class Walker:
     at_head: bool = True
     done: bool = False
     passes: int = 1
-    loose: bool = False  # rows may come twice, and somebody was told
+    loose: bool = False  # rows may come twice, and an event reported that
     grown: bool = False
     resumed: bool = False
     given: Counter[int] = field(factory=Counter[int])
@@ -215,7 +215,7 @@ class Walker:
         assert not taken.repeated or Assumption.KEY not in taken.refuted
         self.dropped |= {rows[index]["_id"] for index in taken.repeated}
         self.refuted += taken.refuted
-        # An event has said so: what was given in earlier passes is known by what was refuted now.
+        # An event has reported that: what was given in earlier passes is known by what was refuted now.
         unknown = self.resumed or not self.counting
         refuted = Assumption.KEY in taken.refuted or (unknown and Assumption.ORDER in taken.refuted)
         self.loose |= self.passes > 1 and refuted
@@ -227,7 +227,7 @@ class Walker:
     def _swap(self, place: int) -> None:
         """Let a row change places with the one before it.
 
-        A row that nobody has seen may not move to a place where the order of a list says that all were given.
+        A row that nobody has seen may not move to a place where, by the order of a list, all were given.
         """
         two = self.rows[max(place - 1, 0) : place + 1]
         if len(two) == 2 and (not self.deduplicator.ordered or all(self.given[row["_id"]] for row in two)):
@@ -243,7 +243,7 @@ class Walker:
         ).dumps()
         read = Checkpoint.loads(text)
         resumed = bool(self.given)
-        # As in the session: without an order, the memory of earlier passes is gone, and an event says so.
+        # As in the session: without an order, the memory of earlier passes is gone; an event reports it.
         self.loose |= self.passes > 1 and not had.ordered
         self.deduplicator = Deduplicator(
             self.identity,
