@@ -135,7 +135,7 @@ def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
 def test_random_services_that_were_met_badly_once(seed: int) -> None:
     """Services that once caused defects are used without one.
 
-    Counted faults, a route dearer than the limit, an hour without waits, no remainder at first.
+    Counted faults, a route more expensive than the limit, an hour without waits, no remainder at first.
     """
     outcome = run(random_scene(seed), 1e6)
     assert outcome.storm <= 3
