@@ -1,6 +1,6 @@
-"""Asyncio client for the Metrics API and the Data API: streaming pagination that loses no row.
+"""Asyncio client for the Metrics API and the Data API, with streaming pagination.
 
-The names below are loaded when they are first used.
+No row is lost between pages. The names below are loaded when they are first used.
 """
 
 from __future__ import annotations

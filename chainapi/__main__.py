@@ -1,4 +1,4 @@
-"""The console script: ``chainapi`` and ``python -m chainapi``."""
+"""Console script: ``chainapi`` and ``python -m chainapi``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def main() -> int:
 
 @contextmanager
 def _leaving_at_once() -> Iterator[None]:
-    """End the process on Ctrl-C at once while modules load: nothing needs to be closed yet.
+    """End the process at once on Ctrl-C while modules load.
 
-    An exception would not do: raised in a class body or in a callback it becomes another error, or a message.
+    Nothing needs to be closed yet. An exception would not do: raised in a class body or in a callback it
+    becomes another error, or a message.
     """
     if (
         signal.getsignal(signal.SIGINT) is not signal.default_int_handler

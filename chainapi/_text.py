@@ -1,4 +1,4 @@
-"""Text in messages: printable, cut, the API key masked, the closest of known names."""
+"""Text in messages: escapes, length, masked API keys, similar names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def printable(text: str, most: int | None = None) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as an error message shows it: its ASCII literal, cut to 80 characters."""
+    """Return a value as its ASCII literal for an error message, cut to 80 characters."""
     if isinstance(value, list | dict):  # its literal may be as deep as the stack
         return f"a {type(value).__name__}"
     if isinstance(value, int) and abs(value) >= 10**100:  # Python refuses to write the longest ones
@@ -36,14 +36,17 @@ def quoted(value: object) -> str:
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most like `name`; None where all are less alike than `cutoff`, 0 to 1."""
+    """Return the known name that is most like `name`, or None.
+
+    None means that the similarity of every name is below `cutoff`, a number from 0 to 1.
+    """
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, [*known], n=1, cutoff=cutoff)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the question for the known name that is most like `name`, else the text `otherwise`."""
+    """Return "did you mean" with the name most like `name`, else `otherwise`."""
     found = closest(name, known)
     return otherwise if found is None else f"did you mean {found!r}?"
 

@@ -1,3 +1,3 @@
-"""The version of chainapi."""
+"""Version of chainapi."""
 
 __version__ = "0.1.0"

@@ -180,7 +180,7 @@ class NotFoundError(APIStatusError):
 
 
 class RateLimitedError(APIStatusError):
-    """429, after every wait that the service asked for (specification, section 8).
+    """429: the quota is used up, also after the waits (specification, section 8).
 
     Attributes:
         retry_after: seconds of the last Retry-After or RateLimit field; None without one.
@@ -215,7 +215,9 @@ class ServerError(APIStatusError):
 
 
 class APIConnectionError(ChainAPIError):
-    """No complete response: refused, reset, truncated or unreadable, after the retries.
+    """No complete response, also after the retries.
+
+    The connection was refused or reset, or the response was truncated or unreadable.
 
     Attributes:
         attempts: requests sent for this call.
@@ -293,13 +295,19 @@ class DeadlineExceededError(APITimeoutError):
 
 
 class CertificateError(APIConnectionError):
-    """The server's certificate is not trusted: nothing was sent, and nothing is retried."""
+    """The session does not trust the certificate of the server.
+
+    It sent nothing, and does not retry the request.
+    """
 
     transient = False
 
 
 class ResponseTooLargeError(APIConnectionError):
-    """The decompressed body is larger than the transport's cap (``max_body``); not retried."""
+    """The response body is larger than the cap of the transport (``max_body``).
+
+    The size counts after decompression. The session does not retry the request.
+    """
 
     transient = False
 
@@ -412,7 +420,10 @@ class CheckpointError(PagingError, ValueError):
 
 
 class ExportError(ChainAPIError):
-    """An export cannot read or write its target; committed pages stay for the next run."""
+    """The export cannot read or write its target.
+
+    Committed pages stay in the journal for the next run.
+    """
 
 
 class IncompleteExportError(ExportError):

@@ -1,4 +1,4 @@
-"""Session: the configuration of both services, checked, and the connection that it makes."""
+"""Session: the checked configuration of both services, and its connection."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Session:
         api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY.
         timeout: seconds for one attempt, from sending to the last byte.
         max_attempts: requests for one call; 1 disables retries.
-        max_wait: seconds that a call may wait for quota; None waits as long as the service asks.
+        max_wait: seconds that a call may wait for quota; None waits as long as the service requires.
         deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
             DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
@@ -85,8 +85,8 @@ class Session:
         max_body: most bytes of a decompressed response; 8 MiB by default.
         ssl_context: the trusted certificates; by default the authorities of the system, or those in the file
             SSL_CERT_FILE and the folder SSL_CERT_DIR.
-        max_stop: seconds after which one request is sent although the service asked for a longer wait; a day
-            by default, None waits as long as the service asks.
+        max_stop: seconds after which one request is sent although the service set a longer wait; a day
+            by default, None waits as long as the service requires.
         isolated: whether the session has gates of its own. By default it shares them with all sessions of its
             event loop that have the same origin (scheme, host and port), key and `transport`.
         transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
@@ -214,9 +214,10 @@ class Session:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the session: calls under way raise SessionClosedError, connections are closed.
+        """Close the session and its connections.
 
-        A transport passed by the user stays open. Closing a session again does nothing.
+        Calls under way raise SessionClosedError. A transport passed by the user stays open. Closing a session
+        again does nothing.
 
         Raises:
             ConfigurationError: the session belongs to another event loop, which still runs.

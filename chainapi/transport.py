@@ -1,4 +1,4 @@
-"""Transport protocol: what a session needs to send a request, and the one on aiohttp."""
+"""Transport protocol between a session and HTTP, and its version for aiohttp."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Give each asynchronous test its loop."""
+    """Return the loop factory of each asynchronous test."""
     if item.get_closest_marker("real_time"):
         others = OTHER_LOOPS if item.path.stem in ON_OTHER_LOOPS else {}
         return {"real": RealLoop, **others}

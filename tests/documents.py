@@ -1,4 +1,4 @@
-"""Answers made from the records of routes and models: seeded, with fields missing that may be missing."""
+"""Answers built from records of routes and models: seeded, some fields missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEEP = 100_000  # levels that no Python reads; how deep each of them gets differ
 
 
 class Maker:
-    """Makes JSON values of types; the same seed makes the same values."""
+    """Maker of JSON values by type, equal for equal seeds."""
 
     def __init__(self, seed: int, *, whole: bool = False, novel: bool = False) -> None:
         self.draw = random.Random(seed)
@@ -64,7 +64,7 @@ class Maker:
         return made
 
     def record(self, model: Any, needed: str = "") -> dict[str, Any]:
-        """Return an object with the fields of a record, some of those that may be missing left out."""
+        """Return an object with the fields of a record, without some of the optional ones."""
         made: dict[str, Any] = {}
         for field in fields_of(model):
             may_miss = field.default is None and field.wire != needed and not self.whole
@@ -119,5 +119,5 @@ def value_of(parameter: Parameter, maker: Maker) -> Any:
 
 
 def path_pattern(declared: Endpoint) -> re.Pattern[str]:
-    """Return what the paths of a route look like."""
+    """Return the pattern of the paths of a route."""
     return re.compile(re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(declared.route.path)))

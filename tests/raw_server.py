@@ -1,4 +1,4 @@
-"""A server on the loopback interface that says exactly the bytes a test tells it to, and counts requests.
+"""Raw loopback server that sends the exact bytes of a script and counts requests.
 
 It runs on the loop of the test. Leaving its ``async with`` block checks that the client left nothing behind:
 no connection, no task, no file descriptor.
@@ -35,7 +35,7 @@ class Received:
 
     @property
     def target(self) -> str:
-        """What was asked for."""
+        """Target of the request line."""
         return self.raw.split(b" ", 2)[1].decode()
 
     @property
@@ -48,7 +48,7 @@ class Received:
 
 @define(eq=False)
 class Peer:
-    """One connection, as the server sees it."""
+    """Connection, from the server's side."""
 
     server: RawServer
     number: int
@@ -63,7 +63,10 @@ class Peer:
         return received
 
     async def send(self, data: bytes, piece: int | None = None) -> None:
-        """Send bytes; with `piece`, so many at a time, each time letting the client read."""
+        """Send bytes, in chunks of `piece` if given.
+
+        The client may read after each chunk.
+        """
         step = piece or len(data) or 1
         for start in range(0, len(data), step):
             self.writer.write(data[start : start + step])
@@ -89,7 +92,7 @@ class Peer:
         await self.writer.wait_closed()
 
     async def stall(self) -> None:
-        """Say nothing more until the client has closed."""
+        """Send no more until the client has closed."""
         while await self.reader.read(65_536):
             pass
 
@@ -171,7 +174,10 @@ class RawServer:
 
 
 def _descriptors() -> set[str]:
-    """Return the sockets of this process (other files come and go with imports and logs)."""
+    """Return the sockets of this process.
+
+    Other files come and go with imports and logs.
+    """
     found = set[str]()
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - gone before it could be asked as a path
         with suppress(OSError):
@@ -182,7 +188,7 @@ def _descriptors() -> set[str]:
 
 
 async def settle(rounds: int = 25) -> None:
-    """Let everything on the loop that can run do so."""
+    """Let all ready callbacks on the loop run."""
     for _ in range(rounds):
         await asyncio.sleep(0)
 
@@ -209,14 +215,20 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def http(body: bytes = b"{}", status: str = "200 OK", *headers: str, length: int | None = None) -> bytes:
-    """Return the bytes of an HTTP/1.1 answer; `length` tells another length than the body has."""
+    """Return the bytes of an HTTP/1.1 answer.
+
+    `length` replaces the true content length.
+    """
     size = len(body) if length is None else length
     head = [f"HTTP/1.1 {status}", f"Content-Length: {size}", *headers]
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
 
 
 def each(*answers: bytes, piece: int | None = None) -> Script:
-    """Return a script that gives these answers in turn, over all connections; the last one for ever."""
+    """Return a script of these answers in turn, over all connections.
+
+    The last one repeats for ever.
+    """
     left = list(answers)
 
     async def script(peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""Which Pythons the tests are run on before a change lands."""
+"""Python versions for the tests before a change lands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def install(place: Path, script: str) -> None:
 
 
 def pythons(machine: Path, *without: str) -> tuple[list[str], str]:
-    """Run the script on that machine, and return what it found, and what it says about the others."""
+    """Run the script on that machine; return the Pythons found and the messages."""
     done = subprocess.run(
         [SCRIPT, *without],
         capture_output=True,
@@ -43,7 +43,7 @@ def pythons(machine: Path, *without: str) -> tuple[list[str], str]:
 
 
 def test_a_python_on_the_path_is_taken(machine: Path) -> None:
-    """Each version on PATH is found, but for the one that is named; those that are not there are named."""
+    """Pythons on PATH are found, and missing or excluded versions are reported."""
     for minor in (11, 12, 14):
         install(machine / "bin" / f"python3.{minor}", RUNS)
     found = ["3.11 /bin/python3.11", "3.12 /bin/python3.12", "3.14 /bin/python3.14"]
@@ -52,7 +52,7 @@ def test_a_python_on_the_path_is_taken(machine: Path) -> None:
 
 
 def test_a_shim_that_does_not_run_is_none(machine: Path) -> None:
-    """Where the program on PATH does not run, the versions that pyenv has are looked at."""
+    """A pyenv shim that does not run is skipped for the versions that pyenv has."""
     for minor in (11, 12, 13, 14):
         install(machine / "bin" / f"python3.{minor}", FAILS)
     install(machine / ".pyenv/versions/3.12.1/bin/python", FAILS)
@@ -63,5 +63,5 @@ def test_a_shim_that_does_not_run_is_none(machine: Path) -> None:
 
 
 def test_a_machine_with_nothing_says_so(machine: Path) -> None:
-    """Nothing found is no error, and every version is named."""
+    """A machine without any Python is no error, and every version is reported."""
     assert pythons(machine) == ([], "this machine lacks Python 3.11 3.12 3.13 3.14")

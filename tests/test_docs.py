@@ -1,4 +1,4 @@
-"""Docs: every Python block of the README and of docs/ runs against the simulator on a real port."""
+"""Docs: Python blocks of README and docs/ run on a simulator with a real port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Return each Python block with its place."""
+    """Return each Python block with its page and line."""
     found: list[tuple[str, str]] = []
     for page in PAGES:
         text = page.read_text("utf-8")
@@ -56,14 +56,14 @@ async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIte
 
 
 def test_there_are_blocks() -> None:
-    """The README has Python blocks: without them the next test would check nothing."""
+    """The README has Python blocks for the next test."""
     assert any(place.startswith("README.md") for place, _ in blocks())
 
 
 @pytest.mark.real_time
 @pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in blocks()])
 async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
-    """Each Python block of the docs runs as it stands, against a live simulator."""
+    """Python blocks of the docs run unchanged against a live simulator."""
     if "asyncio.run(" in code or "asyncio.Runner(" in code:
         await run_as_program(code)
         return
@@ -83,7 +83,7 @@ def commands() -> list[str]:
 @pytest.mark.real_time
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
-    """The commands of the page on exports run one after the other in an empty folder, with its results."""
+    """Export commands of the docs run in order in an empty folder, with their results."""
     # The command of this very interpreter, wherever it is installed.
     script = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
     process = await asyncio.create_subprocess_exec(
@@ -102,7 +102,7 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
 
 
 async def run_as_program(code: str) -> None:
-    """Run a block that is a whole program as one, with warnings as errors."""
+    """Run a block as a whole program, with warnings as errors."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",
@@ -121,7 +121,7 @@ async def run_as_program(code: str) -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("script", PICTURES)
 def test_pictures_are_up_to_date(script: str) -> None:
-    """The recorded terminals and runs in the docs are, to the byte, those of the code."""
+    """Recorded terminals and runs in the docs equal the output of the code."""
     outcome = subprocess.run(
         [sys.executable, str(ROOT / script), "--check"], capture_output=True, text=True, check=False
     )
@@ -129,7 +129,7 @@ def test_pictures_are_up_to_date(script: str) -> None:
 
 
 def test_code_fences_close() -> None:
-    """Each code block of the docs ends, and the states are drawn once."""
+    """Code blocks of the docs are closed, and the states are drawn once."""
     for page in PAGES:
         assert page.read_text("utf-8").count("```") % 2 == 0, page.name
     assert (ROOT / "docs" / "pages.md").read_text("utf-8").count("stateDiagram-v2") == 1
@@ -149,14 +149,14 @@ def test_layout_page_names_each_module() -> None:
 
 
 def test_the_page_on_events_names_each_event() -> None:
-    """The list of events in the docs is that of the module."""
+    """The docs list exactly the events of the module."""
     text = (ROOT / "docs" / "pages.md").read_text("utf-8")
     missing = [name for name in events.__all__ if f"`{name}`" not in text and name != "Event"]
     assert missing == [], "add each to the list in docs/pages.md"
 
 
 def test_the_page_on_exports_names_each_format() -> None:
-    """The docs name every format of files, and the command line offers each."""
+    """The docs name every file format, and the command line offers each."""
     text = (ROOT / "docs" / "export.md").read_text("utf-8")
     assert [name for name in FORMATS if f"`.{name}`" not in text] == [], "add each to docs/export.md"
     assert get_args(FileFormat) == FORMATS, "FileFormat in chainapi/cli/export.py lists the formats"
@@ -169,7 +169,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_lead_somewhere() -> None:
-    """Each relative link of the docs names a file that exists, and a heading of that file."""
+    """Links of the docs lead to a file that exists and to a heading in it."""
     for page in PAGES:
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
             path = page.parent / target if target else page
@@ -185,7 +185,10 @@ def test_readme_links_each_page() -> None:
 
 
 def test_readme_has_one_command_each() -> None:
-    """The README's sections "Run it" and "Test it" have one line each, which also sets up the environment."""
+    """The README has one line each for "Run it" and "Test it".
+
+    The line also sets up the environment.
+    """
     text = (ROOT / "README.md").read_text("utf-8")
     for title, commands in (("Run it", 1), ("Test it", 1)):
         section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]

@@ -1,4 +1,4 @@
-"""The error tree: as it is drawn, whole after a pickle or a copy, and safe to print."""
+"""Error tree: as in its diagram, whole after a pickle or copy, safe to print."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from chainapi.errors import (
 
 
 def drawn() -> dict[str, str | None]:
-    """Read the tree in the docstring: each error's name, and that of the one it hangs from."""
+    """Return each error's name in the docstring's tree, with the name of its parent."""
     parents: dict[str, str | None] = {}
     above: dict[int, str] = {}
     for line in (errors.__doc__ or "").splitlines():
@@ -68,7 +68,7 @@ def defined() -> dict[str, type[ChainAPIError]]:
 
 
 def test_the_tree_is_as_drawn() -> None:
-    """The docstring draws each class below its base, and no class more or less."""
+    """The docstring's tree has every class below its base, and no other class."""
     bases = {
         name: None if kind is ChainAPIError else kind.__bases__[0].__name__
         for name, kind in defined().items()
@@ -131,7 +131,7 @@ DUPLICATES: list[Callable[[ChainAPIError], ChainAPIError]] = [
 
 
 def test_all_errors_are_tried() -> None:
-    """The list of this file has every class once."""
+    """The list in this file has every class once."""
     assert sorted(type(error).__name__ for error in ALL) == sorted(defined()), "ALL has one of each class"
 
 
@@ -139,7 +139,7 @@ def test_all_errors_are_tried() -> None:
 def test_the_failures_of_an_export_survive_as_well(
     duplicate: Callable[[ChainAPIError], ChainAPIError],
 ) -> None:
-    """The error of each failed source is in pickles and copies of the export's error."""
+    """The export error keeps each source's error in pickles and copies."""
     error = IncompleteExportError("1 of 3 failed", {"77": NotFoundError(messages=("no such chain",))})
     twin = duplicate(error)
     assert isinstance(twin, IncompleteExportError)
@@ -153,7 +153,7 @@ def test_the_failures_of_an_export_survive_as_well(
 def test_errors_survive_pickles_and_copies(
     error: ChainAPIError, duplicate: Callable[[ChainAPIError], ChainAPIError]
 ) -> None:
-    """Type, text, attributes, checkpoint, rows and notes are all there afterwards."""
+    """Pickles and copies keep type, text, attributes, checkpoint, rows and notes."""
     error = copy.copy(error)
     error.checkpoint = Checkpoint("q", "/p", token="t", minted_at=5.0)
     error.partial = [{"a": 1}]
@@ -168,7 +168,7 @@ def test_errors_survive_pickles_and_copies(
 
 
 def test_a_copy_is_independent() -> None:
-    """Changing a copy leaves the error as it was."""
+    """Changes to a copy leave the error unchanged."""
     error = ServerError(503)
     twin = copy.copy(error)
     twin.checkpoint = Checkpoint("q")
@@ -202,7 +202,7 @@ def test_each_class_knows_its_status(kind: type[APIStatusError], status: int) ->
 
 
 def test_the_text_of_a_status_error() -> None:
-    """The text has status, error type, place, messages, the number of attempts and their seconds."""
+    """A status error's text has status, type, place, messages, attempts and seconds."""
     error = ServerError(503, "Service Unavailable", ("node down", "try later"))
     assert str(error) == "503 Service Unavailable: node down; try later"
     placed = error.after(where="GET /v1/chains", attempts=3, elapsed=4.25)
@@ -215,7 +215,7 @@ def test_the_text_of_a_status_error() -> None:
 
 
 def test_what_was_tried_is_added_to_every_error_of_a_call() -> None:
-    """`after` keeps type and attributes, and adds the place, the attempts and the seconds."""
+    """`after` adds place, attempts and seconds, and keeps type and attributes."""
     tried: list[APIStatusError | APIConnectionError | DecodeError] = [
         RateLimitedError(retry_after=3.0),
         APITimeoutError("no answer in time"),
@@ -231,7 +231,7 @@ def test_what_was_tried_is_added_to_every_error_of_a_call() -> None:
 
 
 def test_a_refused_page_is_both_errors() -> None:
-    """A page that is refused whatever its token is an expired token, and the error of its status."""
+    """A page refused with any token is an expired token and the error of its status."""
     error = PageRefusedError(404, "Not Found", ("under maintenance until 17:00",), where="GET /v1/blocks")
     assert isinstance(error, PageTokenExpiredError)
     assert isinstance(error, PagingError)
@@ -244,14 +244,14 @@ def test_a_refused_page_is_both_errors() -> None:
 
 
 def test_the_text_of_a_decode_error() -> None:
-    """The text begins with the JSON path."""
+    """Texts of DecodeError begin with the JSON path."""
     error = DecodeError("missing", path="$.results[3].value", where="GET /v1/avg_tps/1")
     assert str(error) == "$.results[3].value: missing in the response to GET /v1/avg_tps/1"
     assert str(DecodeError("not an object")) == "$: not an object"
 
 
 def test_the_text_of_a_quota_wait_error() -> None:
-    """The text has both times; the attributes have the time of the next attempt."""
+    """Texts of QuotaWaitError have the wait and the limit that it exceeds."""
     error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
     assert str(error) == "quota is available again in 12.3 s, later than max_wait=5 s allows"
     assert (error.retry_at, error.retry_after, error.max_wait) == (1_700_000_000.0, 12.34, 5.0)
@@ -267,7 +267,7 @@ NASTY = ["\x1b[2J\x07", "a\nb\r", "\x9b2J", "\u202e", "\ud800", "%s %d {0} {erro
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_texts_are_safe_to_print(text: str) -> None:
-    """Control characters are shown as escapes, formats are not expanded, and no text is long."""
+    """Texts of errors are short, escape control characters and expand no formats."""
     made: list[ChainAPIError] = [
         ConfigurationError(text),
         APIStatusError(400, text, (text, text)).after(where="GET /", attempts=2, elapsed=1.0),
@@ -285,6 +285,6 @@ def test_texts_are_safe_to_print(text: str) -> None:
 
 @given(st.text(max_size=50))
 def test_what_was_escaped_is_not_escaped_again(text: str) -> None:
-    """An error made again from its attributes is the same."""
+    """Errors rebuilt from their attributes are equal."""
     error = DecodeError(text, path=text)
     assert str(error.after(where="", attempts=1, elapsed=0.0)) == str(error)

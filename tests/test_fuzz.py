@@ -34,7 +34,7 @@ def answer(declared: Endpoint, seed: int) -> bytes:
 
 
 def place(body: bytes, pattern: bytes, draw: random.Random) -> tuple[int, int]:
-    """Return the span of one match of a pattern; any place where there is none."""
+    """Return the span of one match of a pattern, or any place without a match."""
     found = [match.span() for match in re.finditer(pattern, body)]
     at = draw.randrange(len(body))
     return draw.choice(found) if found else (at, at)
@@ -68,7 +68,7 @@ MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 
 def nested(levels: int) -> bytes:
-    """Return lists and objects within each other."""
+    """Return nested lists and objects."""
     return b'[{"a":' * (levels // 2) + b"0" + b"}]" * (levels // 2)
 
 
@@ -85,7 +85,7 @@ def mutated(name: str) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_mutated_answers_are_decoded_or_refused(name: str) -> None:
-    """Flipped, removed, inserted bytes, other values, any depth: only DecodeError."""
+    """Mutated answers raise DecodeError only: changed bytes, other values, any depth."""
     declared = ROUTES[name]
     decode = resource_of(declared) if declared.single else page_of(declared)
     refused = 0
@@ -100,7 +100,7 @@ def test_mutated_answers_are_decoded_or_refused(name: str) -> None:
 
 
 def resource_of(declared: Endpoint) -> Callable[[bytes], Any]:
-    """Return what decodes a resource in all ways."""
+    """Return a function that decodes a resource in all ways."""
 
     def decode(body: bytes) -> None:
         decode_resource(body, declared.rows)
@@ -110,7 +110,7 @@ def resource_of(declared: Endpoint) -> Callable[[bytes], Any]:
 
 
 def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
-    """Return what decodes a page in both modes, and reads all of it."""
+    """Return a function that decodes a page in both modes and reads all of it."""
     route = declared.route
     tolerant = PageDecoder(route.model, route.items, route.extra, shown=lambda fault: fault)
     strict = PageDecoder(route.model, route.items, route.extra)

@@ -1,4 +1,4 @@
-"""Rules of imports: the core is pure, imports point one way, one module imports aiohttp's client.
+"""Import rules: a pure core, one direction, one module for aiohttp's client.
 
 The rules are checked on the source: an import inside of a function and one for type checkers
 (`if TYPE_CHECKING:`) count like any other.
@@ -58,7 +58,7 @@ SHARED_WITH_SIMULATOR = {"errors", "core.http", "models", "api.catalogue", "api.
 
 @frozen
 class Import:
-    """One import: the module that has it, the module that it names, and the names taken from that."""
+    """Import: the importing module, the imported module, and the names from it."""
 
     importer: str
     module: str
@@ -72,7 +72,7 @@ class Import:
 
 @frozen
 class Package:
-    """The modules of a package by their names below it: their imports, and their calls that read a clock."""
+    """Modules of a package by relative name: their imports and their reads of a clock."""
 
     imports: dict[str, list[Import]]
     clocks: dict[str, list[str]]
@@ -195,12 +195,15 @@ def _simulator(package: Package) -> Iterator[str]:
 
 
 def test_the_package_keeps_the_rules() -> None:
-    """The core is pure, imports point one way without a cycle, and aiohttp has its two modules."""
+    """The core is pure, imports form no cycle, and aiohttp has its two modules."""
     assert violations(Package.read(ROOT)) == []
 
 
 def test_the_package_was_read() -> None:
-    """The checker reads every module, with imports at run time, in functions, and for type checkers."""
+    """The checker reads every module and every import.
+
+    These are imports at run time, in functions, and for type checkers.
+    """
     package = Package.read(ROOT)
     assert {_top(module) for module in package.imports} == set[str]().union(*LAYERS)
     edges = {(module, target) for module in package.imports for target, _ in package.edges(module)}

@@ -1,4 +1,4 @@
-"""The API key is hunted everywhere but on its own origin's wire: nowhere else may it be found."""
+"""API key leaks: the key is found on its own origin's wire and nowhere else."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ HOUR = 3_600.0
 
 
 def hunt(text: str, where: str) -> None:
-    """Fail when the key, or even its beginning in any case, is in the text."""
+    """Fail if the key, or its beginning in any case, is in the text."""
     assert KEY[:8] not in text.lower(), f"the key is in {where}: {text[:500]}"
 
 
 def reachable(root: object) -> Iterator[object]:
-    """Walk over what an object refers to, at any distance, but not into classes, modules and loops."""
+    """Yield all objects that an object refers to, except classes, modules and loops."""
     seen = {id(root)}
     todo = [root]
     while todo:
@@ -65,7 +65,10 @@ def reachable(root: object) -> Iterator[object]:
 
 
 def hunt_object(root: object, where: str) -> None:
-    """Hunt in the repr, str and vars of everything that can be reached; a Secret is the end of the hunt."""
+    """Hunt in repr, str and vars of all reachable objects.
+
+    The hunt ends at a Secret.
+    """
     for one in reachable(root):
         hunt(repr(one), f"repr of {type(one).__name__} in {where}")
         if type(one).__module__.startswith("chainapi"):
@@ -93,7 +96,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def hunt_error(error: BaseException) -> None:
-    """Hunt in an error as tools would show it: text, arguments, tracebacks, and each frame's variables."""
+    """Hunt in an error as tools show it: text, arguments, tracebacks, frame variables."""
     for one in chain(error):
         where = f"{type(one).__name__} of {error!r:.80}"
         hunt(repr(one) + str(one) + repr(one.args) + repr(vars(one)), where)
@@ -111,7 +114,7 @@ def hunt_error(error: BaseException) -> None:
 
 
 async def caught(work: Awaitable[object]) -> BaseException:
-    """Return what an awaitable raises."""
+    """Return the exception of an awaitable."""
     try:
         await work
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it is, it is searched
@@ -121,7 +124,7 @@ async def caught(work: Awaitable[object]) -> BaseException:
 
 @pytest.fixture(autouse=True)
 def _logs_and_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Hunt in everything that any logger says at DEBUG, and in all warnings."""
+    """Hunt in all DEBUG logs and all warnings."""
     loggers = [
         "",
         "asyncio",
@@ -145,7 +148,10 @@ def _logs_and_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @asynccontextmanager
 async def keyed(script: Script, **settings: Any) -> AsyncIterator[tuple[Session, RawServer, list[Any]]]:
-    """Give a session with the key on a scripted server, in debug mode, and the events it tells."""
+    """Yield a session with the key on a scripted server, and its events.
+
+    The event loop is in debug mode.
+    """
     events: list[Any] = []
     asyncio.get_running_loop().set_debug(True)
     async with RawServer(script) as server:
@@ -160,7 +166,7 @@ async def keyed(script: Script, **settings: Any) -> AsyncIterator[tuple[Session,
 
 
 def test_key_is_not_shown_by_what_is_made_of_it() -> None:
-    """Session, services, streams, checkpoints and requests show no key, however deep one looks."""
+    """Sessions, services, streams, checkpoints and requests show no key at any depth."""
     session = Session(data_base_url=BASE, api_key=KEY)
     service = session.connection.service("data")
     assert isinstance(service, Service)
@@ -184,7 +190,7 @@ def test_key_is_not_shown_by_what_is_made_of_it() -> None:
 
 @pytest.mark.real_time
 async def test_key_is_not_shown_by_a_session_at_work() -> None:
-    """Between two pages, nothing that the session reaches shows the key: no pool, no kept request."""
+    """A session between two pages holds no key in its pool or kept requests."""
     page = b'{"blocks": [{"n": 1}], "nextPageToken": "t"}'
     async with keyed(each(http(page))) as (session, server, _):
         pages = session.data.list("/v1/blocks")
@@ -213,7 +219,10 @@ async def test_key_is_not_shown_by_a_session_at_work() -> None:
     ],
 )
 def test_unfit_key_is_refused_without_showing_it(key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that no header can carry is refused at once, as argument or variable, and the error hides it."""
+    """A key that no header can carry is refused at once, in an error without the key.
+
+    The key is an argument or a variable.
+    """
     with pytest.raises(ConfigurationError, match="api_key") as caught:
         Session(data_base_url=BASE, api_key=key)
     hunt_error(caught.value)
@@ -228,7 +237,7 @@ def test_unfit_key_is_refused_without_showing_it(key: Any, monkeypatch: pytest.M
     "address", ["http://example.com", "http://10.0.0.1", "http://127.0.0.1.evil.example"]
 )
 def test_key_over_plain_http_is_refused(address: str) -> None:
-    """Without TLS the key goes to loopback only."""
+    """A key without TLS is sent to loopback addresses only."""
     with pytest.raises(ConfigurationError, match="https") as caught:
         Session(data_base_url=address, api_key=KEY)
     hunt_error(caught.value)
@@ -255,7 +264,7 @@ def test_other_mistakes_do_not_show_the_key(settings: dict[str, Any]) -> None:
 
 
 async def test_misspelt_argument_keeps_no_key() -> None:
-    """A key under a name that a method does not take is in no frame of the error that says so."""
+    """A key under a misspelt argument is in no frame of the error."""
     session = Session(metrics_base_url=BASE, data_base_url=BASE, api_key=KEY)
     data = session.data
     unknown: dict[str, Any] = {"api_kye": KEY}
@@ -287,13 +296,13 @@ async def test_misspelt_argument_keeps_no_key() -> None:
 
 
 async def reset(peer: Peer) -> None:
-    """Break off after the request."""
+    """Break the connection off after the request."""
     await peer.request()
     peer.reset()
 
 
 async def cut_short(peer: Peer) -> None:
-    """Send less than promised."""
+    """Send a body shorter than its declared length."""
     await peer.request()
     await peer.send(http(b"{", length=99))
 
@@ -323,7 +332,7 @@ FAULTS = {
 @pytest.mark.real_time
 @pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
 async def test_key_is_in_no_error(script: Script) -> None:
-    """Whatever goes wrong, and whatever the service echoes, no error, log, event or traceback has the key."""
+    """The key is in no error, log, event or traceback, also if a service echoes it."""
 
     async def once(peer: Peer) -> None:
         try:
@@ -351,7 +360,7 @@ async def _send(transport: AiohttpTransport, server: RawServer) -> None:
 
 @pytest.mark.real_time
 async def test_key_is_not_in_a_connection_error() -> None:
-    """Nor is it in the error of a connection that is never made."""
+    """The key is not in the error of a connection that cannot be made."""
     async with RawServer(each(b"")) as server:
         origin = server.origin
     async with Session(data_base_url=origin, api_key=KEY, max_attempts=1) as session:
@@ -361,7 +370,7 @@ async def test_key_is_not_in_a_connection_error() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n", http(b"{", length=10)])
 async def test_key_is_in_no_traceback_of_a_call_that_is_given_up(sent: bytes) -> None:
-    """A cancelled call, a deadline of the user's or ours, a closed session: their frames hold no headers."""
+    """The key is in no frame of a cancelled call, a deadline or a closed session."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -406,7 +415,10 @@ async def test_key_is_in_no_traceback_of_a_call_that_is_given_up(sent: bytes) ->
 
 
 async def test_message_of_the_service_is_not_taken_for_a_format() -> None:
-    """Terminal escapes, percent signs and braces are shown as they are, a megabyte is cut."""
+    """Messages of the service are printed literally, and a megabyte is cut.
+
+    This holds for terminal escapes, percent signs and braces.
+    """
     nasty = "\x1b[31m %s %(name)s {0} {key} \r\n\u202e\x00" + "x" * 2**20
 
     class Nasty:
@@ -428,7 +440,7 @@ async def test_message_of_the_service_is_not_taken_for_a_format() -> None:
 
 
 class Answering:
-    """A transport that always answers the same."""
+    """A transport with one constant response."""
 
     def __init__(self, status: int, body: object) -> None:
         self.response = Response(status, {}, json.dumps(body).encode())
@@ -438,7 +450,7 @@ class Answering:
         return self.response
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no resource is open."""
 
 
 @attrs.frozen
@@ -449,7 +461,7 @@ class Block:
 
 
 async def test_short_key_is_masked_and_leaves_other_words_alone() -> None:
-    """A key of one letter is masked where it is echoed, and not within names of fields and other words."""
+    """A key of one letter is masked in echoes, but not within other words."""
     message = {"message": "the token 'k' is no key", "error": "k"}
     asked: list[tuple[int, object, str]] = [
         (403, message, "403 *** for GET /v1/x: the token '***' is no key"),
@@ -470,7 +482,7 @@ async def test_short_key_is_masked_and_leaves_other_words_alone() -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("form", ["{other}/v1", "//{place}/v1", "//user:pw@{place}/", "{other}?key="])
 async def test_key_does_not_follow_a_redirect(status: int, form: str) -> None:
-    """No redirect, in no form, makes anything go to another origin."""
+    """Redirects of any form make no request to another origin."""
     async with RawServer(each(http(b'"got it"'))) as other:
         place = other.origin.removeprefix("http://")
         location = "Location: " + form.format(other=other.origin, place=place)
@@ -484,7 +496,7 @@ async def test_key_does_not_follow_a_redirect(status: int, form: str) -> None:
 
 @pytest.mark.real_time
 async def test_metrics_api_gets_no_key() -> None:
-    """The Metrics API is sent no key; the Data API is sent it in one header, never in a URL."""
+    """The Metrics API gets no key; the Data API gets it in one header, not in a URL."""
     async with RawServer(each(http())) as public, RawServer(each(http())) as data:
         async with Session(
             metrics_base_url=public.origin,
@@ -503,7 +515,7 @@ async def test_metrics_api_gets_no_key() -> None:
 
 @pytest.mark.real_time
 async def test_each_session_sends_its_own_key() -> None:
-    """Sessions with other keys, on one transport and at the same time, never send each other's."""
+    """Sessions with different keys on one transport each send only their own."""
     async with RawServer(each(http())) as server:
         transport = AiohttpTransport()
         keys = [f"key-number-{number}" for number in range(5)]
@@ -527,7 +539,7 @@ async def test_each_session_sends_its_own_key() -> None:
 async def test_environment_decides_nothing_about_the_way(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """Proxies and .netrc of the environment are ignored: no detour, no Authorization."""
+    """Proxies and .netrc of the environment are ignored."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password mine\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -544,7 +556,7 @@ async def test_environment_decides_nothing_about_the_way(
 
 @pytest.mark.real_time
 async def test_cookies_are_not_kept() -> None:
-    """What a server sets is sent back neither to it nor to another."""
+    """Cookies that a server sets are not sent to any server."""
     cookies = ["Set-Cookie: a=1; Path=/", "Set-Cookie: b=2; Domain=127.0.0.1"]
     async with keyed(each(http(b"{}", "200 OK", *cookies))) as (session, server, _):
         for _ in range(3):
@@ -585,7 +597,7 @@ def _leak_cause(headers: dict[str, str]) -> None:
 
 
 def test_hunter_finds_what_is_there() -> None:
-    """The hunt itself works: a key in an error's text or cause, or deep in an object, is found."""
+    """The hunter finds a key in an error's text or cause, and deep in an object."""
     for leak in (_leak_text, _leak_cause):
         with pytest.raises((ValueError, DecodeError)) as leaked:
             leak({"x": KEY})

@@ -1,4 +1,4 @@
-"""The main job end to end: sessions that walk both services, in memory and in virtual time."""
+"""Sessions end to end: walks of both services, in memory and in virtual time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def simulated(simulator: Simulator, **options: Any) -> Session:
 
 @frozen
 class Scripted:
-    """A transport that answers with what `answer` returns or raises, and keeps the requests."""
+    """Transport that keeps requests and returns or raises the result of `answer`."""
 
     answer: Callable[[Request], Response]
     requests: list[Request]
@@ -99,7 +99,7 @@ def token_of(request: Request) -> str | None:
 
 
 async def test_metrics_pages() -> None:
-    """A walk of a metric gives typed pages, newest point first, until the page without a token."""
+    """A walk of a metric yields typed pages, newest point first, to the last page."""
     async with simulated(Simulator(points=250)) as session:
         pages = [page async for page in session.metrics.avg_tps(43114)]
     assert [len(page) for page in pages] == [100, 100, 50]
@@ -113,7 +113,10 @@ async def test_metrics_pages() -> None:
 
 
 async def test_thousand_pages_through_refusals_and_faults() -> None:
-    """1,000 pages through 429s and three 5xx give each row once, in order; nothing is sent in a stop."""
+    """A walk of 1,000 pages yields each row once, in order, despite 429s and 5xx.
+
+    It sends nothing in a stop.
+    """
     faults = [Fault(at=17, status=500), Fault(at=400, status=502, body=b"<html>"), Fault(at=871, status=503)]
     simulator = Simulator(rows=10_000, limit=90, window=60.0, latency=0.05, faults=faults)
     async with simulated(simulator) as session:
@@ -131,7 +134,10 @@ async def test_thousand_pages_through_refusals_and_faults() -> None:
 
 @pytest.mark.parametrize(("age", "restarts"), [(24 * 3600.0, 1), (24 * 3600.0 - 1, 0)])
 async def test_token_of_24_hours(age: float, restarts: int) -> None:
-    """A token aged 24 h 0 s is not sent and the walk restarts; one of 23 h 59 min 59 s is sent."""
+    """A token aged 24 h 0 s is not sent and the walk restarts.
+
+    One of 23 h 59 min 59 s is sent.
+    """
     simulator = Simulator(points=250, latency=0.5)
     sent: list[Request] = []
     inner = simulator.transport()
@@ -160,7 +166,7 @@ async def test_token_of_24_hours(age: float, restarts: int) -> None:
 
 
 async def test_rows_once_over_a_restart() -> None:
-    """Across a restart `items()` gives each row once, and rows new at the head when it meets them."""
+    """`items()` yields each row once across a restart, and new rows at the head."""
     simulator = Simulator(points=250)
     events: list[Event] = []
     async with simulated(simulator, on_event=events.append) as session:
@@ -180,7 +186,7 @@ async def test_rows_once_over_a_restart() -> None:
 
 
 async def test_refused_token_restarts() -> None:
-    """A token that the service refuses early makes the walk restart, and nothing is lost or given twice."""
+    """A token refused early restarts the walk without lost or repeated rows."""
     simulator = Simulator(points=450)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114)
@@ -195,7 +201,7 @@ async def test_refused_token_restarts() -> None:
 
 
 async def test_expired_token_can_raise() -> None:
-    """With on_expired="raise" an expired token raises PageTokenExpiredError, whose checkpoint resumes."""
+    """on_expired="raise" raises PageTokenExpiredError, whose checkpoint resumes."""
     simulator = Simulator(points=250)
     async with simulated(simulator, on_expired="raise") as session:
         pages = session.metrics.avg_tps(43114)
@@ -213,7 +219,7 @@ async def test_expired_token_can_raise() -> None:
 
 
 async def test_token_that_never_lives() -> None:
-    """A service that refuses every token ends the walk after one restart without progress."""
+    """A service that refuses every token ends the walk after one vain restart."""
 
     def answer(request: Request) -> Response:
         if token_of(request):
@@ -230,7 +236,7 @@ async def test_token_that_never_lives() -> None:
 
 
 async def test_repeated_page_is_a_loop() -> None:
-    """The same token with the same rows raises PaginationLoopError instead of going round for ever."""
+    """A repeated token with the same rows raises PaginationLoopError."""
     transport = scripted(lambda _: reply({"blocks": [{"n": 1}], "nextPageToken": "t"}))
     async with session_of(transport) as session:
         pages = session.data.list("/v1/blocks")
@@ -243,7 +249,7 @@ async def test_repeated_page_is_a_loop() -> None:
 
 
 async def test_resume_at_the_exact_row() -> None:
-    """A checkpoint taken inside a page resumes with the next row, in another session, through text."""
+    """A checkpoint inside a page resumes at the next row, also as text elsewhere."""
     for descending_key in (True, False):
         simulator = Simulator(points=250, rows=250)
 
@@ -273,7 +279,7 @@ async def test_resume_at_the_exact_row() -> None:
 
 
 async def test_exhausted_checkpoint() -> None:
-    """Resuming from the end gives nothing and sends nothing."""
+    """A resume from the end yields nothing and sends nothing."""
     simulator = Simulator(points=50)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114)
@@ -300,7 +306,7 @@ async def test_checkpoint_of_another_query() -> None:
 
 
 async def test_collect_with_limit() -> None:
-    """collect(limit) returns that many rows, and the stream goes on after them."""
+    """collect(limit) returns that many rows, and the stream continues after them."""
     async with simulated(Simulator(points=250)) as session:
         pages = session.metrics.avg_tps(43114)
         head = await pages.collect(limit=130)
@@ -314,7 +320,7 @@ async def test_collect_with_limit() -> None:
 
 
 async def test_rest_of_a_page_begun_by_rows() -> None:
-    """After rows, the next page is the rest of the one they came from."""
+    """The next page after single rows is the rest of their page."""
     async with simulated(Simulator(points=250)) as session:
         pages = session.metrics.avg_tps(43114)
         head = await pages.collect(limit=30)
@@ -326,7 +332,7 @@ async def test_rest_of_a_page_begun_by_rows() -> None:
 
 
 async def test_what_requests_carry() -> None:
-    """Metrics requests carry no key; Data requests carry it in the provider's header, to their address."""
+    """Data requests have the key in its header; Metrics requests have no key."""
     transport = scripted(lambda _: reply({"results": []}))
     provider = Provider(api_key_header="X-Other-Key")
     async with session_of(transport, provider=provider) as session:
@@ -346,7 +352,7 @@ async def test_what_requests_carry() -> None:
 
 
 async def test_list_field() -> None:
-    """The list field is the one named, else the only list, else the error names what there is."""
+    """The list field is the named or only one; otherwise the error lists the fields."""
     bodies = {
         "/v1/one": {"total": 2, "rows": [1], "nextPageToken": ""},
         "/v1/null": {"rows": None, "nextPageToken": None},
@@ -402,7 +408,7 @@ async def test_models_of_a_user() -> None:
 )
 @pytest.mark.parametrize("message", ["one", ["one", "two"], None])
 async def test_status_errors(status: int, kind: type[APIStatusError], message: Any) -> None:
-    """Each row of the specification's error table is a class of its own, with status, type and messages."""
+    """Status errors have a class each, with status, type and messages."""
     body = {"message": message, "error": "What it is called", "statusCode": status}
     async with session_of(scripted(lambda _: reply(body, status)), max_attempts=2) as session:
         with pytest.raises(kind) as caught:
@@ -420,7 +426,7 @@ async def test_status_errors(status: int, kind: type[APIStatusError], message: A
 
 
 async def test_fault_is_retried_and_then_raised() -> None:
-    """A 5xx is tried again with growing waits, and the error says how often and how long was tried."""
+    """A 5xx is retried with growing waits; the error has the attempts and the time."""
     transport = scripted(lambda _: reply(b"<html>Bad gateway</html>", 502))
     async with session_of(transport, max_attempts=4) as session:
         with pytest.raises(ServerError, match="tried 4 times") as caught:
@@ -431,7 +437,7 @@ async def test_fault_is_retried_and_then_raised() -> None:
 
 
 async def test_one_attempt() -> None:
-    """max_attempts=1 sends once, whatever the answer is."""
+    """max_attempts=1 sends one request for any answer."""
     for answer in (reply({}, 503), reply({}, 429), reply(b"{")):
         transport = scripted(lambda _, answer=answer: answer)  # type: ignore[misc]
         async with session_of(transport, max_attempts=1) as session:
@@ -441,7 +447,10 @@ async def test_one_attempt() -> None:
 
 
 async def test_faults_heal() -> None:
-    """A broken connection, a 503 with Retry-After and a body cut short are tried again and heal."""
+    """Faults heal by retry: a broken connection, a 503 and a body cut short.
+
+    The 503 has a Retry-After.
+    """
     script: list[Any] = [
         APIConnectionError("reset"),
         reply({}, 503, retry_after="7"),
@@ -462,7 +471,10 @@ async def test_faults_heal() -> None:
 
 
 async def test_retry_budget() -> None:
-    """In an outage 100 callers share one retry budget: far fewer requests than 100 times the attempts."""
+    """Retry budgets limit the requests of 100 callers in an outage.
+
+    They send far fewer requests than 100 times the attempts.
+    """
     transport = scripted(lambda _: reply({}, 503))
     async with session_of(transport) as session:
         outcomes = await asyncio.gather(
@@ -473,7 +485,7 @@ async def test_retry_budget() -> None:
 
 
 async def test_timeout() -> None:
-    """A request without an answer ends with APITimeoutError after `timeout` seconds an attempt."""
+    """A request without an answer raises APITimeoutError after `timeout` per attempt."""
 
     class Silent:
         async def send(self, request: Request) -> Response:
@@ -492,7 +504,7 @@ async def test_timeout() -> None:
 
 
 async def test_wrong_body_keeps_what_was_fetched() -> None:
-    """A wrong body raises DecodeError with the JSON path, the rows before it and a checkpoint."""
+    """A wrong body raises DecodeError with path, rows before it and checkpoint."""
 
     def answer(request: Request) -> Response:
         if token_of(request):
@@ -514,7 +526,7 @@ async def test_wrong_body_keeps_what_was_fetched() -> None:
 
 
 async def test_stop_is_shared() -> None:
-    """While a retry-after runs, no task sends anything; afterwards all are served."""
+    """A stop is shared: no task sends during a retry-after, and all are served later."""
     simulator = Simulator(limit=30, window=10.0, latency=0.05)
     events: list[Event] = []
     async with simulated(simulator, on_event=events.append) as session:
@@ -543,7 +555,7 @@ async def test_services_do_not_slow_each_other() -> None:
 
 
 async def test_max_wait() -> None:
-    """With max_wait, a longer wait for quota raises QuotaWaitError at once and says when to come back."""
+    """max_wait raises QuotaWaitError at once for a longer wait, with its end."""
     transport = scripted(lambda _: reply({}, 429, retry_after="60"))
     async with session_of(transport, max_wait=5.0, now=lambda: 1_000_000.0) as session:
         with pytest.raises(QuotaWaitError):
@@ -556,7 +568,7 @@ async def test_max_wait() -> None:
 
 
 async def test_max_wait_of_those_who_wait_already() -> None:
-    """Callers that queued before the limit was known fail as soon as it is, not when their time is over."""
+    """max_wait fails waiting callers as soon as the limit is known."""
     simulator = Simulator(limit=5, window=60.0, latency=0.05)
     async with simulated(simulator, max_wait=20.0, probe=False) as session:
         calls = (session.data.get("/v1/chains/43114") for _ in range(12))
@@ -568,7 +580,7 @@ async def test_max_wait_of_those_who_wait_already() -> None:
 
 
 async def test_endless_refusals() -> None:
-    """A service that refuses for ever ends in RateLimitedError with the last retry-after."""
+    """Endless refusals raise RateLimitedError with the last retry-after."""
     transport = scripted(lambda _: reply({}, 429, retry_after="0"))
     async with session_of(transport) as session:
         with pytest.raises(RateLimitedError) as caught:
@@ -579,7 +591,7 @@ async def test_endless_refusals() -> None:
 
 
 async def test_rate() -> None:
-    """rate= keeps the user's own ceiling through a token bucket, and events tell each request."""
+    """`rate` limits requests by a token bucket, and each request is an event."""
     transport = scripted(lambda _: reply({"results": []}))
     events: list[Event] = []
     async with session_of(transport, rate=Limit(2, per=1.0), on_event=events.append) as session:
@@ -590,7 +602,7 @@ async def test_rate() -> None:
 
 
 async def test_priority() -> None:
-    """When quota is short, requests of a higher priority leave before others that came earlier."""
+    """Requests of higher priority leave first if quota is short."""
     simulator = Simulator(limit=10, window=60.0, latency=0.05)
     async with simulated(simulator) as session:
         order: list[str] = []
@@ -611,7 +623,7 @@ async def test_priority() -> None:
 
 
 async def test_quota_snapshot() -> None:
-    """session.quota tells what the headers said about each service."""
+    """session.quota has the limits from the headers of each service."""
     async with simulated(Simulator(limit=30)) as session:
         await session.data.get("/v1/chains/43114")
         assert session.quota["data"].limit == 30
@@ -623,7 +635,7 @@ async def test_quota_snapshot() -> None:
 
 
 async def test_two_sessions_share_nothing() -> None:
-    """Two sessions with two keys in one loop: neither slows the other or sends the other's key."""
+    """Two sessions with two keys in one loop share no quota and no key."""
     simulator = Simulator(limit=20, window=30.0, other_keys=("second-key",))
     slow, quick = simulated(simulator), simulated(simulator)
     other = Session(
@@ -640,7 +652,7 @@ async def test_two_sessions_share_nothing() -> None:
 
 
 async def test_thousand_tasks_cancelled_at_random() -> None:
-    """1,000 tasks on one session, cancelled at random: nothing hangs or leaks, the others finish."""
+    """Random cancellation of 1,000 tasks on one session leaks and blocks nothing."""
     simulator = Simulator(limit=400, window=10.0, latency=lambda rng: rng.uniform(0.01, 0.5))
     rng = random.Random(5)
     async with simulated(simulator, max_in_flight=50) as session:
@@ -664,7 +676,10 @@ async def test_thousand_tasks_cancelled_at_random() -> None:
 
 
 async def test_close_ends_all_calls() -> None:
-    """Closing a session ends calls that wait or fly with SessionClosedError and a checkpoint."""
+    """Closing a session ends open calls with SessionClosedError and a checkpoint.
+
+    This includes calls that wait for quota.
+    """
     simulator = Simulator(limit=10, window=3600.0, latency=0.1)
     session = simulated(simulator, max_in_flight=5)
     streams = [session.data.list("/v1/chains/43114/blocks") for _ in range(100)]
@@ -683,7 +698,7 @@ async def test_close_ends_all_calls() -> None:
 
 
 async def test_given_transport_stays_open() -> None:
-    """A transport that was given is not closed with the session."""
+    """The caller's own transport stays open when the session closes."""
     transport = scripted(lambda _: reply({"results": []}))
     async with session_of(transport) as session:
         await session.metrics.avg_tps(43114).collect()
@@ -691,7 +706,7 @@ async def test_given_transport_stays_open() -> None:
 
 
 async def test_second_reader() -> None:
-    """A second reader of one stream gets a clear error, and no row is lost."""
+    """A second reader of one stream gets a clear error and loses no row."""
     async with simulated(Simulator(points=150, latency=0.5)) as session:
         pages = session.metrics.avg_tps(43114)
         first = asyncio.ensure_future(anext(pages))
@@ -712,7 +727,7 @@ async def test_second_reader() -> None:
 
 
 async def test_closed_stream_is_over() -> None:
-    """A closed stream ends quietly, keeps its checkpoint, and closing it again does nothing."""
+    """A closed stream ends quietly and keeps its checkpoint, also if closed twice."""
     async with simulated(Simulator(points=150)) as session:
         async with session.metrics.avg_tps(43114) as pages:
             rows = pages.items()
@@ -734,7 +749,7 @@ async def test_closed_stream_is_over() -> None:
     "chain_id", ["", "a/b", "a?b", "..", "a#b", "%2e", "a\nb", "a\x00", True, 1.5, None, -1, "x" * 2_000]
 )
 async def test_bad_chain_id(chain_id: Any) -> None:
-    """A chain id that is no single path segment is refused before anything is sent, by its name."""
+    """A chain id that is no path segment is refused by name before any request."""
     transport = scripted(lambda _: reply({}))
     async with session_of(transport) as session:
         with pytest.raises(ConfigurationError, match="chain_id"):
@@ -779,7 +794,7 @@ async def test_bad_page_size(page_size: Any) -> None:
     ],
 )
 def test_bad_arguments(options: dict[str, Any], named: str) -> None:
-    """An argument that cannot be used is refused at once, by its name, and the key is not shown."""
+    """Unusable arguments are refused at once by name, without the key."""
     arguments = {"metrics_base_url": METRICS_URL, "data_base_url": DATA_URL, "api_key": KEY, **options}
     with pytest.raises(ConfigurationError, match=named) as caught:
         Session(**arguments)
@@ -796,7 +811,7 @@ async def test_unknown_keyword() -> None:
 
 
 async def test_misspelt_keyword() -> None:
-    """A keyword of list() or get() that was meant for an argument is not sent as a query parameter."""
+    """Misspelt keywords of list() and get() are not sent as query parameters."""
     async with session_of(scripted(lambda _: reply({"rows": []}))) as session:
         for misspelt in ("itmes", "pagesize", "page_sze", "page_token", "resum"):
             options: dict[str, Any] = {misspelt: "x"}
@@ -812,7 +827,7 @@ async def test_misspelt_keyword() -> None:
 
 
 async def test_missing_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service without address or key raises an error that names the variable; the other works."""
+    """A missing address or key raises an error with the variable; the other API works."""
     for name in ("METRICS_BASE_URL", "DATA_BASE_URL", "API_KEY"):
         monkeypatch.delenv(f"CHAINAPI_{name}", raising=False)
     transport = scripted(lambda _: reply({"results": []}))
@@ -828,7 +843,7 @@ async def test_missing_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_usable_before_a_loop_runs() -> None:
-    """A session may be made, and asked for a stream, before a loop runs; a second loop gets a clear error."""
+    """Sessions and streams may be made before a loop runs; a second loop is an error."""
     simulator = Simulator(points=50)
     session = simulated(simulator)
     pages = session.metrics.avg_tps(43114)
@@ -861,7 +876,7 @@ def test_bad_limit(value: Any) -> None:
     ],
 )
 async def test_an_answer_without_a_body(status: int, body: bytes, said: str, requests: int) -> None:
-    """A missing body is named as such; only one that should be there is retried."""
+    """A missing body raises DecodeError; a retry follows only if the status needs one."""
     transport = scripted(lambda _: reply(body, status))
     async with session_of(transport, max_attempts=3) as session:
         for call in (session.data.get("/v1/x"), anext(session.data.list("/v1/x"))):

@@ -33,7 +33,7 @@ def test_what_steers_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> 
 
 @given(st.text(), st.none() | st.integers(1, 20))
 def test_any_text_is_printable_and_as_short_as_asked(text: str, most: int | None) -> None:
-    """Only printable characters are left, a cut is marked, and a second pass changes nothing."""
+    """Printable text has printable characters only, marks a cut, and is idempotent."""
     shown = printable(text, most)
     assert shown.isprintable()
     assert printable(shown, most) == shown
@@ -46,7 +46,7 @@ def test_any_text_is_printable_and_as_short_as_asked(text: str, most: int | None
 
 @given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40), st.text())
 def test_a_key_is_masked_in_every_form(key: str, beside: str) -> None:
-    """However a text writes a key of 8 characters or more, even within a word, the key is not in it."""
+    """A key of 8 characters or more is masked in every encoding, even within a word."""
     for form in (key, json.dumps(key)[1:-1], html.escape(key), html.escape(key, quote=False), quote(key, "")):
         text = masked(f"{beside}a{form}b", key)
         assert form not in text.replace("***", " ")
@@ -65,7 +65,7 @@ def test_a_key_is_masked_in_every_form(key: str, beside: str) -> None:
     ],
 )
 def test_a_short_key_is_masked_only_where_it_stands_alone(key: str, text: str, shown: str) -> None:
-    """A key of a few characters is part of many words, which stay readable; alone it is masked."""
+    """A short key is masked as a separate word only, so other words stay readable."""
     assert masked(text, key) == shown
 
 
@@ -82,13 +82,16 @@ def test_a_short_key_is_masked_only_where_it_stands_alone(key: str, text: str, s
     ],
 )
 def test_a_value_is_quoted_in_80_characters(value: object, shown: str) -> None:
-    """A value is its ASCII literal, cut; containers and long numbers are named by their type."""
+    """Quoted values are ASCII literals of at most 80 characters.
+
+    Containers and long numbers have the name of their type instead.
+    """
     assert quoted(value) == shown
     assert len(shown) <= 80
 
 
 def test_the_closest_name_is_suggested() -> None:
-    """A name that is like a known one is a question, any other name gets the text given for it."""
+    """A similar known name is suggested as a question, else the given text is used."""
     assert closest("bloks", iter(("block", "blocks", "chains"))) == "blocks"
     assert closest("bloks", ("blocks",), cutoff=0.99) is None
     assert did_you_mean("bloks", ("blocks",), "see the list") == "did you mean 'blocks'?"

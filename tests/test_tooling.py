@@ -1,4 +1,4 @@
-"""The generator and the comparison: what they write, and how they fail when a step is missing."""
+"""Generator and comparison: the files they write and their errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLES = "chainapi/_tooling/names.py"
 
 
 def test_calls_and_docs_are_up_to_date() -> None:
-    """Typed calls and docs are what the generator writes from the declared routes."""
+    """Typed calls and docs equal the generator's output from the declared routes."""
     writer = Writer(check=True)
     generate.write_derived(writer)
     assert writer.changed == [], f"out of date: run {COMMAND}"
@@ -33,14 +33,14 @@ def test_calls_and_docs_are_up_to_date() -> None:
 
 @pytest.mark.skipif(not DOCUMENTS, reason="no OpenAPI documents: CHAINAPI_OPENAPI names their folder")
 def test_records_and_routes_are_up_to_date() -> None:
-    """Records and routes are what the generator writes from the documents, without a change by hand."""
+    """Records and routes equal the generator's output from the documents."""
     writer = Writer(check=True)
     generate.write_sources(DOCUMENTS, writer)
     assert writer.changed == [], f"out of date, or changed by hand: run {COMMAND}"
 
 
 def generated_files() -> list[Path]:
-    """Return the modules that the generator writes as a whole."""
+    """Return the modules that the generator writes completely."""
     groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
     modules = [ROOT / f"chainapi/models/{name}.py" for name in (*names.MODULES, "enums", "__init__")]
     return [*groups, *modules, ROOT / "tests/typing/every_route.py"]
@@ -48,13 +48,13 @@ def generated_files() -> list[Path]:
 
 @pytest.mark.parametrize("path", generated_files(), ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_generated_files_name_the_command(path: Path) -> None:
-    """The first line of a generated file names the command that writes it."""
+    """Generated files have their command in the first line."""
     assert path.read_text("utf-8").splitlines()[0] == HEADER
     assert COMMAND in HEADER
 
 
 def test_generated_pages_name_the_command() -> None:
-    """The first line of a page with generated parts names the command; other pages stay as they are."""
+    """Generated pages have the command in their first line; others are unchanged."""
     text = "# Title\n\n<!-- begin states -->\nold\n<!-- end -->\n"
     once = pages.page(text)
     assert COMMAND in once.splitlines()[0]
@@ -67,7 +67,7 @@ def test_generated_pages_name_the_command() -> None:
 
 
 def test_the_wheel_has_no_generator() -> None:
-    """The wheel has the package and its models, and nothing of the generator or the tests."""
+    """The wheel has the package and its models, but no generator and no tests."""
     shipped = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
     assert {"chainapi/session.py", "chainapi/models/evm.py", "chainapi/py.typed"} <= shipped
     assert not [name for name in shipped if "_tooling" in name or not name.startswith("chainapi/")]
@@ -147,7 +147,7 @@ def generated(content: dict[str, Any], checkout: Path, *, check: bool = False) -
 
 
 def test_generating_again_changes_nothing(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A check lists the files that a run would write and writes none; a second run writes no file."""
+    """Repeated generation writes no file; --check lists the files and writes none."""
     check = generated(a_document(), checkout, check=True)
     assert not (checkout / "chainapi/models").exists()
     assert check.report() == 1
@@ -158,7 +158,7 @@ def test_generating_again_changes_nothing(checkout: Path, capsys: pytest.Capture
 
 
 def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
-    """Records have the fields of the schema, methods the parameters of path and query."""
+    """Records have the fields of the schema; methods have the route's parameters."""
     generated(a_document(), checkout)
     model = (checkout / "chainapi/models/evm.py").read_text("utf-8")
     assert "class EvmBlock(Record):" in model
@@ -172,7 +172,7 @@ def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
 
 
 def test_a_fragment_is_a_document(checkout: Path) -> None:
-    """Several documents of a service are read as one: a fragment with a new route is enough."""
+    """Documents of one service are merged: a fragment with a new route is enough."""
     fragment = a_document()
     fragment["paths"] = {"/v1/chains/{chainId}/logs": fragment["paths"][PATH]}
     found = generate.operations_of(
@@ -238,7 +238,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
-    """The error of the generator names the table and the file that lack an entry."""
+    """Generator errors have the table and the file that lack an entry."""
     changed, said, dotted = STEPS[step]
     content = a_document()
     content["components"]["schemas"] |= {"Log": NESTED, "GetEvmBlockResponse": NESTED}
@@ -253,7 +253,7 @@ def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
 
 
 def test_a_record_without_a_module_is_named(checkout: Path) -> None:
-    """A record of a new group needs a module; the error names the tables."""
+    """A new group's record without a module is an error with the tables."""
     found = records.Records()
     found.add(document_of(a_document(), checkout), "Log", NESTED, "logs")
     with pytest.raises(GeneratorError, match=r"'logs' to MODULES .* or to MODULE_OF"):
@@ -261,7 +261,10 @@ def test_a_record_without_a_module_is_named(checkout: Path) -> None:
 
 
 def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
-    """A service lacks the line for its routes, or a name: the error names file and step."""
+    """A service file without the line for its routes is an error with file and step.
+
+    So is a service file that lacks the import of a group.
+    """
     place = checkout / "chainapi/api/data.py"
     text = place.read_text("utf-8")
     place.write_text(text.replace("    # Routes without a group", "    # Routes"), "utf-8")
@@ -276,7 +279,7 @@ def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
 
 
 def test_a_group_that_no_service_declares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A route whose group the service does not declare is an error that shows the line."""
+    """A route of an undeclared group is an error with the line to add."""
     monkeypatch.setitem(names.ROUTES["data"], "/v1/logs", ("data.unheard_of.list", "Walk the logs."))
     monkeypatch.setitem(names.GROUPS, "data.unheard_of", ("Logs", "Logs."))
     line = r'`unheard_of: Logs = group\("chainapi\.api\.groups\.unheard_of\.Logs"\)`'
@@ -285,7 +288,10 @@ def test_a_group_that_no_service_declares_is_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_list_without_a_decision_is_named() -> None:
-    """The key of a new list is decided by a person; the error names the table and the command."""
+    """A new list without a decision on its key is an error with table and command.
+
+    A person decides on the key.
+    """
     with pytest.raises(GeneratorError) as caught:
         keys.identity_of("data.evm.unheard_of")
     for said in ("data.evm.unheard_of", "chainapi/_tooling/keys.py", "IDENTITIES", COMMAND):
@@ -296,13 +302,13 @@ def test_a_list_without_a_decision_is_named() -> None:
 
 
 def differences(content: dict[str, Any], tmp_path: Path) -> list[str]:
-    """Return the differences of the one route that have no reason."""
+    """Return the unexplained differences of the one route."""
     found = compare.compare([document_of(content, tmp_path)])
     return [str(one) for one in found if one.reason is None and one.what != "not in the document"]
 
 
 def test_the_same_is_the_same(tmp_path: Path) -> None:
-    """A document that agrees with the declared route has no difference without a reason."""
+    """A document that agrees with the route has no unexplained difference."""
     assert differences(a_document(), tmp_path) == []
 
 
@@ -345,7 +351,7 @@ def test_the_same_is_the_same(tmp_path: Path) -> None:
 def test_each_difference_is_noticed(
     changed: Callable[[dict[str, Any]], None], said: str, tmp_path: Path
 ) -> None:
-    """One change of the document is one line that names the place."""
+    """A single change of the document is one line with the place."""
     content = copy.deepcopy(a_document())
     changed(content)
     assert any(said in line for line in differences(content, tmp_path))
@@ -354,7 +360,7 @@ def test_each_difference_is_noticed(
 def test_the_command_reports_routes_that_the_document_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command prints the differences without a reason, fails, and decodes examples."""
+    """The command prints unexplained differences, fails, and decodes examples."""
     place = tmp_path / "document.json"
     place.write_text(json.dumps(a_document()), "utf-8")
     others = len([name for name in ROUTES if name.startswith("data.")]) - 1
@@ -370,7 +376,7 @@ def test_the_command_reports_routes_that_the_document_lacks(
     [("blockNumber", "block_number"), ("erc20Token", "erc20_token"), ("l1ValidationId", "l1_validation_id")],
 )
 def test_names_become_those_of_python(wire: str, name: str) -> None:
-    """Names of JSON become names of Python."""
+    """JSON names become Python names."""
     assert snake(wire) == name
 
 
@@ -384,5 +390,5 @@ def test_names_become_those_of_python(wire: str, name: str) -> None:
     ],
 )
 def test_docstrings_are_made_by_rule(name: str, docstring: str) -> None:
-    """The docstring of a class is made from its name, never from the text of a document."""
+    """Docstrings of classes follow from their names, never from a document's text."""
     assert records.sentence(name) == docstring

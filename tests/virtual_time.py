@@ -1,4 +1,7 @@
-"""Event loops whose clocks jump: a virtual one where nothing is waited for, one for sockets where told to."""
+"""Event loops with clocks that jump: a virtual one, and one for sockets.
+
+The virtual loop waits for nothing; the loop for sockets jumps on command.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ TICK = 1e-9
 
 
 class VirtualClock(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unused-ignore]
-    """A selector that moves the clock instead of waiting."""
+    """Selector that advances the clock instead of waiting."""
 
     now = 0.0
     threads = 0  # that work for the loop: while one does, the loop is not idle
@@ -36,7 +39,7 @@ class VirtualClock(selectors.DefaultSelector):  # type: ignore[misc,valid-type,u
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs 24 hours in a millisecond; `time()` starts at `start` seconds."""
+    """Loop in virtual time, which begins at `start` seconds."""
 
     def __init__(self, start: float = 0.0) -> None:
         self._virtual = VirtualClock()
@@ -50,7 +53,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Let a thread do something; no time passes meanwhile."""
+        """Run a function in a thread, while no time passes."""
         future = super().run_in_executor(executor, func, *args)
         self._virtual.threads += 1
         future.add_done_callback(self._thread_ended)
@@ -65,7 +68,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class RealLoop(asyncio.SelectorEventLoop):
-    """A loop for sockets, whose clock is the machine's and what it was told to jump over."""
+    """Loop for sockets on the machine's clock, plus the time it was set to skip."""
 
     def __init__(self) -> None:
         self._skipped = 0.0

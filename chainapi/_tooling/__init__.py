@@ -1,1 +1,1 @@
-"""Generator of records, routes, calls and docs from OpenAPI documents; not in the wheel."""
+"""Generator of records, routes, calls and docs; not in the wheel."""

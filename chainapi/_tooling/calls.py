@@ -1,4 +1,7 @@
-"""Typed calls of every route: tests/typing/every_route.py, which the type checkers read."""
+"""Typed calls of every route: the source of tests/typing/every_route.py.
+
+The type checkers read that module.
+"""
 
 from __future__ import annotations
 

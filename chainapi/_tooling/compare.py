@@ -1,9 +1,9 @@
-"""Compare routes and records with OpenAPI documents: `python -m chainapi._tooling.compare [DOCUMENT ...]`.
+"""Compare routes and records with OpenAPI documents.
 
-The command prints a line for each difference: paths, parameters, bounds, values, required fields, weights,
-list fields, types, optional attributes of keys. Differences with a reason in `EXPLAINED` or in the tables of
-`fields` are only counted, unless `--all` is given; any other makes the command fail. With `--examples` it
-also decodes the examples of the documents.
+Run it as `python -m chainapi._tooling.compare [DOCUMENT ...]`. The command prints a line for each difference:
+paths, parameters, bounds, values, required fields, weights, list fields, types, optional attributes of keys.
+Differences with a reason in `EXPLAINED` or in the tables of `fields` are only counted, unless `--all` is
+given; any other makes the command fail. With `--examples` it also decodes the examples of the documents.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ EXPLAINED: tuple[tuple[str, str, str], ...] = (
 
 @frozen
 class Difference:
-    """A difference: its kind, its place, and the reason if it is wanted."""
+    """Difference: its kind, its place, and the reason if it is wanted."""
 
     what: str
     where: str
@@ -105,7 +105,7 @@ def compare(documents: list[Document]) -> Iterator[Difference]:
 
 
 class _Route:
-    """A declared route beside the route of the document."""
+    """Declared route beside the route of the document."""
 
     def __init__(self, document: Document, operation: Operation, name: str, declared: Endpoint) -> None:
         self.document, self.operation, self.name, self.declared = document, operation, name, declared
@@ -293,7 +293,7 @@ def _plain(hint: Any) -> tuple[Any, set[str]]:
 
 
 class _Examples:
-    """Responses from the examples of a document; values without an example are invented."""
+    """Example responses of a document, with invented values for missing examples."""
 
     def __init__(self, document: Document, *, optional: bool) -> None:
         self.document, self.optional = document, optional
@@ -327,7 +327,7 @@ class _Examples:
 
 
 def examples(document: Document) -> Iterator[tuple[str, str | None]]:
-    """Yield each route with the fault of a response from its examples; None without a fault."""
+    """Yield each route with the fault of its example response, or with None."""
     by_path = {(name.split(".")[0], one.route.path): (name, one) for name, one in ROUTES.items()}
     for operation in document.operations():
         name, declared = by_path[document.name, operation.path]
@@ -348,7 +348,10 @@ def examples(document: Document) -> Iterator[tuple[str, str | None]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print all differences; return the number of those without a reason and of undecodable examples."""
+    """Print all differences; return the number of unexplained ones.
+
+    Examples that cannot be decoded count too.
+    """
     flags = {argument for argument in arguments if argument.startswith("--")}
     documents = [Document.read(Path(one)) for one in arguments if one not in flags] or find_documents()
     found = list(compare(documents))

@@ -1,4 +1,7 @@
-"""Types of fields and parameters that no document specifies: numbers in strings, decimals, secrets."""
+"""Types of fields and parameters that no document specifies.
+
+Examples are numbers in strings, decimals and secrets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that the generator writes: header, layout, list of files that are out of date."""
+"""Generated files: their header, their layout, the list of outdated ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RULES = "F401,F821,I,RUF022,UP"
 
 
 class GeneratorError(Exception):
-    """A step that is missing; the message names the file to edit and the command to run."""
+    """Missing step; the message names the file to edit and the command to run."""
 
 
 @define

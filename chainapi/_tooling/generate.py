@@ -1,8 +1,9 @@
-"""Generate records, routes, typed calls and docs: `python -m chainapi._tooling.generate [--check]`.
+"""Generate records, routes, typed calls and docs.
 
-Records and routes come from the OpenAPI documents (`find_documents`) and from the tables in `names`, `fields`
-and `keys`; without the documents they stay as they are. Typed calls and docs come from the declared routes.
-With `--check` nothing is written, and the command fails if a file is out of date.
+Run it as `python -m chainapi._tooling.generate [--check]`. Records and routes come from the OpenAPI documents
+(`find_documents`) and from the tables in `names`, `fields` and `keys`; without the documents they stay as
+they are. Typed calls and docs come from the declared routes. With `--check` nothing is written, and the
+command fails if a file is out of date.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def record(*, check: bool) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write or check all generated files; return 1 if a step is missing, or a checked file is out of date."""
+    """Write or check all generated files, and return the exit code.
+
+    The code is 1 if a step is missing, or if a checked file is out of date.
+    """
     writer = Writer(check="--check" in arguments)
     documents = find_documents()
     try:

@@ -1,4 +1,7 @@
-"""Routes as methods: the modules of chainapi/api/groups, and the routes of the services without a group."""
+"""Routes as methods: the source of chainapi/api/groups and of the services.
+
+The modules of the services have the routes without a group.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ class Groups:
         return list(found.values())
 
     def signature(self, document: Document, operation: Operation, items: str | None) -> Iterator[str]:
-        """Yield the parameters in Python: those of the path first, required ones before optional ones."""
+        """Yield the parameters in Python: those of the path, required ones, optional ones."""
         yield "self"
         in_path = [part[1:-1] for part in operation.path.replace(":", "/").split("/") if part[:1] == "{"]
         given = {parameter["name"]: parameter for parameter in operation.parameters}
@@ -156,7 +159,10 @@ class Groups:
 
 
 def union_of(path: str, found: set[str]) -> str:
-    """Return the union of the records that a route returns; the documents may omit one of its members."""
+    """Return the union of the records that a route returns.
+
+    The documents may omit one of its members.
+    """
     for name, rules in names.UNIONS.items():
         members = set(rules.values())
         if found <= members and len(found) >= len(members) - 1:
@@ -168,7 +174,10 @@ def union_of(path: str, found: set[str]) -> str:
 
 
 def page_size(least: int, most: int) -> str:
-    """Return the parameter of the page size, by default the greatest: each request costs the same."""
+    """Return the parameter of the page size, by default the greatest size.
+
+    Each request costs the same.
+    """
     kind = PAGE_SIZES.get(most) if least == 1 else None
     return f"page_size: {kind or f'Annotated[int, {bounds(least, most)}]'} | None = {most}"
 
@@ -190,7 +199,10 @@ def identity_parts(dotted: str) -> Iterator[str]:
 
 
 def order_parts(dotted: str) -> Iterator[str]:
-    """Yield the arguments of a declaration about the order of rows, and the conditions of order and key."""
+    """Yield the arguments for the order of rows, and the conditions.
+
+    The conditions are those of the order and of the key.
+    """
     order, needed = keys.ORDERS.get(dotted), keys.identity_of(dotted).needs
     conditions: list[tuple[str, str, str | None]] = [("key", needed, None)] if needed else []
     if order:
@@ -224,7 +236,7 @@ def module_of(dotted: str) -> str:
 
 
 def service_text(records: Records, name: str, old: str, methods: str) -> str:
-    """Return the source of a service, with the methods below the mark and the imports that they need."""
+    """Return the source of a service: methods below the mark, and their imports."""
     head, mark, _ = old.partition(MARK)
     if not mark:
         raise GeneratorError(f"{name} lacks the line below which routes are generated: {MARK.strip()!r}")

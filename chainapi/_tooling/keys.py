@@ -1,4 +1,7 @@
-"""Keys and orders of lists: the attributes that identify a row, and the number that descends."""
+"""Keys of rows and orders of lists.
+
+A key is the attributes that identify a row; an order is by a number that descends.
+"""
 
 from __future__ import annotations
 

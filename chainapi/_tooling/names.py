@@ -1,4 +1,7 @@
-"""Names that the documents lack or that are changed: routes, groups, records, unions, enumerations."""
+"""Names of routes, groups, records, unions and enumerations.
+
+The documents lack these names, or have other ones.
+"""
 
 from __future__ import annotations
 

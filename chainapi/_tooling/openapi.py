@@ -29,7 +29,7 @@ class Operation:
 
 @frozen
 class Document:
-    """An OpenAPI document of one of the two services."""
+    """OpenAPI document of one of the two services."""
 
     content: Schema
     name: str = field()  # `data` or `metrics`
@@ -113,10 +113,11 @@ class Document:
 
 
 def find_documents() -> list[Document]:
-    """Return the documents in the folder of OpenAPI documents; an empty list if there is no such folder.
+    """Return the documents in the folder of OpenAPI documents.
 
-    The variable CHAINAPI_OPENAPI names the folder; the default is a folder `openapi` beside the checkout, or
-    in a folder beside it. All of its `*-api.json` are read; several documents of one service are read as one.
+    The list is empty if the folder does not exist. The variable CHAINAPI_OPENAPI names the folder; the
+    default is a folder `openapi` beside the checkout, or in a folder beside it. All of its `*-api.json` are
+    read; several documents of one service are read as one.
     """
     around = ROOT.resolve().parent
     named = os.environ.get("CHAINAPI_OPENAPI")
@@ -128,5 +129,5 @@ def find_documents() -> list[Document]:
 
 
 def snake(name: str) -> str:
-    """Return a name of JSON in the style of Python: `blockNumber` becomes `block_number`."""
+    """Convert a name in JSON to Python's style: `blockNumber` to `block_number`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])", r"_\g<0>", name).lower()

@@ -18,7 +18,7 @@ FOLDER = "chainapi/models"
 
 @frozen
 class Field:
-    """A field of a record: its name in JSON, its type in Python, whether it may be missing."""
+    """Field of a record: its JSON name, its Python type, whether it may be missing."""
 
     wire: str
     type: str
@@ -38,7 +38,7 @@ class Field:
 
     @property
     def time(self) -> str | None:
-        """Line of the property that returns a timestamp as a datetime; None for other fields."""
+        """Property that returns a timestamp as a datetime; None for other fields."""
         if not self.name.endswith("timestamp") or self.type != "int":
             return None
         kind = "OptionalUTCDatetime" if self.missing else "UTCDatetime"
@@ -47,7 +47,7 @@ class Field:
 
 @define
 class Record:
-    """A class to write: its fields, the records they refer to, the groups of routes that return it."""
+    """Class of a record: its fields, referenced records, and groups of routes."""
 
     name: str
     fields: list[Field] = field(factory=list[Field])
@@ -63,7 +63,7 @@ class Records:
         self.enums: dict[str, tuple[str, ...]] = {}
 
     def add(self, document: Document, name: str, schema: Schema, group: str) -> str:
-        """Add the record of a schema and all records that it refers to; return its name in Python."""
+        """Add a schema's record and the records it refers to; return its Python name."""
         ours = names.CLASSES.get(name, name)
         if ours in names.HAND_WRITTEN:
             return ours
@@ -142,7 +142,10 @@ class Records:
         return name
 
     def module_of(self, name: str) -> str:
-        """Return the module of a record: the one of its group, or `common` for records of several groups."""
+        """Return the module of a record's group.
+
+        Records of several groups are in `common`.
+        """
         modules = {names.MODULE_OF.get(group, group) for group in self.records[name].groups}
         module = modules.pop() if len(modules) == 1 else "common"
         if module not in names.MODULES:
@@ -179,7 +182,7 @@ def write_records(records: Records, writer: Writer) -> None:
 
 
 def in_order(records: list[Record]) -> list[Record]:
-    """Return the records in an order in which each one follows those that it refers to."""
+    """Return the records sorted so that each one follows those that it refers to."""
     done: dict[str, Record] = {}
     known = {record.name: record for record in records}
 
@@ -194,7 +197,10 @@ def in_order(records: list[Record]) -> list[Record]:
 
 
 def home(records: Records, union: str) -> str | None:
-    """Return the module of a union: the one of its members that are not in `common`; None without members."""
+    """Return the module of a union.
+
+    It is the module of the members that are not in `common`; None means no members.
+    """
     members = set(names.UNIONS[union].values()) & set(records.records)
     modules = {records.module_of(name) for name in members}
     if not modules:
@@ -216,7 +222,10 @@ def module_text(records: Records, module: str, members: list[Record], unions: li
 
 
 def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]) -> Iterator[str]:
-    """Yield the lines above the classes; imports that the body does not need are removed by the layout."""
+    """Yield the lines above the classes.
+
+    The layout removes imports that the body does not need.
+    """
     yield HEADER
     yield f'"""{names.MODULES[module]}"""'
     yield ""
@@ -249,7 +258,10 @@ def class_text(record: Record) -> str:
 
 
 def sentence(name: str) -> str:
-    """Return the docstring of a class, made from its name: no text of a document is copied."""
+    """Return the docstring of a class, made from its name.
+
+    It copies no text of a document.
+    """
     if name in names.DOCSTRINGS:
         return names.DOCSTRINGS[name]
     spaced = snake(name).replace("_", " ")

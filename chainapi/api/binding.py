@@ -27,7 +27,7 @@ class Group:
 
     @property
     def service(self) -> ServiceAPI:
-        """The service that the routes belong to."""
+        """Service that the routes belong to."""
         return self._service_api
 
 
@@ -42,7 +42,7 @@ class _LazyGroup:
 
     @property
     def kind(self) -> type[Group]:
-        """The class of the group."""
+        """Class of the group."""
         module, _, name = self._path.rpartition(".")
         return cast("type[Group]", getattr(import_module(module), name))
 
@@ -54,7 +54,10 @@ class _LazyGroup:
 
 
 def group(path: str) -> Any:
-    """Declare a group by the path of its class, such as ``"chainapi.api.groups.evm.EVM"``."""
+    """Declare a group by the path of its class.
+
+    An example is ``"chainapi.api.groups.evm.EVM"``.
+    """
     return _LazyGroup(path)
 
 

@@ -1,4 +1,4 @@
-"""Catalogue of all endpoints by the dotted names of their methods, such as ``data.evm.blocks``."""
+"""Catalogue of all endpoints by dotted name, such as ``data.evm.blocks``."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["DataAPI"]
 
 
 class DataAPI(ServiceAPI):
-    """The Data API: blocks, transactions, UTXOs and chains, with an API key.
+    """Data API: blocks, transactions, UTXOs and chains, with an API key.
 
     Attributes:
         evm: blocks, transactions, balances and contracts of EVM chains.

@@ -49,12 +49,12 @@ class _Signature:
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """The signature."""
+        """Signature of the method."""
         return inspect.signature(self._function)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters that are sent."""
+        """Parameters that are sent."""
         from chainapi.api.parameters import Parameter
 
         texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
@@ -86,7 +86,7 @@ class _Signature:
 
 
 class Endpoint:
-    """A route with the signature of its method: parameters, rows, decoder."""
+    """Route with the signature of its method: parameters, rows, decoder."""
 
     def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
         self.record = route
@@ -99,14 +99,17 @@ class Endpoint:
 
     @cached_property
     def route(self) -> Route:
-        """The record, with its model and the classes of its other fields."""
+        """Record of the route, with its model and the classes of its further fields."""
         extra = tuple((name, self._resolve(kind)) for name, kind in self.record.extra)
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
         return evolve(self.record, model=model, extra=extra)
 
     @cached_property
     def unloaded(self) -> Route:
-        """The record before its models are loaded, with a base class in place of the model."""
+        """Record of the route before its models are loaded.
+
+        A base class stands in place of the model.
+        """
         return evolve(self.record, model=_BASES.get(self._signature.rows_name, Record))
 
     @property
@@ -116,17 +119,17 @@ class Endpoint:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters that are sent."""
+        """Parameters that are sent."""
         return self._signature.parameters
 
     @property
     def page_size(self) -> Parameter | None:
-        """The parameter of the page size, if there is one."""
+        """Parameter of the page size, if there is one."""
         return next((one for one in self.parameters if one.wire == "pageSize"), None)
 
     @property
     def loaded(self) -> bool:
-        """Whether the models of the route are loaded."""
+        """Check whether the models of the route are loaded."""
         return "rows" in vars(self._signature)
 
     async def load(self) -> None:
@@ -187,7 +190,7 @@ class Endpoint:
         return bound.arguments
 
     def encode(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-        """Return the values for the path, by the names on the wire, and the parameters of the query.
+        """Return the path values by their names on the wire, and the query parameters.
 
         Raises:
             ConfigurationError: a value is invalid.

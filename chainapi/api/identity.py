@@ -1,4 +1,4 @@
-"""Identity of the rows of a route: readers of keys, of numbers, and of constant fields."""
+"""Identity of a route's rows: readers of keys, numbers and constant fields."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _check_order(watermark: Watermark | None, route: Route) -> None:
 
 
 def _number_field(route: Route) -> str:
-    """Return the field with the descending number, as the service names it; empty without one."""
+    """Return the wire name of the field with the descending number, or ""."""
     return ".".join(map(wire_name, (route.descending_key or "").split(".")))
 
 
@@ -90,7 +90,10 @@ def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
 
 
 def _key_of_caller(route: Route) -> Reader | None:
-    """Return a reader of the key that a caller named; it returns None if null is in the key."""
+    """Return a reader of the key that a caller named.
+
+    The reader returns None for a row with null in its key.
+    """
     if not route.key:
         return None
     readers = [_reader(name, route.model) for name in route.key]
@@ -111,7 +114,10 @@ def _key_of_caller(route: Route) -> Reader | None:
 
 
 def _hashable(value: Any) -> Hashable:
-    """Return a part of a key; for one that cannot be hashed, such as a record with a list in it, its text."""
+    """Return a part of a key in a form that can be hashed.
+
+    A value without a hash, such as a record with a list in it, becomes its text.
+    """
     try:
         hash(value)
     except TypeError:
@@ -141,7 +147,10 @@ def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
 
 
 def _reader(name: str, model: Any) -> Reader:
-    """Return a reader of a field: an attribute of a model, an item of a dict; dots lead into objects."""
+    """Return a reader of a field: an attribute of a model, or an item of a dict.
+
+    Dots in the name lead into objects.
+    """
     if model is not None and not typing.is_typeddict(model):
         return operator.attrgetter(name)
     items = [operator.itemgetter(part) for part in name.split(".")]
@@ -155,7 +164,7 @@ def _reader(name: str, model: Any) -> Reader:
 
 
 def _raw_field(value: Any, name: str) -> Any:
-    """Return a field of a row that was not made into its model; None if the row lacks it."""
+    """Return a field of a row that is not decoded into its model, or None."""
     for part in name.split("."):
         value = value.get(wire_name(part)) if isinstance(value, dict) else None
     return value

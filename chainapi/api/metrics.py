@@ -25,7 +25,7 @@ __all__ = ["MetricsAPI"]
 
 
 class MetricsAPI(ServiceAPI):
-    """The Metrics API: time series per chain, without an API key.
+    """Metrics API: time series per chain, without an API key.
 
     Attributes:
         chains: metrics of EVM chains.
@@ -61,7 +61,9 @@ class MetricsAPI(ServiceAPI):
         priority: int = 0,
         deadline: float | None = None,
     ) -> MetricPages[MetricPoint]:
-        """Walk the average transactions per second of a chain, newest first (specification, section 4).
+        """Walk the average transactions per second of a chain, newest first.
+
+        See section 4 of the specification.
 
         Args:
             chain_id: identifier of the chain.

@@ -41,7 +41,7 @@ __all__ = [
 
 @frozen
 class Bounds:
-    """The least and the greatest value of a number, both included."""
+    """Bounds of a number: the least and the greatest value, both included."""
 
     least: float
     most: float | None = None
@@ -109,7 +109,7 @@ class Parameter:
 
     @classmethod
     def read(cls, declared: inspect.Parameter, hint: Any, path: str) -> Parameter:
-        """Read a parameter of a route of this path from its declaration and its annotation."""
+        """Read a parameter of a route from its declaration and its annotation."""
         parts = [*type_of(hint).parts()]
         notes: dict[type, Any] = {type(note): note for part in reversed(parts) for note in part.notes}
         wire = notes[Wire].name if Wire in notes else wire_name(declared.name.removesuffix("_"))
@@ -174,7 +174,7 @@ def _classes(part: Type) -> tuple[type, ...]:
 def wire_parameters(
     parameters: Sequence[Parameter], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-    """Return the values for the path, by the names of parameters in Python, and those of the query as sent.
+    """Return the path values by Python name, and the query values as sent.
 
     Raises:
         ConfigurationError: a value cannot be sent.

@@ -1,4 +1,4 @@
-"""Route: path, list field, keys and cost of a list or of a single resource, as data."""
+"""Route as data: path, list field, keys and cost of a list or a resource."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Route:
             Several rows may share all of them: they serve to count rows, not to identify one.
         holds_if: conditions of `key` and `descending_key`: name of the attribute, name of a parameter of the
             method, and the value that the caller has to give for it; None for any value.
-        weight: documented weight of a request; None if there is none.
+        weight: documented weight of a request; None without documentation.
         deprecated: whether the service will remove the route.
 
     """
@@ -79,7 +79,7 @@ class Route:
         return f"{name} is deprecated: the service will remove {self.path}"
 
     def for_call(self, given: Mapping[str, Any]) -> Route:
-        """Return the record for a call with the values `given` for the parameters of the method.
+        """Return the record for a call with the values `given` for its parameters.
 
         It has no order or no key if the condition in `holds_if` is not met.
         """
@@ -122,6 +122,9 @@ def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def route_name(service: str, path: str) -> str:
-    """Return the name of all requests of one cost: those whose paths differ only in identifiers."""
+    """Return the name that requests of one cost share.
+
+    Their paths differ only in identifiers.
+    """
     shape = re.sub(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*", "*", path)
     return f"{service}:{shape}"

@@ -169,7 +169,7 @@ class ServiceAPI:
 
     @property
     def service(self) -> ServiceAPI:
-        """The service itself: methods of services and of groups have the same attribute."""
+        """Service itself: methods of services and of groups have the same attribute."""
         return self
 
     def walk_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:

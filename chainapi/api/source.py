@@ -1,4 +1,4 @@
-"""ListSource: one list query of a session, from the commands of its walk to decoded pages."""
+"""ListSource: one list query of a session, from requests to decoded pages."""
 
 from __future__ import annotations
 
@@ -133,5 +133,5 @@ class ListSource:
 
 
 def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
-    """Return the value of a query parameter; None where it is absent or not a whole number."""
+    """Return a query parameter as a whole number, or None."""
     return next((int(value) for key, value in params if key == name and value.isdecimal()), None)

@@ -43,7 +43,10 @@ def run(
     terminal: Terminal | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
-    """Run the command line `tokens`, and return its exit code; an error is one line on standard error."""
+    """Run the command line `tokens`, and return its exit code.
+
+    It prints an error as one line on standard error.
+    """
     terminal = terminal or standard()
     try:
         code = _dispatch(tokens, terminal, loop_factory)

@@ -1,4 +1,4 @@
-"""Parts that the commands share: the app, types of options, the session, the writing of rows."""
+"""Shared parts of the commands: app, option types, session, output of rows."""
 
 from __future__ import annotations
 
@@ -168,7 +168,10 @@ def with_page_size(param: Sequence[str] | None, page_size: int | None) -> list[s
 
 @contextmanager
 def cancelled_by_sigterm() -> Iterator[None]:
-    """Cancel the command on SIGTERM, which containers and service managers send, as on Ctrl-C."""
+    """Cancel the command on SIGTERM, as on Ctrl-C.
+
+    Containers and service managers send SIGTERM.
+    """
     loop, task = asyncio.get_running_loop(), cast("asyncio.Task[int]", asyncio.current_task())
     try:
         loop.add_signal_handler(signal.SIGTERM, task.cancel)

@@ -1,4 +1,4 @@
-"""``chainapi completion``: completion of commands, options and names of routes by a shell."""
+"""``chainapi completion``: shell completion of commands, options and routes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["completion"]
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /, *, terminal: Hidden) -> None:
-    """Print a script for the shell that completes commands, options and names of routes.
+    """Print a shell script that completes commands, options and names of routes.
 
     For bash: `source <(chainapi completion bash)`; the same for zsh, after compinit.
 

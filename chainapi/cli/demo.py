@@ -1,4 +1,4 @@
-"""Demonstration: walks over both services, simulated in this process, through low limits."""
+"""Demonstration: walks over both simulated services through low limits."""
 
 from __future__ import annotations
 

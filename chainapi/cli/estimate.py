@@ -43,9 +43,10 @@ def estimate(
     json: Flag = False,
     terminal: Hidden,
 ) -> None:
-    """Estimate the cost of rows of a route: requests, compute units, minutes, a share of the day.
+    """Estimate the requests, compute units and minutes that rows of a route cost.
 
-    Nothing is sent, and no key is needed: the cost of a request is a part of the route.
+    The output also has the share of a day's limit. The command sends nothing
+    and needs no key: the cost of a request is a part of the route.
 
     Args:
         route: The name of a route, such as data.evm.blocks.

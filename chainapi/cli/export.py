@@ -80,7 +80,7 @@ async def export(
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Export many lists at once to a file, or to a folder with a new file for each run.
+    """Export many lists at once to a file, or to a folder with a file for each run.
 
     The same command continues an export that was interrupted. After a complete
     export it fetches new rows, if the list is newest first. The state of the
@@ -241,7 +241,7 @@ def _of_route(
 
 
 def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
-    """Return the only parameter in the path that --param leaves out; None if there is none.
+    """Return the only path parameter that --param leaves out, or None.
 
     Raises:
         ConfigurationError: there are several.

@@ -1,4 +1,4 @@
-"""Progress of an export: a bar on a terminal, else a line now and then."""
+"""Progress of an export: a bar on a terminal, else a line every 10 s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``chainapi list``: the rows of any list, by name or by path, and the command that continues it."""
+"""``chainapi list``: rows of any list, and the command that continues it.
+
+Its argument is the name of a route, or a path.
+"""
 
 from __future__ import annotations
 

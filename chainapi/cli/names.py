@@ -144,7 +144,7 @@ _LIST_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
 
 
 def usage(name: str) -> str:
-    """Return the words of a command line for a route: its name and required parameters."""
+    """Return a route as words of a command line: name and required parameters."""
     parameters = resolve(name).parameters
     needed = [f"--param {one.name}=VALUE" for one in parameters if one.required and not one.in_path]
     return " ".join([name, *(one.name.upper() for one in _segments(parameters)), *needed])
@@ -199,7 +199,10 @@ def _boolean(text: str) -> bool:
 
 
 def _datetime(text: str) -> datetime:
-    """Return an ISO date or time; without a zone it is in UTC, as the times of the services are."""
+    """Return an ISO date or time, in UTC if it has no zone.
+
+    The times of the services are in UTC too.
+    """
     value = datetime.fromisoformat(text)
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
@@ -216,7 +219,10 @@ _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
 
 
 def plain(row: Any) -> Any:
-    """Return a row as plain JSON: fields by their names in Python, decimals as texts with all digits."""
+    """Return a row as plain JSON with Python's field names.
+
+    Decimals are texts with all digits.
+    """
     match row:
         case Unknown() | Invalid():
             return row.raw

@@ -56,7 +56,7 @@ def present(terminal: Terminal, chart: Chart, *, drawn: bool, png: Path | None) 
 
 
 def print_chart(terminal: Terminal, chart: Chart) -> None:
-    """Draw a chart on the terminal, in colour where that has colours."""
+    """Print a chart on the terminal, in colour if the terminal has colours."""
     console = terminal.console
     coloured = console.color_system is not None and not console.no_color
     terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, coloured=coloured))

@@ -17,7 +17,10 @@ __all__ = ["Progress", "Traffic", "pause", "waits"]
 
 @define(eq=False)
 class Traffic:
-    """Requests to one service; `waited` is seconds between requests with none in flight."""
+    """Traffic to one service.
+
+    `waited` is the time in seconds between requests with none in flight.
+    """
 
     requests: int = 0
     refused: int = 0

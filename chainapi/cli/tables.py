@@ -50,7 +50,7 @@ def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]
 
 
 def _figure(value: float) -> str:
-    """Return a value with two decimals, or with an exponent if that is too wide for a column."""
+    """Return a value with two decimals, or with an exponent if it is too wide."""
     return f"{value:,.2f}" if abs(value) < 1e9 else f"{value:.6g}"
 
 
@@ -78,7 +78,10 @@ class Lines:
 
 @define(eq=False)
 class RowTable:
-    """Writer of rows as a table that fits the console, in batches: a long list needs no memory."""
+    """Writer of rows as a table that fits the console.
+
+    It prints in batches, so that memory does not grow with the list.
+    """
 
     console: Console
     _rows: list[Any] = field(factory=list)

@@ -1,4 +1,4 @@
-"""Terminal of a command: data to standard output, everything else to standard error."""
+"""Terminal of a command: data on standard output, the rest on standard error."""
 
 from __future__ import annotations
 
@@ -61,13 +61,14 @@ class Terminal:
 
     @property
     def interactive(self) -> bool:
-        """Whether `out` is a terminal."""
+        """Check whether `out` is a terminal."""
         return self.out.isatty()
 
     def line(self, value: object, *, indent: int | None = None) -> None:
-        """Write a value as one line of JSON at once: a reader does not wait for the next page.
+        """Write a value as one line of JSON, and flush it.
 
-        With `indent` it is several lines. The text is ASCII without control characters.
+        A reader does not wait for the next page. With `indent` it is several lines. The text is ASCII without
+        control characters.
         """
         self.out.write(ascii_json(value, indent).replace("\x7f", "\\u007f") + "\n")
         self.out.flush()
@@ -91,9 +92,10 @@ class Terminal:
             self.report(f"{event.service}: rate limit reached, next request in {event.seconds:.0f} s")
 
     def draws(self, *, table: bool) -> bool:
-        """Return whether progress can be drawn: nothing else may be written to the same screen meanwhile.
+        """Check whether progress can be drawn.
 
-        With `table` the data is printed through the console, which keeps the two apart.
+        Nothing else may be written to the same screen meanwhile. With `table` the data is printed through the
+        console, which keeps the two apart.
         """
         return self.err.isatty() and (table or _is_file(self.out))
 

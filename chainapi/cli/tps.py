@@ -105,7 +105,10 @@ def _report(terminal: Terminal, failures: Iterable[str]) -> int:
 def _writer(
     terminal: Terminal, chain: str, keep: Callable[[MetricPoint], None] | None
 ) -> Callable[[MetricPoint], None]:
-    """Return a function that prints the points of a chain, and keeps them if `keep` is given."""
+    """Return a function that prints the points of a chain.
+
+    It passes each point to `keep`, if given.
+    """
 
     def write(point: MetricPoint) -> None:
         terminal.line(_line(chain, point))

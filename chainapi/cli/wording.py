@@ -54,7 +54,10 @@ def _shell_word(word: str) -> str:
 
 
 def _shell_escape(code: int) -> str:
-    """Return a character as an escape of bash, zsh and ksh; a byte that is not UTF-8 stays that byte."""
+    """Return a character as an escape of bash, zsh and ksh.
+
+    A byte that is not UTF-8 stays that byte.
+    """
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

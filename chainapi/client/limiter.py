@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gate", "Permit"]
 
-LOOK_AHEAD = 16  # waiters behind a dear request that may pass it
+LOOK_AHEAD = 16  # waiters behind an expensive request that may pass it
 UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
 GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away before its time is over
 CLOSE = 0.05  # seconds: a turn that is so close is waited for
@@ -214,7 +214,7 @@ class Gate:
         """Take the settings of a session into account; its limits hold from now on."""
         self._shares.setdefault(share.settings, WeakSet()).add(share)
         self._agree()
-        self._quota.know(share.limits)
+        self._quota.add_limits(share.limits)
 
     def leave(self, share: Share) -> None:
         """Forget the settings of a session that was closed; its requests under way are not affected."""
@@ -453,17 +453,17 @@ class Gate:
             if now + seconds > waiter.latest + GRACE and seconds > CLOSE:
                 self._fail(waiter, self._too_long(now, waiter))
 
-    def _let_pass(self, now: float, dear: _Ticket) -> None:
-        """Let cheaper requests use what is too little for a dear one, as many units as it costs at most.
+    def _let_pass(self, now: float, expensive: _Ticket) -> None:
+        """Let cheaper requests use units too few for an expensive one, at most its cost.
 
-        So nothing is left over when a window ends, and a dear request waits at most twice as long.
+        So nothing is left over when a window ends, and an expensive request waits at most twice as long.
         """
         quota = self._quota
-        cost = quota.costs.price(dear.route, dear.prior)
+        cost = quota.costs.price(expensive.route, expensive.prior)
         if cost <= self._queue.cheapest():
             return
-        room = min(quota.room(now), cost - dear.passed)
-        for waiter in self._queue.behind(dear, LOOK_AHEAD):
+        room = min(quota.room(now), cost - expensive.passed)
+        for waiter in self._queue.behind(expensive, LOOK_AHEAD):
             units = quota.costs.price(waiter.route, waiter.prior)
             unpaid = waiter.share.rate is not None and not waiter.paid
             if units > room or waiter.future.done() or unpaid:
@@ -475,7 +475,7 @@ class Gate:
                 quota.wait(decision)
                 return
             room -= units
-            dear.passed += units
+            expensive.passed += units
             self._grant(waiter, quota.send(decision, now, waiter.route, units, waiter.prior))
 
     def _grant(self, waiter: _Ticket, reservation: Reservation) -> None:

@@ -98,7 +98,10 @@ def _free(attribute: str, used: set[str]) -> str:
 
 
 def _column(name: str, kind: Type, within: tuple[type, ...], field: Field | None = None) -> _Mirrored:
-    """Return the column of a value and its mirror; a value that is no `field` is an entry of a list."""
+    """Return the column of a value, and its mirror.
+
+    A value that is no `field` is an entry of a list.
+    """
     if kind.kind == "list":
         return _list(name, _column("item", kind.item, within))
     if kind.kind == "record" and kind.hint not in within and fields_of(kind.hint):
@@ -154,10 +157,10 @@ def _table(kinds: Iterable[Sequence[Column]]) -> tuple[Column, ...]:
 
 
 class Codec:
-    """Encoder of rows: JSON objects by the names of the columns, whole numbers exact, decimals as texts.
+    """Encoder of rows as JSON objects by column name.
 
-    A row of an unknown kind of a union has values in the known columns if they fit; its other fields are in
-    the column ``extra``, by their own names.
+    Whole numbers are exact, decimals are texts. A row of an unknown kind of a union has values in the known
+    columns if they fit; its other fields are in the column ``extra``, by their own names.
     """
 
     def __init__(self, model: Any) -> None:
@@ -218,7 +221,10 @@ _ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 
 
 def _as_object(row: Any) -> Any:
-    """Return a row without columns as an object; the name ``source`` stays free for the label."""
+    """Return a row without columns as a JSON object.
+
+    The name ``source`` stays free for the label.
+    """
     if not isinstance(row, dict):
         return {"value": row} if isinstance(row, str | int | float | Decimal | list | None) else row
     if SOURCE not in row:
@@ -228,7 +234,10 @@ def _as_object(row: Any) -> Any:
 
 
 def _fitting(kind: Kind, value: Any) -> Any:
-    """Return a JSON value for a column of this kind; None if it does not fit unchanged."""
+    """Return a JSON value for a column of this kind, or None if it does not fit.
+
+    A value that would have to change does not fit.
+    """
     if kind in ("integer", "big", "time"):
         return whole_of(value)
     if kind == "float" and is_number(value):
@@ -261,11 +270,11 @@ def _decimal_text(text: str) -> str | None:
 
 
 def unpacker(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], tuple[Any, ...]]:
-    """Return a function from a row, as `Codec` encodes it, to the values of its columns in their order.
+    """Return a function from an encoded row to its values, in column order.
 
-    Whole numbers and times are int, decimals are texts, and a value of a ``json`` column is raw JSON, for
-    `json_text`. Records and lists are raw JSON too; with `nested`, a record is a Struct, whose values
-    `msgspec.structs.astuple` returns in the order of its columns.
+    The row is as `Codec` encodes it. Whole numbers and times are int, decimals are texts, and a value of a
+    ``json`` column is raw JSON, for `json_text`. Records and lists are raw JSON too; with `nested`, a record
+    is a Struct, whose values `msgspec.structs.astuple` returns in the order of its columns.
     """
     decoder = msgspec.json.Decoder(_struct(columns, nested))
 

@@ -46,7 +46,7 @@ COUNTED = ("about", "sources", "parts")  # tables whose records `totals` counts
 
 @define(eq=False)
 class Database:
-    """An open database; its lock ends with `close`, or with the process.
+    """Open database; its lock ends with `close`, or with the process.
 
     Attributes:
         path: path of the database.

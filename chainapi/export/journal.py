@@ -81,7 +81,7 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this label; create it if there is none."""
+        """Return the source with this label; create it if it is missing."""
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT number, label, query, checkpoint, taken, newest, floor, edge, done FROM sources"
@@ -176,14 +176,14 @@ class Journal:
         return Part(number, name, rows, size, digest, invalid, bool(whole))
 
     def begin_part(self, part: Part) -> None:
-        """Store the digest of a file with the pending rows, before it has its name."""
+        """Store the digest of a file with the pending rows, before its rename."""
         fields = part.fields
         with self._database.transaction() as db:
             self._database.add_to_total("parts", 1)
             db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def complete_part(self, part: Part) -> None:
-        """Delete the pending rows, which are in a file that has its name now."""
+        """Delete the pending rows after their final file got its name."""
         fields = evolve(part, whole=True).fields
         with self._database.transaction() as db:
             db.execute(

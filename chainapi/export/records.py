@@ -139,7 +139,7 @@ class Batch:
 
 @frozen
 class Part:
-    """A final file.
+    """Final file of an export.
 
     Attributes:
         number: counts the final files from 1.

@@ -49,7 +49,7 @@ class SourceStream:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last batch was returned."""
+        """Check whether the last batch was returned."""
         return self._done
 
     @property

@@ -48,7 +48,7 @@ class DecodedPage:
 
     @property
     def digest(self) -> int:
-        """A hash of the body from the first ``[`` to the last ``]``, for this process.
+        """Hash of the body from the first ``[`` to the last ``]``, for this process.
 
         A page token or `lastRun` before or after all lists does not change it.
         """
@@ -65,7 +65,10 @@ class DecodedPage:
 
 
 class Stepwise(Generic[T]):
-    """Decoder of bodies; a large body is decoded in steps, between which other tasks run."""
+    """Decoder of bodies, in steps if a body is large.
+
+    Other tasks run between two steps.
+    """
 
     def steps(self, body: bytes) -> Generator[None, None, T]:
         """Decode a body; yield between two steps."""
@@ -87,7 +90,7 @@ class Stepwise(Generic[T]):
 
 
 class PageDecoder(Stepwise[DecodedPage]):
-    """Decoder of the pages of one route, into rows of `model` or into JSON values without one.
+    """Decoder of a route's pages into rows of `model`, or into JSON values.
 
     `items` names the list field; if it is None, it is the only field with a list of the first page.
     `extra` are further fields of the envelope, each with its type; they may be missing. A row that does not

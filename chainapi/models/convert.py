@@ -1,4 +1,4 @@
-"""Row types of models: through msgspec if it can make the model, else through cattrs.
+"""Row types of models: by msgspec if it can make the model, else by cattrs.
 
 A model is an attrs class whose fields are named as on the wire or as Python names them (`block_number` is
 read from `blockNumber`). msgspec decodes into a private Struct with the names of the wire, derived from the
@@ -53,7 +53,10 @@ def row_type(model: Any, *, strict: bool = False) -> RowType:
 
 
 def _names_fields(model: Any) -> bool:
-    """Check that all rows of a model are our records, which keep fields that they do not name."""
+    """Check that all rows of a model are records of this package.
+
+    They keep fields that they do not name.
+    """
     classes = row_classes(model)
     return bool(classes) and all(issubclass(kind, Record) for kind in classes)
 
@@ -125,7 +128,10 @@ def _grouped(rows: list[Any], kinds: Iterable[Any], make: Callable[[Any, list[An
 
 
 def _convert(rows: list[Any], model: Any) -> list[Any]:
-    """Make objects from Structs; lax, because a whole number may have come as a string."""
+    """Make objects from Structs in lax mode.
+
+    A whole number may be a string in the JSON.
+    """
     try:
         made: list[Any] = msgspec.convert(
             rows, types.GenericAlias(list, (model,)), from_attributes=True, strict=False
@@ -139,7 +145,10 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
 
 
 class _Union:
-    """Maker of the rows of a union: it reads the tag of each, then makes the rows of each kind together."""
+    """Maker of the rows of a union.
+
+    It reads the tag of each row, then makes the rows of each kind together.
+    """
 
     def __init__(self, tags: Sequence[Tag], strict: bool) -> None:
         heads = {head: f"f{number}" for number, head in enumerate(dict.fromkeys(tag.path[0] for tag in tags))}

@@ -1,4 +1,4 @@
-"""Envelope of a page: the list field with its rows, the next page token, further fields."""
+"""Envelope of a page: list field with rows, next page token, further fields."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Envelope:
 
 @lru_cache(maxsize=256)
 def envelope_of(items: str, rows: RowType, extra: tuple[str, ...]) -> Envelope:
-    """Return the decoder of pages with this list field: one for all streams of a route."""
+    """Return the page decoder for this list field, shared by a route's streams."""
     return Envelope(items, rows, extra)
 
 

@@ -47,5 +47,8 @@ def _as_text(entry: object) -> str:
 
 
 def excerpt(text: str, secret: str = "") -> str:
-    """Cut a text of the service to 300 characters, show control characters as escapes, mask `secret`."""
+    """Cut a text of the service to 300 characters, and mask `secret`.
+
+    Control characters become escapes.
+    """
     return printable(masked(text, secret), EXCERPT + 1)

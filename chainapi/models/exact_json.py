@@ -18,7 +18,9 @@ __all__ = ["EXACT", "ascii_json", "decode_leniently", "encode_json", "exact_numb
 
 
 def exact_number(digits: str) -> float | Decimal:
-    """Return a number with a point or exponent: a float, or a Decimal if a float loses digits.
+    """Return a number with a point or exponent as a float or a Decimal.
+
+    It is a Decimal if a float would lose digits.
 
     Raises:
         ValueError: its exponent has more than 18 digits.
@@ -73,7 +75,10 @@ def encode_json(value: Any) -> bytes:
 
 
 def ascii_json(value: Any, indent: int | None = None) -> str:
-    """Return a JSON value as ASCII JSON like `json.dumps`, numbers with all their digits."""
+    """Return a JSON value as ASCII JSON with all digits of its numbers.
+
+    The layout is that of `json.dumps`.
+    """
     try:
         return json.dumps(value, indent=indent)
     except RecursionError:
@@ -87,7 +92,10 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def _encoded(value: Any) -> str:
-    """Encode without recursion: from Python 3.12 on, decoders read deeper than the stack."""
+    """Encode without recursion.
+
+    From Python 3.12 on, decoders read deeper than the stack.
+    """
     texts: list[str] = []
     waiting: list[Any] = [value]
     while waiting:

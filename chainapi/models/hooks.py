@@ -1,4 +1,7 @@
-"""The cattrs converter for models that msgspec cannot make: aliases, foreign types, hooks."""
+"""Converter of cattrs for aliases, foreign types and hooks.
+
+It makes the models that msgspec cannot make.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NULL = msgspec.Raw(b"null")
 
 
 class Record:
-    """A record of a service.
+    """Record of a service.
 
     If a response has fields that no record names, each record keeps its JSON until `extra` is read. The JSON
     is not a field: comparisons, `repr` and `attrs.asdict` leave it out.
@@ -61,7 +61,7 @@ _keep = Record.__dict__["_extra"].__set__  # records are frozen
 
 
 def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
-    """Store in records, and in the records inside them, the JSON that they were made of.
+    """Store the original JSON in records and in the records inside them.
 
     Raises:
         MsgspecError, UnicodeError, RecursionError: the JSON does not fit one of them.

@@ -1,4 +1,4 @@
-"""Row types: how msgspec decodes rows, and how its objects become those of a model."""
+"""Row types: decoding of rows by msgspec, conversion into objects of a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
 @frozen(eq=False, repr=False)
 class RowType:
-    """Decoding of rows: msgspec decodes each to `wire`, `finish` makes the objects of a list of them.
+    """Decoding of rows: msgspec decodes to `wire`, `finish` makes the objects.
 
     Attributes:
         wire: type that msgspec decodes.
@@ -51,7 +51,10 @@ class RowType:
         return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
 
     def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
-        """Check that JSON of `count` rows has no further fields: a colon follows each of them."""
+        """Check that JSON of `count` rows has no further fields.
+
+        A colon follows each field.
+        """
         return self.fields is None or bytes(raw).count(b":") == self.fields * count
 
 

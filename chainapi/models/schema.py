@@ -1,8 +1,8 @@
-"""Schema of models: the fields of a record and their types, read from its annotations once.
+"""Schema of models: fields of a record and their types, read from annotations.
 
-The decoder, the columns of exports, the parameters of routes, the simulator and the command line read these
-descriptions; no other module walks annotations. A model is one of our records, or a class of a user's: an
-attrs class, a dataclass or a msgspec Struct.
+The annotations of each class are read once. The decoder, the columns of exports, the parameters of routes,
+the simulator and the command line read these descriptions; no other module walks annotations. A model is one
+of our records, or a class of a user's: an attrs class, a dataclass or a msgspec Struct.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Type:
     choices: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
-        """Return the type in the notation of Python, without the values that are listed for a text."""
+        """Return the type in Python's notation, without the listed values of a text."""
         return self._name() + " | None" * self.optional
 
     @property
@@ -107,7 +107,7 @@ class Type:
 
     @property
     def members(self) -> tuple[Type, ...]:
-        """Types of a union, without None, or of a tuple, in their order; empty for any other type."""
+        """Types of a union, without None, or of a tuple; empty for any other type."""
         if self.kind not in ("union", "tuple"):
             return ()
         return tuple(type_of(hint) for hint in typing.get_args(self.hint) if hint is not types.NoneType)
@@ -192,7 +192,7 @@ def _choices(hint: Any, kind: Kind, notes: Iterable[object]) -> tuple[Any, ...]:
 
 @frozen
 class Field:
-    """A field of a record.
+    """Field of a record.
 
     Attributes:
         name: its name in Python.
@@ -217,27 +217,27 @@ class Field:
 
     @property
     def required(self) -> bool:
-        """Whether a row without the field is refused."""
+        """Check whether the field is required in a row."""
         return self.default is attrs.NOTHING
 
     @property
     def amount(self) -> bool:
-        """Whether it is a whole number that often does not fit into 64 bits, by its name."""
+        """Check by the name whether the whole number often does not fit into 64 bits."""
         return self.type.kind == "integer" and not self.timestamp and is_amount(self.name)
 
 
 def is_record(model: Any) -> bool:
-    """Check whether a model is a class with fields: of attrs, a dataclass, or a msgspec Struct."""
+    """Check whether a model is an attrs class, a dataclass or a msgspec Struct."""
     return isinstance(model, type) and (
         attrs.has(model) or dataclasses.is_dataclass(model) or issubclass(model, msgspec.Struct)
     )
 
 
 def row_classes(model: Any) -> tuple[type, ...]:
-    """Return the classes of records that rows of a model can be: several of one of our unions.
+    """Return the record classes that rows of a model can have.
 
-    A generic class with its arguments counts as that class. It is empty for rows that are not
-    records, such as texts and JSON values.
+    A union has several. A generic class with its arguments counts as that class. The result is empty for rows
+    that are not records, such as texts and JSON values.
     """
     if tags := tags_of(model):
         return tuple(dict.fromkeys(tag.kind for tag in tags))
@@ -279,7 +279,7 @@ def _declared(model: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
 
 
 def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool]]:
-    """Yield the name, the name in JSON, the default and whether it is direct, of each field of a class."""
+    """Yield each field's name, JSON name, default, and whether it is direct."""
     if attrs.has(model):
         for attribute in attrs.fields(model):
             direct = attribute.init and attribute.converter is None and attribute.alias == attribute.name
@@ -295,7 +295,10 @@ def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool]]:
 
 
 def _wire(attribute: attrs.Attribute[Any]) -> str:
-    """Return the name in JSON of a field of an attrs class: an alias as it is, else by Python's name."""
+    """Return the JSON name of an attrs field.
+
+    An alias stays as it is; other names follow from the name in Python.
+    """
     public = attribute.name.lstrip("_")
     return wire_name(public) if attribute.alias in (public, attribute.name) else str(attribute.alias)
 

@@ -24,7 +24,7 @@ def refuse_dense(body: bytes) -> None:
 
 
 def refuse_many(what: str, count: int, body: bytes) -> None:
-    """Refuse a large body in which objects, lists or rows have less than 12 bytes each.
+    """Refuse a large body with less than 12 bytes for each object, list or row.
 
     Raises:
         DecodeError: they have.

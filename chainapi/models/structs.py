@@ -38,7 +38,10 @@ def fast_type(model: Any, *, strict: bool) -> Any:
 
 
 def _fast_type(kind: Type, strict: bool) -> Any:
-    """Return the type on the fast path, without None; TypeError if there is none."""
+    """Return the type on the fast path, without None.
+
+    Raises TypeError if the type has no fast path.
+    """
     if kind.kind == "integer":
         return int | float
     if kind.kind in ("boolean", "float", "any"):
@@ -112,7 +115,10 @@ def _wire_field(field: Field) -> Any:
 
 
 def wire_type(model: Any, *, strict: bool = False) -> Any:
-    """Return the type that msgspec decodes for a model; TypeError if only cattrs can make it."""
+    """Return the type that msgspec decodes for a model.
+
+    Raises TypeError if only cattrs can make the model.
+    """
     return _wire_type(type_of(model), (), strict)
 
 

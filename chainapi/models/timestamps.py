@@ -1,4 +1,4 @@
-"""Timestamps of records: the field stays a whole number, a property returns the datetime."""
+"""Timestamps of records: fields in whole seconds, properties as datetimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unions of records: the tags that distinguish their kinds, and rows of unknown kinds."""
+"""Unions of records: tags of their kinds, and rows of unknown kinds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Unknown:
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """All fields, by their names in JSON."""
+        """Fields of the row, all of them, by their names in JSON."""
         return self.raw
 
     def __getattr__(self, name: str) -> Any:
@@ -46,7 +46,7 @@ def raw_field(row: Any, name: str) -> Any:
 
 @frozen(eq=False, repr=False)
 class Tag:
-    """Mark of one kind of a union: a field at `path`, with this `value` unless that is None."""
+    """Tag of one kind of a union: a field at `path` with this `value`, or any if None."""
 
     path: tuple[str, ...]
     value: str | None

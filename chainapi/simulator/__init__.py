@@ -1,4 +1,6 @@
-"""Simulator of both services: seeded, with rate limits, page tokens, faults and anomalies.
+"""Simulator of both services: limits, page tokens, faults and anomalies.
+
+Its answers follow from a seed.
 
 ::
 
@@ -58,9 +60,10 @@ def _not_negative(_: object, __: object, value: Latency) -> None:
 
 @define(eq=False)
 class Simulator(Settings):
-    """Simulator of the Metrics API and the Data API; all arguments except the seed are keyword-only.
+    """Simulator of the Metrics API and the Data API.
 
-    `async with` starts a server on the loopback interface; its end closes the port and every connection.
+    All arguments except the seed are keyword-only. `async with` starts a server on the loopback interface;
+    its end closes the port and every connection.
 
     Attributes:
         latency: round trip in seconds, or a function that returns it for a random generator.
@@ -84,7 +87,10 @@ class Simulator(Settings):
         self._random = Random(f"latency {self.seed}")  # noqa: S311 - a simulation is to be repeatable, not secret
 
     async def __aenter__(self) -> Self:
-        """Start the server. Raises OSError if the port is taken, RuntimeError if the server is running."""
+        """Start the server.
+
+        Raises OSError if the port is taken, RuntimeError if the server is running.
+        """
         from chainapi.simulator.server import Server
 
         if self._server is not None:
@@ -116,7 +122,10 @@ class Simulator(Settings):
         return self._world.stats
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that point a session, or the command line, at this simulator."""
+        """Return the environment variables that point a session at this simulator.
+
+        The command line reads them too.
+        """
         return {
             "CHAINAPI_METRICS_BASE_URL": self.metrics_base_url,
             "CHAINAPI_DATA_BASE_URL": self.data_base_url,
@@ -132,20 +141,24 @@ class Simulator(Settings):
         return (self.now or _running_time)() + self._offset
 
     def advance(self, seconds: float) -> None:
-        """Advance the simulated clock, so that tokens age and windows end. Raises ValueError below 0."""
+        """Advance the simulated clock: tokens age and windows end.
+
+        Raises ValueError below 0.
+        """
         if not seconds >= 0:
             raise ValueError(f"the clock cannot go backwards by {seconds!r} seconds: give at least 0")
         self._offset += seconds
 
     def insert(self, path: str, count: int) -> None:
-        """Add `count` new rows at the head of the list at `path`, such as ``/v1/chains/43114/blocks``.
+        """Add `count` new rows at the head of the list at `path`.
 
-        Raises ValueError for a path without a list that can grow.
+        A path is written like ``/v1/chains/43114/blocks``. Raises ValueError for a path without a list that
+        can grow.
         """
         self._world.insert(path, count)
 
     def rows_of(self, path: str, **query: object) -> list[dict[str, Any]]:
-        """Return all rows of a list as the service holds them now, in the order of its pages.
+        """Return all current rows of a list, in the order of its pages.
 
         Compare the rows of a walk with them. `path` is that of the list, such as
         ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as

@@ -1,4 +1,4 @@
-"""Factories of rows: each makes the values of one type, read from the schema of a model.
+"""Factories of rows: values of one type, made by the schema of a model.
 
 A factory makes a row from its `Context`: equal rows from equal contexts. The values of fields follow from the
 names of the fields, see `values`.
@@ -74,7 +74,10 @@ class Generated:
         return [self.make(context) for context in self.contexts(start, stop)]
 
     def contexts(self, start: int, stop: int) -> Iterator[Context]:
-        """Yield the contexts of the rows `stop - 1` down to `start`; each is valid until the next one."""
+        """Yield the contexts of the rows `stop - 1` down to `start`.
+
+        Each is valid until the next one.
+        """
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
         random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
@@ -89,9 +92,9 @@ class Generated:
 
 @cache
 def factory(model: Any, name: str = "", *, without: frozenset[str] = frozenset()) -> Factory:
-    """Return the factory of a model, or of any other type, for a field of this name on the wire.
+    """Return the factory of a model or another type, for a field with this name.
 
-    `without` names the kinds of a union that are not made.
+    The name is that on the wire. `without` names the kinds of a union that are not made.
     """
     return _factory(type_of(model), name, without=without)
 
@@ -118,7 +121,7 @@ def _factory(
 
 
 def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Factory:
-    """Return the factory of a union: one of the kinds that the request names, or of all kinds."""
+    """Return the factory of a union: of the requested kind, or of all kinds."""
     kinds = [(tag, _factory(type_of(tag.kind), "", outer=outer)) for tag in tags]
 
     def make(context: Context) -> Any:
@@ -136,7 +139,10 @@ def _fits(tag: Tag, echoes: Mapping[str, str]) -> bool:
 
 
 def _record(model: Any, *, outer: bool) -> Factory:
-    """Return the factory of a record: a share of its objects lacks each optional field."""
+    """Return the factory of a record, with some of the optional fields missing.
+
+    A share of the objects lacks each of them.
+    """
     always = ALWAYS.get(model.__name__, frozenset[str]())
     fields: list[tuple[str, bool, Factory, Callable[[str], Any] | None]] = []
     for field in fields_of(model):
@@ -158,7 +164,7 @@ def _record(model: Any, *, outer: bool) -> Factory:
 
 
 def _echo(field: Field) -> Callable[[str], Any] | None:
-    """Return the function from a value of the request to that of a field; None for a field without one."""
+    """Return the function that makes a field from a value of the request, or None."""
     of = field.type.members[0] if field.type.members else field.type
     if of.kind == "integer":
         convert: Callable[[str], Any] = str if is_text(field.wire) else int
@@ -229,7 +235,7 @@ class Completion:
 
 
 def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
-    """Yield each missing field at any depth: the object that lacks it, the field, and its record."""
+    """Yield each missing field at any depth, with its object and its record."""
     if of.kind == "list" and isinstance(value, list):
         for entry in value:
             yield from _gaps(of.item, entry)

@@ -37,13 +37,13 @@ def _texts(values: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class Fault:
-    """A fault, once or on a schedule.
+    """Fault of requests, once or on a schedule.
 
     Attributes:
         route: route of the requests that the fault counts, as a name, a pattern of names such as
             ``data.evm.*``, or a path in which ``{...}`` and ``*`` match any one segment; None for all
             requests to both services.
-        after_page: count only requests for a page beyond this one, whatever their token.
+        after_page: count only requests for a page beyond this one, with any token.
         at: number of the first request that meets the fault, from 1, among those that it counts; by default
             the value of `every`.
         every: number of counted requests between two that meet the fault. With `route` or `after_page` and
@@ -90,11 +90,12 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a fault written as ``ROUTE=KEY:VALUE,...``, such as ``data.evm.blocks=status:503,every:3``.
+        """Parse a fault written as ``ROUTE=KEY:VALUE,...``.
 
-        ROUTE is as `route`, or ``*`` for all of both services. The keys are at, every, times, after-page,
-        status, message, retry-after (seconds) and slow (seconds); disconnect, stall, stall-body and truncate
-        have no value. Without at and every, each request is met. Raises ValueError for any other text.
+        An example is ``data.evm.blocks=status:503,every:3``. ROUTE is as `route`, or ``*`` for all of both
+        services. The keys are at, every, times, after-page, status, message, retry-after (seconds) and slow
+        (seconds); disconnect, stall, stall-body and truncate have no value. Without at and every, each
+        request is met. Raises ValueError for any other text.
         """
         route, equals, rest = text.partition("=")
         if not equals or not route:
@@ -109,11 +110,11 @@ class Fault:
 
     @property
     def aimed(self) -> bool:
-        """Whether the fault counts some requests only."""
+        """Check whether the fault counts some requests only."""
         return self.route is not None or self.after_page is not None
 
     def matches(self, segments: Segments | None, page: int) -> bool:
-        """Return whether a request is one of those that the fault counts, by its path and page number.
+        """Check by path and page number whether the fault counts a request.
 
         `segments` is None for a request to neither service, `page` is 0 for an unknown page token.
         """
@@ -122,7 +123,7 @@ class Fault:
         return self.after_page is None or page > self.after_page
 
     def is_due(self, ordinal: int) -> bool:
-        """Return whether request number `ordinal`, of those that the fault counts, meets the fault."""
+        """Check whether counted request number `ordinal` meets the fault."""
         first = self.at or self.every or 1
         every = 1 if self.at is None and self.every is None else self.every
         if every is None:
@@ -156,14 +157,17 @@ def _setting(key: str, value: str | None) -> dict[str, Any]:
 
 @define
 class Schedule:
-    """Counts of requests by route and page, from which follows the fault that a request meets."""
+    """Counts of requests by route and page, for the choice of the fault."""
 
     _counts: Counter[tuple[str | None, int | None]] = field(factory=Counter[tuple[str | None, int | None]])
 
     def fault(
         self, faults: Iterable[Fault], total: int, segments: Segments | None, page: int
     ) -> Fault | None:
-        """Return the first fault that is due for a request, the `total`-th to both services."""
+        """Return the first fault that is due for a request.
+
+        The request is the `total`-th to both services.
+        """
         ordinals: dict[tuple[str | None, int | None], int] = {(None, None): total}
         met: Fault | None = None
         for fault in faults:

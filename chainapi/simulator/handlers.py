@@ -1,4 +1,4 @@
-"""Handlers of the routes: each returns the list, or the resource, that a matched path names.
+"""Handlers of the routes, which return the list or the resource at a path.
 
 The routes of the specification have handlers of their own, because their rows refer to each other: blocks are
 chained, and transactions lie in blocks. The rows of every other route are made by a factory from its model.
@@ -62,7 +62,7 @@ NOT_MADE = {
 
 @frozen
 class Lookup:
-    """A request for the list or the resource at a path.
+    """Request for the list or the resource at a path.
 
     Attributes:
         match: route and path.
@@ -79,7 +79,10 @@ class Lookup:
 
     @property
     def chain(self) -> int:
-        """The chain that the path names. Raises HTTPError for a chain that does not exist."""
+        """Chain that the path names.
+
+        Raises HTTPError for a chain that does not exist.
+        """
         return chain_id(self.match, self.settings.chains)
 
     def draw(self, *names: object) -> Draw:
@@ -298,7 +301,7 @@ def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Gen
 
 
 def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the values of a request that its rows repeat, by the names of their fields."""
+    """Return the request values that rows repeat, by the names of their fields."""
     given = {name: text for name, text in {**query, **match.values}.items() if name not in NOT_ECHOED}
     if not match.endpoint.single:
         if "collections" not in match.segments:  # the address is that of the list's owner, not of a row
@@ -314,7 +317,7 @@ def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ..
 
 
 def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int, int | None]:
-    """Return the number of the first row within the bounds of a query, and the number behind the last."""
+    """Return the number range of a query: the first row, and the one behind the last."""
     low, high = 0, math.inf
     if text := values.get("startTimestamp"):
         low = max(low, source.first_at(int(text)))

@@ -73,7 +73,7 @@ class Injector:
 
     @property
     def replays(self) -> int:
-        """Number of chains that have each transaction of the list; 1 in the list of one chain."""
+        """Number of chains that share each transaction; 1 in the list of one chain."""
         alone = any(str(chain) in self.match.segments for chain in self.chains)
         return 1 if alone else min(self.anomalies.replays, len(self.chains))
 
@@ -83,7 +83,7 @@ class Injector:
         return self.passes - 1
 
     def view(self, view: View, walk: int, answer: int) -> View:
-        """Return a part of the list with its anomalies, in pass number `walk` and answer number `answer`."""
+        """Return a part of the list with the anomalies of pass `walk`, answer `answer`."""
         anomalies = self.anomalies
         span = anomalies.ties * anomalies.equal
         low, high = -(-view.low // span) * span, None if view.high is None else -(-view.high // span) * span
@@ -93,7 +93,7 @@ class Injector:
         return evolve(view, source=source, low=low, high=high, ascending=ascending)
 
     def latest(self, view: View) -> View:
-        """Return a part of the list with its anomalies, in the latest pass and the latest answer."""
+        """Return a part of the list with the anomalies of the latest pass and answer."""
         return self.view(view, max(self.passes - 1, 0), max(self.answers - 1, 0))
 
     def resource(self, resource: Row) -> Row:
@@ -103,12 +103,15 @@ class Injector:
         return row
 
     def arrangement(self, size: int) -> Arrangement:
-        """Return the order of the rows of the list, which has `size` rows at the beginning."""
+        """Return the order of the rows of the list, whose initial size is `size`."""
         seed = repr((self.seed, self.match.segments))
         return Arrangement(seed, self.anomalies.order, self.anomalies.moved, size)
 
     def inject(self, row: Any, number: int, version: int | None) -> Any:
-        """Return row `number` with its anomalies, in a version, or in the only one where that is None."""
+        """Return row `number` with its anomalies in a version.
+
+        None means the only version.
+        """
         anomalies = self.anomalies
         if version is not None and isinstance(row, dict) and not _change(row, version):
             row["confirmations"] = version
@@ -124,7 +127,10 @@ class Injector:
         return {"never": None, "pass": walk, "answer": answer}[self.anomalies.changing]
 
     def _hit(self, anomaly: str, share: float, number: int) -> Random | None:
-        """Return a random generator if an anomaly hits row `number`; no anomaly moves another one."""
+        """Return a random generator if an anomaly hits row `number`.
+
+        The choice is independent of other anomalies.
+        """
         if not share:
             return None
         random = Random(self._draw(number) + anomaly.encode())  # noqa: S311 - repeatable, not secret
@@ -133,7 +139,10 @@ class Injector:
 
 @frozen
 class AnomalousRows:
-    """The rows of a source with anomalies, in one pass and version, from `low` to `high - 1`."""
+    """Rows of a source with anomalies, in one pass and version.
+
+    Their numbers are `low` to `high - 1`.
+    """
 
     source: RowSource
     injector: Injector
@@ -190,7 +199,7 @@ def _tie(row: Any, other: Any) -> None:
 
 
 def _change(value: Any, version: int) -> bool:
-    """Give the fields that change their values of a version; return whether there are any."""
+    """Set the values of a version in fields that change; return whether there are any."""
     if isinstance(value, list):
         return True in [_change(entry, version) for entry in value]
     if not isinstance(value, dict):
@@ -205,7 +214,10 @@ def _change(value: Any, version: int) -> bool:
 
 
 def _changed(name: str, value: Any, version: int) -> object:
-    """Return the value of a field in a version, 0 being the first; None for one that does not change."""
+    """Return the value of a field in a version; None for a constant field.
+
+    Version 0 is the first one.
+    """
     if name in PERCENTAGES and isinstance(value, int | float):
         return round((value + version) % 100, 2) if version else value
     if name in LOGOS and isinstance(value, str):
@@ -218,7 +230,10 @@ def _changed(name: str, value: Any, version: int) -> object:
 
 
 def _locations(value: Any, names: Collection[str]) -> Iterator[Location]:
-    """Yield the locations of the texts in fields of these names, at any depth, also in lists."""
+    """Yield the locations of texts in fields of these names, at any depth.
+
+    It searches lists too.
+    """
     if isinstance(value, list):
         for entry in value:
             yield from _locations(entry, names)
@@ -252,7 +267,7 @@ def _add_fields(row: Any, random: Random) -> None:
 
 
 def _malformed(match: Match, row: Any, random: Random) -> Any:
-    """Return a row that cannot be read: one field has the wrong type, is null, or is missing."""
+    """Return a malformed row: one field has the wrong type, is null, or is missing."""
     fields = _fields_in(row, match.endpoint.route.model)
     if not fields:
         return {}  # instead of a plain value
@@ -269,7 +284,7 @@ def _malformed(match: Match, row: Any, random: Random) -> Any:
 
 
 def _fields_in(row: Any, model: Any) -> list[Field]:
-    """Return the fields of a row that its model has, except for the one that names its kind."""
+    """Return the model's fields that a row has, except for the name of its kind."""
     tag = next((tag for tag in type_of(model).tags if tag.fits(row)), None)
     if tag is None:
         return [field for field in fields_of(model) if field.wire in row]
@@ -278,7 +293,7 @@ def _fields_in(row: Any, model: Any) -> list[Field]:
 
 @cache
 def listed_fields() -> frozenset[str]:
-    """Return the names of all fields that list their values, in the models of all routes."""
+    """Return the names of fields with listed values, in the models of all routes."""
     from chainapi.api.catalogue import ROUTES
 
     names: set[str] = set()

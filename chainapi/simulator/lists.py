@@ -29,7 +29,7 @@ class Listing:
         sizes: least and greatest page size that a query may choose.
         page_fields: returns what a page holds besides its rows, from the number of rows that were added.
         select: returns the part of the list that a query selects, with its page fields, or raises HTTPError;
-            None for the whole list, whatever the query.
+            None for the whole list, for every query.
         inserted: number of rows that were added by hand.
         injector: anomalies of the list.
 
@@ -52,7 +52,10 @@ class Listing:
         self._whole = View(self.source, page_fields=self.page_fields)
 
     def view(self, query: Mapping[str, str]) -> View:
-        """Return the part that a query selects. Raises HTTPError for values that are not valid."""
+        """Return the part of the list that a query selects.
+
+        Raises HTTPError for values that are not valid.
+        """
         if self.select is None:
             return self._whole
         if self._latest is None or self._latest[0] != query:  # the pages of a walk share a query
@@ -61,7 +64,10 @@ class Listing:
 
 
 def page_size(listing: Listing, query: Mapping[str, str]) -> int:
-    """Return the greatest number of rows of a page. Raises HTTPError for a size out of bounds."""
+    """Return the greatest number of rows of a page.
+
+    Raises HTTPError for a size out of bounds.
+    """
     text = query.get("pageSize")
     default = listing.page_size or max(listing.source.size + listing.inserted, 1)
     if text is None or listing.fixed:

@@ -1,4 +1,4 @@
-"""Routes of both services: the one that a path matches, and those that a name or a pattern matches.
+"""Routes of both services, matched by a path, a name or a pattern.
 
 The catalogue of the routes is loaded with the first path or name, so that importing the simulator is quick.
 """
@@ -25,7 +25,7 @@ _Shape: TypeAlias = tuple[str | None, ...]
 
 @frozen
 class Match:
-    """A route that a path matches.
+    """Route that a path matches.
 
     Attributes:
         name: name of the route, such as ``data.evm.blocks``.
@@ -42,7 +42,7 @@ class Match:
 
     @property
     def complete(self) -> bool:
-        """Whether no parameter of the path is empty."""
+        """Check whether every parameter of the path has a value."""
         return "" not in self.values.values()
 
 
@@ -62,7 +62,10 @@ def match_path(segments: Segments) -> Match | None:
 
 @cache
 def _routes_of_length() -> Mapping[tuple[str, int], list[tuple[str, Segments, Endpoint]]]:
-    """Return the routes by their service and number of segments, those with the fewest parameters first."""
+    """Return the routes by service and number of segments.
+
+    Those with the fewest parameters are first.
+    """
     from chainapi.api.catalogue import ROUTES
 
     routes: dict[tuple[str, int], list[tuple[str, Segments, Endpoint]]] = {}
@@ -74,7 +77,7 @@ def _routes_of_length() -> Mapping[tuple[str, int], list[tuple[str, Segments, En
 
 @frozen
 class Pattern:
-    """Some routes, by the shapes of their paths."""
+    """Pattern of routes, by the shapes of their paths."""
 
     shapes: tuple[_Shape, ...]
 

@@ -1,4 +1,7 @@
-"""Transport to the simulated services without a socket, for any event loop, a virtual one included."""
+"""Transport to the simulated services without a socket.
+
+It works in any event loop, a virtual one included.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and identifiers of chains, contract methods and addresses, as rows hold them."""
+"""Names and identifiers of chains, contract methods and addresses in rows."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ class Arrangement:
     size: int
 
     def rows(self, walk: int, span: tuple[int, int], within: tuple[int, float] = (0, math.inf)) -> list[int]:
-        """Return the numbers of the rows at the positions of `span`, the oldest first, in pass `walk`.
+        """Return the row numbers at the positions of `span`, oldest first, in a pass.
 
-        `within` is the part of the list that a query selects: the first row's number, where its positions
-        begin, and the number behind the last row.
+        The pass has the number `walk`. `within` is the part of the list that a query selects: the first row's
+        number, where its positions begin, and the number behind the last row.
         """
         start, stop = span
         moved = self.moved if walk else 0.0

@@ -56,7 +56,7 @@ class _Token:
 
 
 class _Encoded:
-    """Cache of encoded pages; the page that was used longest ago leaves first."""
+    """Least-recently-used cache of encoded pages."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -77,7 +77,7 @@ class _Encoded:
 
 
 class Pages:
-    """Pages of all lists; `added` returns how many rows were added to a list since the beginning."""
+    """Pages of all lists; `added` returns the number of rows added to a list."""
 
     def __init__(self, settings: Settings, stats: Stats, added: Callable[[Listing], int]) -> None:
         self._settings = settings
@@ -88,7 +88,7 @@ class Pages:
         self._draw_token = Draw(settings.seed, "token")
 
     def number(self, parameters: Mapping[str, str]) -> int:
-        """Return the number of the page that a query names, from 1; 0 for an unknown token."""
+        """Return the page number of a query, from 1; 0 for an unknown token."""
         name = parameters.get("pageToken")
         if name is None:
             return 1
@@ -120,7 +120,7 @@ class Pages:
         return page
 
     def rows(self, listing: Listing, parameters: Mapping[str, str]) -> list[Row]:
-        """Return all rows that a query selects, in the order of the pages of the latest pass."""
+        """Return all rows that a query selects, in the page order of the latest pass."""
         view = listing.view(parameters)
         if listing.injector is not None:
             view = listing.injector.latest(view)
@@ -176,7 +176,10 @@ class Pages:
 
 
 def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[int, int, int | None]:
-    """Return the first position of a page, the one behind its last, and the position of the next page."""
+    """Return the first and end position of a page, and that of the next page.
+
+    The end is the position behind the last row.
+    """
     if view.ascending:
         start = view.low if position is None else position
         stop = min(start + count, size)
@@ -194,7 +197,7 @@ def _behind(view: View, count: int | None, size: int) -> int | None:
 
 
 def _next(requested: _Token, following: int | None, repeated: int | str | None, now: float) -> _Token | None:
-    """Return the next page, None for no next page; `repeated` is the setting `repeat_pages`."""
+    """Return the next page, or None; `repeated` is the setting `repeat_pages`."""
     if following is not None and requested.page != repeated:
         return evolve(requested, position=following, minted=now, page=requested.page + 1)
     if repeated is None:

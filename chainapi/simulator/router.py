@@ -1,4 +1,4 @@
-"""Router: from a path to the list, or the resource, that the handler of its route returns."""
+"""Router from a path to the list, or the resource, of its route."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Router"]
 
 
 class Router:
-    """Routes paths; `added` returns how many rows a list has besides those that it began with.
+    """Router of paths; `added` returns the number of rows added to a list.
 
     A list is made once and kept, because rows are inserted into it and its page tokens refer to it.
     """
@@ -48,7 +48,10 @@ class Router:
         return found
 
     def units(self, segments: Segments) -> int:
-        """Return the cost of a request for a path, in compute units; 1 for a route without a known cost."""
+        """Return the cost of a request for a path, in compute units.
+
+        It is 1 for a route without a known cost.
+        """
         match = match_path(segments)
         units = match.endpoint.record.units if match is not None and match.complete else None
         return 1 if units is None else units

@@ -1,4 +1,4 @@
-"""Rows of lists: the protocol of their sources, and the random bytes that each row is computed from.
+"""Rows of lists: the protocol of their sources, and random bytes for each row.
 
 A list is numbered from its oldest row, 0, upwards: row 7 stays row 7 however many rows are added at the head,
 and a list of a million rows costs nothing until a page is requested. No state is kept between two calls.
@@ -53,7 +53,7 @@ class View:
 
 
 class Draw:
-    """Random bytes: 64 for each whole number, which follow from the seed and the names."""
+    """Random bytes: 64 for each whole number, derived from the seed and the names."""
 
     def __init__(self, seed: int, *names: object) -> None:
         self._state = blake2b(repr((seed, *names)).encode())

@@ -24,7 +24,7 @@ SHUTDOWN = 0.1
 
 
 class Server:
-    """A listening server.
+    """Listening server.
 
     `clock` returns the simulated time and `latency` the round trip of the next request, both in seconds.
     After `start`, `port` is the port that the server listens on.
@@ -70,7 +70,10 @@ def _outgoing(response: Response) -> web.Response:
 
 
 async def _break(incoming: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    """Close the connection, at once or after half of the body, or keep it open after half of the body."""
+    """Break an answer: close its connection, or keep it open without the rest.
+
+    It closes the connection at once or after half of the body, or leaves it open after half of the body.
+    """
     body = answer.response.body
     outgoing = web.StreamResponse(status=answer.response.status, headers=answer.response.headers)
     outgoing.content_length = len(body)

@@ -43,7 +43,9 @@ def _distinct(_: object, attribute: Attribute[tuple[int, ...]], value: tuple[int
 
 @define(eq=False)
 class Settings:
-    """Contents and behaviour of the services; limits and faults may be changed while they run.
+    """Settings of the services: contents, behaviour, limits and faults.
+
+    You may change limits and faults while the services run.
 
     Attributes:
         seed: all random choices follow from it.

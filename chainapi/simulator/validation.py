@@ -1,4 +1,4 @@
-"""Validation of requests: each value of a path and of a query has to be one that the route takes."""
+"""Validation of the values in the path and the query of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class HTTPError(Exception):
 
 
 def whole_number(name: str, text: str, least: float, most: float | None) -> int:
-    """Return the whole number of a parameter. Raises HTTPError for other texts, and out of bounds."""
+    """Return the whole number of a parameter.
+
+    Raises HTTPError for other texts, and out of bounds.
+    """
     if not re.fullmatch("-?[0-9]{1,18}", text):
         raise HTTPError(400, f"{name} must be an integer number")
     if int(text) < least:
@@ -35,7 +38,10 @@ def whole_number(name: str, text: str, least: float, most: float | None) -> int:
 
 
 def chain_id(match: Match, chains: Sequence[int]) -> int:
-    """Return the chain that a path names. Raises HTTPError for a chain that does not exist."""
+    """Return the chain that a path names.
+
+    Raises HTTPError for a chain that does not exist.
+    """
     text = match.values["chainId"]
     if not re.fullmatch("[0-9]{1,18}", text):
         raise HTTPError(400, "chainId must be a number string")

@@ -67,7 +67,7 @@ Table: TypeAlias = Sequence[tuple[str, Factory]]  # patterns of names; the first
 
 
 def scalar(kind: Kind, name: str, owner: Any) -> Factory:
-    """Return the factory of a field that holds a text, a number, a boolean, or JSON of any kind.
+    """Return the factory of a text, a number, a boolean, or any JSON.
 
     `owner` is the class of the record that has the field, None for a field of a page.
     """
@@ -116,7 +116,10 @@ def _words(*choices: Any) -> Factory:
 
 
 def _named(*choices: Any) -> Factory:
-    """Return the choice of the context's index, so that the name of a token goes with its symbol."""
+    """Return the choice of the context's index.
+
+    The name of a token thus matches its symbol.
+    """
     return lambda context: choices[context.index % len(choices)]
 
 

@@ -1,7 +1,7 @@
-"""State of the simulated services: every answer follows from the requests and their times.
+"""State of the simulated services.
 
-The world has no clock, no event loop and no socket: time is an argument, in seconds on any clock that only
-moves forward. One exchange is three calls:
+Every answer follows from the requests and their times. The world has no clock, no event loop and no socket:
+time is an argument, in seconds on any clock that only moves forward. One exchange is three calls:
 
 1. `World.sent`, when the client sends the request;
 2. `World.answer`, when the request arrives at the services;
@@ -45,7 +45,7 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
 
 @frozen
 class Answer:
-    """A response, the way in which its connection breaks or None, and its delay in seconds."""
+    """Response with its delay in seconds, and its break of the connection or None."""
 
     response: Response
     broken: Broken | None = None
@@ -54,7 +54,10 @@ class Answer:
 
 @frozen
 class _Caller:
-    """Caller and resource of a request; `key` is a valid key or None, `tallies` count the request."""
+    """Caller and resource of a request.
+
+    `key` is a valid key or None, `tallies` count the request.
+    """
 
     service: Service | None
     path: str
@@ -75,7 +78,10 @@ class _Window:
     used: int = 0
 
     def take(self, cost: int, limit: int, window: float, now: float) -> int | None:
-        """Count the cost and return None, or return the whole seconds until the window ends, rounded up."""
+        """Count the cost and return None, or return the seconds until the window ends.
+
+        They are rounded up to whole seconds.
+        """
         left = self.start + window - now
         if left <= TOLERANCE:
             self.start, self.used, left = now, 0, window
@@ -87,7 +93,10 @@ class _Window:
 
 @define
 class _Stop:
-    """Time in which no request may be sent: from the arrival of a 429 until its retry-after has passed."""
+    """Stop: no request may be sent from a 429 until its retry-after has passed.
+
+    It begins when the 429 arrives.
+    """
 
     start: float = math.inf
     end: float = -math.inf
@@ -101,7 +110,10 @@ class _Stop:
 
 
 class World:
-    """State of both services: worlds with equal settings give equal answers to equal requests and times."""
+    """State of both services.
+
+    Worlds with equal settings give equal answers to equal requests and times.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -148,16 +160,20 @@ class World:
         return answer
 
     def delivered(self, request: Request, response: Response, now: float, grace: float = 0.0) -> None:
-        """Note that an answer arrived at the client; `grace` seconds later the client has read it."""
+        """Record that an answer arrived at the client.
+
+        The client has read it `grace` seconds later.
+        """
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
             stop = self._stops.setdefault(self._identify(request).quota, _Stop())
             stop.extend(now + grace, now + float(wait), now)
 
     def insert(self, path: str, count: int) -> None:
-        """Add `count` new rows at the head of the list at `path`, such as ``/v1/chains/43114/blocks``.
+        """Add `count` new rows at the head of the list at `path`.
 
-        Raises ValueError for a path without a list that can grow.
+        A path is written like ``/v1/chains/43114/blocks``. Raises ValueError for a path without a list that
+        can grow.
         """
         listing = self._list_at(path)
         if not listing.grows or count < 0:
@@ -167,7 +183,7 @@ class World:
         listing.inserted += count
 
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
-        """Return all rows of the list at `path` that a query selects, in the order of its pages.
+        """Return all rows that a query selects from the list at `path`, in page order.
 
         Rows that grow with time are those at `now`, by default the time of the latest request; anomalies are
         those of the latest pass over the list and of the latest answer. Raises ValueError for a path without
@@ -228,7 +244,10 @@ class World:
         return _respond(200, body, headers)
 
     def _meter(self, caller: _Caller, now: float) -> tuple[dict[str, str], int | None]:
-        """Count a request against its quota; return limit headers, and the seconds to wait for a refusal."""
+        """Count a request against its quota; return limit headers and the wait.
+
+        The wait is the seconds until a refused request may be sent again.
+        """
         public = caller.service == "metrics"
         limit = self.settings.metrics_limit if public else self.settings.limit
         window = self.settings.metrics_window if public else self.settings.window

@@ -77,7 +77,7 @@ Json = dict[str, Any]
 
 
 def attribute(model: Any, path: str) -> attrs.Attribute[Any] | None:
-    """Return the attribute of a model at a path with dots; None if there is no such attribute."""
+    """Return the attribute of a model at a path with dots, or None."""
     found = None
     for name in path.split("."):
         found = attrs.fields_dict(model).get(name) if attrs.has(model) else None
@@ -97,7 +97,7 @@ def keys_of(route: Route) -> Iterator[tuple[type, tuple[str, ...]]]:
 
 
 def test_every_list_is_decided() -> None:
-    """Each list has a decision with its reason, and declarations agree with the decisions."""
+    """Lists each have a decision with its reason, which the declarations follow."""
     assert set(LISTS) == set(keys.IDENTITIES), "chainapi/_tooling/keys.py has an entry for each"
     for name in LISTS:
         identity, route = keys.identity_of(name), ROUTES[name].route
@@ -112,7 +112,7 @@ def test_every_list_is_decided() -> None:
 
 
 def test_orders_are_those_of_the_records() -> None:
-    """Each declared order has its evidence, and declarations agree with it."""
+    """Declared orders each have their evidence and agree with it."""
     ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
     assert ordered == set(keys.ORDERS), f"run {COMMAND}"
     for name, order in keys.ORDERS.items():
@@ -126,7 +126,7 @@ def test_orders_are_those_of_the_records() -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_attributes_are_there(name: str) -> None:
-    """Keys and orders name required attributes of each kind of rows, which do not change."""
+    """Keys and orders name required, unchanging attributes of each kind of row."""
     route = ROUTES[name].route
     for kind, key in keys_of(route):
         for path in key:
@@ -144,7 +144,10 @@ def test_attributes_are_there(name: str) -> None:
 
 
 def test_over_all_chains_the_chain_is_in_the_key() -> None:
-    """Lists over all chains have the chain in their key; messages have an ID unique over all chains."""
+    """Keys of lists over all chains contain the chain.
+
+    Messages are the exception: they have an ID that is unique over all chains.
+    """
     for name, key in ALL_CHAINS.items():
         assert ROUTES[name].route.key == key
     without_chain = {
@@ -165,7 +168,7 @@ def test_over_all_chains_the_chain_is_in_the_key() -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_conditions_are_sound(name: str) -> None:
-    """Conditions name optional parameters, values that these take, and attributes of the model."""
+    """Conditions name optional parameters, allowed values and attributes of the model."""
     endpoint = ROUTES[name]
     parameters = {parameter.name: parameter for parameter in endpoint.parameters}
     for field, parameter, value in endpoint.route.holds_if:
@@ -176,7 +179,7 @@ def test_conditions_are_sound(name: str) -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_an_order_that_the_caller_chooses_is_conditional(name: str) -> None:
-    """A list that takes a sort order or a property to sort by has no order that does not depend on it."""
+    """An order is conditional if the caller can choose the sort order or property."""
     endpoint = ROUTES[name]
     conditions = {parameter for field, parameter, _ in endpoint.route.holds_if if field == "descending_key"}
     chosen = {parameter.name for parameter in endpoint.parameters} & {"sort_order", "sort_by"}
@@ -197,7 +200,7 @@ def test_an_order_that_the_caller_chooses_is_conditional(name: str) -> None:
 def test_an_order_holds_only_for_calls_that_ask_for_it(
     sort_order: SortOrder | None, order: str | None
 ) -> None:
-    """If the caller can choose the order, only a descending list has an order."""
+    """An order holds only for calls with the sort order that gives it."""
     session = session_of(scripted(lambda _: reply({})))
     subnets = session.data.primary_network.subnets
     pages = subnets("mainnet", sort_order=sort_order)
@@ -210,7 +213,7 @@ def test_an_order_holds_only_for_calls_that_ask_for_it(
 
 
 async def test_a_list_that_goes_up_is_walked_whole_after_a_restart() -> None:
-    """With sort_order="asc" a restart yields the rows that were added at the end, and no row twice."""
+    """A restart with sort_order="asc" yields rows added at the end, and no row twice."""
     maker = Maker(seed=3, whole=True)
     model = ROUTES["data.primary_network.subnets"].route.model
     rows = [
@@ -235,7 +238,10 @@ async def test_a_list_that_goes_up_is_walked_whole_after_a_restart() -> None:
 
 
 def test_points_of_several_subnets_have_no_key() -> None:
-    """Points of a staking metric have a key only where one subnet is asked for: none names its own."""
+    """Points of a staking metric have a key only if one subnet is requested.
+
+    A point does not name its own subnet.
+    """
     endpoint = ROUTES["metrics.networks.metric"]
     one, all_of_them = (endpoint.for_call({"subnet_id": given}).route for given in ("11111", None))
     assert (one.key, all_of_them.key) == (("timestamp",), ())
@@ -244,14 +250,14 @@ def test_points_of_several_subnets_have_no_key() -> None:
 
 
 class Way(enum.Enum):
-    """Sort order as an enumeration of a user."""
+    """Enumeration of sort orders by a user."""
 
     UP = "asc"
     DOWN = "desc"
 
 
 def test_what_undoes_an_order_undoes_its_bound() -> None:
-    """A call without the order has no bound either; a value may be an enumeration."""
+    """A call without the order has no bound; an enumeration counts as its value."""
     route = Route(
         "/v1/x", descending_key="n", until="end", key=("id",), holds_if=(("descending_key", "way", "desc"),)
     )
@@ -270,7 +276,10 @@ def row_of(model: Any, **fields: Any) -> Any:
 
 
 def test_keys_are_read_by_kind() -> None:
-    """Transfers have the key of their kind; those that a batch may repeat, and unknown kinds, have none."""
+    """Transfers have the key of their kind.
+
+    Kinds that a batch may repeat, and unknown kinds, have no key.
+    """
     read = ROUTES["data.evm.transfers"].route.key_reader()
     assert read is not None
     token = row_of(Erc721Transfer).erc721_token
@@ -305,7 +314,10 @@ def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 async def test_keys_are_unique(name: str) -> None:
-    """No two rows of a simulated list have the same key, and each row has one where its list or kind has."""
+    """Keys are unique among the rows of a simulated list.
+
+    Each row has a key if its list or its kind has one.
+    """
     endpoint = ROUTES[name]
     given = arguments(endpoint)
     if name == "metrics.networks.metric":
@@ -327,7 +339,7 @@ async def test_keys_are_unique(name: str) -> None:
 
 
 async def walked(name: str, *pages: list[Json]) -> list[Any]:
-    """Return the rows that a walk of a list gives, of the pages that the service answers with."""
+    """Return the rows that a walk yields from the given pages."""
     endpoint = ROUTES[name]
     items = endpoint.route.items or "chains"
 
@@ -358,7 +370,7 @@ async def walked(name: str, *pages: list[Json]) -> list[Any]:
     ],
 )
 async def test_one_attribute_tells_rows_apart(name: str, path: str) -> None:
-    """Three rows that differ in one attribute alone are three rows, also from neighbouring pages."""
+    """Rows that differ in one attribute are all yielded, also from adjacent pages."""
     row = Maker(seed=2, whole=True).value(ROUTES[name].route.model)
     rows = [deepcopy(row) for _ in range(3)]
     for number, other in enumerate(rows):
@@ -368,7 +380,10 @@ async def test_one_attribute_tells_rows_apart(name: str, path: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in LISTS if len(ROUTES[name].route.key) > 1])
 async def test_rows_that_share_a_part_of_a_key_are_several(name: str) -> None:
-    """Rows that differ in a single attribute of their key are all yielded, also from neighbouring pages."""
+    """Rows that differ in one attribute of their key are all yielded.
+
+    This also holds for rows of neighbouring pages.
+    """
     maker, route = Maker(seed=2, whole=True), ROUTES[name].route
     row = maker.value(route.model)
     rows = [row]
@@ -406,7 +421,10 @@ def put(row: Json, path: str, value: Any) -> None:
 
 
 def changed(maker: Maker, row: Json, tag: Tag | None, kind: Any, kept: tuple[str, ...]) -> Json:
-    """Return a row of the same kind with other values, except its discriminator and the paths `kept`."""
+    """Return a changed row of the same kind.
+
+    Its discriminator and the paths `kept` have their old values.
+    """
     other = maker.record(kind) if tag is None else maker.of_kind(tag)
     for path in kept:
         put(other, path, take(row, path))
@@ -415,7 +433,7 @@ def changed(maker: Maker, row: Json, tag: Tag | None, kind: Any, kept: tuple[str
 
 @pytest.mark.parametrize("name", KEYED)
 async def test_rows_that_have_changed_are_given_once(name: str) -> None:
-    """After a restart a row is known by its key, though everything else in it has changed."""
+    """A restart recognizes a row by its key, though all else in the row has changed."""
     endpoint, maker = ROUTES[name], Maker(seed=len(name), whole=True)
     route = endpoint.route
     given = values(endpoint, maker, optional=False)

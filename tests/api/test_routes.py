@@ -53,7 +53,7 @@ def method_of(session: Session, name: str) -> Any:
 
 @contextlib.contextmanager
 def deprecation(endpoint: Endpoint) -> Iterator[None]:
-    """Expect a warning of the routes that the service wants to take away, and of no others."""
+    """Expect a warning for each deprecated route and for no other route."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -71,7 +71,7 @@ def kinds_of(model: Any) -> tuple[type, ...]:
 
 
 def test_all_routes_are_there() -> None:
-    """The session has every route of the tables, each at most three names away."""
+    """Sessions have every route of the tables, each at most three names away."""
     listed = {dotted for paths in names.ROUTES.values() for dotted, _ in paths.values()}
     assert set(ROUTES) == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
     assert max(name.count(".") for name in ROUTES) == 2
@@ -80,7 +80,10 @@ def test_all_routes_are_there() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_every_route(name: str) -> None:
-    """Each route asks for its path with all parameters, and gives rows or a record of its model."""
+    """Routes request their path with all parameters and return rows of their model.
+
+    A route of a single resource returns a record.
+    """
     endpoint = ROUTES[name]
     maker = Maker(seed=NAMES.index(name))
     given = values(endpoint, maker)
@@ -108,7 +111,10 @@ async def test_every_route(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not ROUTES[name].single])
 async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
-    """Each request costs the same, so a page has as many rows as the route gives, unless told otherwise."""
+    """Pages have the largest size that the route allows, unless the caller sets one.
+
+    The cost of a request does not depend on the page size.
+    """
     endpoint = ROUTES[name]
     maker = Maker(seed=1)
     transport = scripted(lambda _: reply(maker.page(endpoint, rows=1)))
@@ -121,7 +127,7 @@ async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
 
 
 async def test_the_typing_calls_run() -> None:
-    """The calls that the type checkers read also run."""
+    """Calls that the type checkers read also run."""
     simulator = Simulator(chains=[7], forbidden=[])
     async with Session(
         metrics_base_url=simulator.metrics_base_url,
@@ -136,7 +142,7 @@ async def test_the_typing_calls_run() -> None:
 
 
 def test_the_types_of_every_route_are_checked() -> None:
-    """The file that the type checkers read calls every route, with every parameter that it has."""
+    """Type checkers read calls of every route with every parameter."""
     tree = ast.parse(Path(every_route.__file__).read_text("utf-8"))
     called: dict[str, set[str]] = {}
     for node in ast.walk(tree):
@@ -168,7 +174,10 @@ async def test_the_names_lead_to_the_rows() -> None:
 
 
 async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
-    """A walk by name resumes the checkpoint of a walk of the same list by its path, in its order."""
+    """Checkpoints of a list by name and of the same list by path are interchangeable.
+
+    A walk by name resumes the checkpoint of the walk by path, in its own order.
+    """
     maker = Maker(seed=4, whole=True)
     endpoint = ROUTES["data.evm.blocks"]
     transport = scripted(lambda _: reply(maker.page(endpoint, rows=2, token=f"t{len(transport.requests)}")))
@@ -208,7 +217,7 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
         (lambda data: data.evm.blocks(1.5), "chain_id must be int or str, not float"),
         (lambda data: data.evm.blocks(None), "chain_id must be int or str, not NoneType"),
         (lambda data: data.evm.blocks(-1), "chain_id=-1 is negative"),
-        (lambda data: data.evm.blocks(1, resume="x"), "resume must be a Checkpoint"),
+        (lambda data: data.evm.blocks(1, resume="x"), "resume= must be a Checkpoint"),
         (lambda data: data.evm.blocks(1, prefetch=17), "prefetch=17 must be"),
         (lambda data: data.evm.block_transactions(1, 2, page_size=101), "from 0 to 100"),
         (lambda data: data.primary_network.utxos("fuji", "q-chain"), "did you mean"),
@@ -253,7 +262,7 @@ async def test_single_resources_refuse_too() -> None:
 
 
 def test_a_missing_argument_is_a_type_error() -> None:
-    """A call without a parameter of the path raises the TypeError of any Python function."""
+    """A call without a path parameter raises TypeError, as any Python function does."""
     session = session_of(scripted(lambda _: reply({})))
     with pytest.raises(TypeError, match=r"blocks\(\): missing a required argument: 'chain_id'"):
         session.data.evm.blocks()  # type: ignore[call-arg]  # pyright: ignore
@@ -309,7 +318,10 @@ async def test_names_that_python_keeps_are_sent_as_they_are() -> None:
 
 
 def test_records_are_sound() -> None:
-    """Bounds name parameters of the route, weights are known; what keys and orders name is in `test_keys`."""
+    """Route records have bounds on existing parameters and known weights.
+
+    `test_keys` covers the names in keys and orders.
+    """
     for name, endpoint in ROUTES.items():
         route = endpoint.route
         wires = {parameter.wire for parameter in endpoint.parameters}
@@ -320,13 +332,13 @@ def test_records_are_sound() -> None:
 
 
 def test_wrong_names_in_a_record_are_errors() -> None:
-    """A route with a record that does not exist fails at its first use, and the error names the command."""
+    """A route whose record does not exist fails at first use, naming the command."""
     with pytest.raises(NameError, match=COMMAND):
         Endpoint._resolve("NoSuchModel")
 
 
 def test_streams_and_groups_show_what_they_are() -> None:
-    """Streams have the class that the signature names; the repr of groups and declarations names them."""
+    """Streams have the class in the signature, and reprs name groups and declarations."""
     session = session_of(scripted(lambda _: reply({})))
     assert type(session.metrics.avg_tps(1)) is MetricPages
     assert type(session.metrics.chains.metric(1, "txCount")) is Pages
@@ -345,7 +357,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
 
 
 async def test_keys_tell_rows_apart() -> None:
-    """After a restart a row with the same key is not yielded again, though other fields changed."""
+    """A restart yields no row twice, though fields outside of its key have changed."""
     maker = Maker(seed=5, whole=True)
     rows = [{**maker.value(ROUTES["data.icm.messages"].route.model), "messageId": str(i)} for i in range(4)]
 
@@ -379,7 +391,10 @@ async def test_unknown_fields_and_kinds_survive() -> None:
 
 
 async def test_what_else_an_answer_holds() -> None:
-    """A page has the further fields of its envelope as records; a wrong one is a DecodeError."""
+    """A page has the other fields of its envelope as records.
+
+    A wrong field raises DecodeError.
+    """
     info = {"chainName": "p-chain", "network": "fuji"}
     transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info}))
     async with session_of(transport) as session:
@@ -395,7 +410,7 @@ async def test_what_else_an_answer_holds() -> None:
 
 
 async def test_weights_are_what_requests_are_thought_to_cost() -> None:
-    """The weight of a route is the assumed cost of its requests until a response shows another."""
+    """A route's weight is the assumed cost of its requests until a response shows one."""
 
     def answer(request: Request) -> Response:
         left = 1000 - 100 * len(transport.requests)
@@ -414,7 +429,7 @@ async def test_weights_are_what_requests_are_thought_to_cost() -> None:
 
 @pytest.mark.parametrize("limit", [5, 30, 150])
 async def test_a_service_that_counts_requests(limit: int) -> None:
-    """If the service counts requests instead of units, a weight above its limit delays nothing."""
+    """A weight above the limit delays nothing if the service counts requests."""
     loop = asyncio.get_running_loop()
     opened, used = loop.time(), 0
 
@@ -441,7 +456,7 @@ async def test_a_service_that_counts_requests(limit: int) -> None:
 
 
 def test_estimates() -> None:
-    """A stream estimates requests, units, minutes and the share of the day without a request."""
+    """A stream estimates requests, units, minutes and share of the day, offline."""
     session = session_of(scripted(lambda _: reply({})))
     plan = (Limit(6_000, 60), Limit(1_200_000, 86_400))
     found = session.data.evm.blocks(43114).estimate(rows=1_000_000, limits=plan)
@@ -456,7 +471,7 @@ def test_estimates() -> None:
 
 
 def test_a_session_told_of_limits_estimates_by_them() -> None:
-    """Without limits= an estimate uses the limits of the session."""
+    """An estimate without limits= uses the limits of the session."""
     session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(100, 60)]})
     assert session.data.evm.blocks(1).estimate(rows=2_000).minutes == 1
 
@@ -500,7 +515,7 @@ def test_the_public_deployment_is_one_value() -> None:
 
 
 def test_the_names_of_the_package_are_found_on_first_use() -> None:
-    """Each public name is found on first use, and no other name."""
+    """Public names are found on first use, and other names are not."""
     for name in chainapi.__all__:
         assert getattr(chainapi, name) is getattr(chainapi, name)
     assert set(dir(chainapi)) == set(chainapi.__all__)
@@ -509,7 +524,7 @@ def test_the_names_of_the_package_are_found_on_first_use() -> None:
 
 
 def test_nothing_of_the_models_is_loaded_by_the_import() -> None:
-    """Importing the package loads no records, no groups of routes, and no parts of single features."""
+    """The import of the package loads no records, route groups or optional parts."""
     code = (
         "import sys, chainapi; from chainapi import Session;"
         "import json; print(json.dumps([name for name in sys.modules]))"
@@ -559,7 +574,7 @@ asyncio.run(main())
 
 
 def test_records_are_loaded_off_the_loop() -> None:
-    """A first call loads records and makes decoders off the event loop's thread."""
+    """A first call loads records and builds decoders outside of the loop's thread."""
     done = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == [
         "enums True",  # small: parameters are checked by it

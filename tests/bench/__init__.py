@@ -1,1 +1,4 @@
-"""Speed and memory as ratios against hand-written code, measured side by side: `python -m tests.bench`."""
+"""Benchmarks against hand-written code, side by side: `python -m tests.bench`.
+
+Speed and memory are measured as ratios.
+"""

@@ -1,4 +1,7 @@
-"""Prints each figure beside its target: CPU time of this process, medians of paired runs."""
+"""Benchmark report: each figure beside its target.
+
+Figures are CPU time of this process, as medians of paired runs.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def walked(base: str, *contestants: Walk) -> list[float]:
 
 
 def bench_walks() -> None:
-    """Whole walks over a socket, per page."""
+    """Measure whole walks over a socket, per page."""
     by_hand = (
         (walks.same_objects, "the same objects by hand", 1.10),
         (walks.struct_blocks, "Structs by hand", 1.35),
@@ -86,13 +89,13 @@ def bench_walks() -> None:
 
 
 def repeat(decode: Callable[[bytes], object], body: bytes) -> None:
-    """Decode 300 times, and drop what comes."""
+    """Decode 300 times and discard the results."""
     for _ in range(300):
         decode(body)
 
 
 def bench_decoding() -> None:
-    """Measure decoding alone, against msgspec into a Struct, or into dicts where there is none."""
+    """Measure decoding alone, against msgspec into a Struct, or into dicts."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         bodies = runner.run(canned_bodies(2_160))
     for what, ours, theirs, path in (
@@ -139,7 +142,7 @@ class Same:
 
 
 def bench_request() -> None:
-    """Measure what a request costs beside transport and decoding, against a plain one of aiohttp."""
+    """Measure the cost of a request beside transport and decoding, against aiohttp."""
     count = 2_000
 
     async def ours() -> float:
@@ -163,7 +166,7 @@ def bench_request() -> None:
 
 
 def bench_gate() -> None:
-    """One acquire and its answer: alone, and with 10,000 waiting."""
+    """Measure one acquire and its answer: alone, and with 10,000 waiters."""
     news = RateLimitInfo()
 
     async def alone(count: int) -> float:
@@ -197,7 +200,7 @@ def bench_gate() -> None:
 
 
 class Endless:
-    """A transport that gives pages of points for ever, each older than the last."""
+    """A transport that returns pages of points, each older than the last."""
 
     def __init__(self, pages: int, size: int) -> None:
         self._pages = pages
@@ -205,7 +208,7 @@ class Endless:
         self._page = 0
 
     async def send(self, request: Request) -> Response:
-        """Give the next page, and the loop its turn, which throws away the timers that are over."""
+        """Return the next page after one turn of the loop, which drops dead timers."""
         await asyncio.sleep(0)
         first = 2_000_000_000 - self._page * self._size
         self._page += 1
@@ -240,7 +243,7 @@ def bench_stream() -> None:
                 pass
 
     async def growth(count: int, *, ordered: bool) -> float:
-        """Return by how many MiB memory has grown at most while the stream runs, from its second page on."""
+        """Return the peak growth of memory in MiB from the second page on."""
         transport = Endless(count // 1_000, 1_000)
         session = Session(
             metrics_base_url="https://bench.test",
@@ -277,10 +280,13 @@ def bench_stream() -> None:
 
 
 def bench_prefetch() -> None:
-    """Measure what a page fetched ahead gains where the reader works, and costs where it does not."""
+    """Measure the gain of prefetch for a slow reader and its cost for a fast one."""
 
     async def walk(prefetch: int, seconds: float) -> float:
-        """Return pages a second of virtual time; fetching a page and working on it both take `seconds`."""
+        """Return pages per second of virtual time.
+
+        A fetch of a page and the work on it both take `seconds`.
+        """
         simulator = Simulator(points=20_000, latency=seconds)
         session = Session(metrics_base_url=simulator.metrics_base_url, transport=simulator.transport())
         began, pages = asyncio.get_running_loop().time(), 0
@@ -325,7 +331,7 @@ class Silent(Same):
 
 
 def bench_waiting() -> None:
-    """Measure the memory of 10,000 streams that stand between two pages, and of calls that wait in line."""
+    """Measure the memory of 10,000 paused streams, and of calls that wait for quota."""
     count = 10_000
 
     async def streams() -> float:
@@ -389,7 +395,10 @@ IMPORTS = {
 
 
 def bench_import() -> None:
-    """Measure what users write first, against `import aiohttp`: each in a process of its own."""
+    """Measure the first line of users' programs against `import aiohttp`.
+
+    Each import runs in a process of its own.
+    """
     with tempfile.TemporaryDirectory() as compiled:
         # Compiled once, as an installed package is.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}

@@ -1,4 +1,4 @@
-"""A canned server in a process of its own: pages of blocks or points, as fast as a socket allows."""
+"""Canned server in its own process: pages of blocks or points at socket speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATHS = {
 
 
 async def canned_bodies(points: int) -> dict[str, bytes]:
-    """Return the first page of each path, as the simulator gives it."""
+    """Return the first page of each path from the simulator."""
     from chainapi.core.http import Request
 
     simulator = Simulator(rows=100_000, points=1_000_000, metrics_page_size=points)
@@ -39,12 +39,15 @@ async def canned_bodies(points: int) -> dict[str, bytes]:
 
 
 def older(body: bytes, seconds: int) -> bytes:
-    """Return a page of points with all timestamps moved back: pages of a series do not repeat themselves."""
+    """Return a page of points with earlier timestamps, so that no page repeats."""
     return re.sub(rb'"timestamp":(\d+)', lambda match: b'"timestamp":%d' % (int(match[1]) - seconds), body)
 
 
 class Canned(asyncio.Protocol):
-    """Serves page n of `pages` for the token `n`; the last page has no token. Pipelining is not spoken."""
+    """Server of page n of `pages` for the token `n`; the last page has no token.
+
+    It does not support pipelining.
+    """
 
     def __init__(self, bodies: dict[str, list[bytes]], pages: int) -> None:
         self._bodies = bodies
@@ -93,7 +96,7 @@ def serve(pipe: Connection, pages: int, points: int) -> None:
 
 @contextmanager
 def canned_server(pages: int, points: int = 100) -> Iterator[str]:
-    """Start a canned server, give its base address, and end it."""
+    """Start a canned server, yield its base address, and end it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=serve, args=(there, pages, points), daemon=True)

@@ -1,4 +1,4 @@
-"""Memory of exports, each in a process of its own: ``python -m tests.bench.sources [FORMAT...]``.
+"""Memory of exports by process: ``python -m tests.bench.sources [FORMAT...]``.
 
 The service is simulated in another process, on a socket.
 """
@@ -29,7 +29,7 @@ FORMATS = ("jsonl", "parquet")
 
 @frozen
 class Served:
-    """Where the service is."""
+    """Address of the service."""
 
     address: str
     key: str
@@ -61,7 +61,7 @@ def measure(pipe: Connection, served: Served, sources: int, out: str) -> None:
 
 
 def peak() -> int:
-    """Return the most memory that this process ever had resident, in bytes."""
+    """Return the peak resident memory of this process in bytes."""
     status = Path("/proc/self/status")
     if status.exists():  # elsewhere, what a process inherits from the one that started it counts as well
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
@@ -72,7 +72,7 @@ def peak() -> int:
 
 @contextmanager
 def child(work: Callable[..., None], *arguments: object) -> Iterator[Any]:
-    """Run `work` in a process of its own, give what it sends, and end it."""
+    """Run `work` in a process of its own, return its result, and end it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=work, args=(there, *arguments), daemon=True)

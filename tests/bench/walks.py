@@ -1,4 +1,4 @@
-"""The walks that are compared: chainapi, and the loops that people write by hand."""
+"""Walks to compare: chainapi, and the loops that people write by hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Block:
 
 
 class BlockStruct(msgspec.Struct, rename="camel"):
-    """The same on the wire, for msgspec: numbers stay the strings they are."""
+    """Block on the wire, for msgspec: numbers stay strings."""
 
     block_number: str
     block_timestamp: int
@@ -86,7 +86,7 @@ _CONVERTER.register_structure_hook(
 
 
 async def chainapi_blocks(base: str) -> int:
-    """Walk blocks with chainapi, typed rows, everything in it."""
+    """Walk blocks with chainapi and typed rows, with all features on."""
     rows = 0
     async with Session(metrics_base_url=base, data_base_url=base, api_key="k") as session:
         async for page in session.data.list(BLOCKS, items="blocks", model=Block, page_size=100):
@@ -104,7 +104,10 @@ async def chainapi_points(base: str) -> int:
 
 
 async def bodies(base: str, path: str) -> AsyncIterator[tuple[bytes, list[str | None]]]:
-    """Give the bodies of a walk by a plain aiohttp loop; the caller puts the next token into the list."""
+    """Yield the bodies of a walk by a plain aiohttp loop.
+
+    The caller appends the next token to the list.
+    """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as client:
         token: str | None = None
         while True:
@@ -159,7 +162,7 @@ async def struct_points(base: str) -> int:
 
 
 async def raw_requests(base: str) -> int:
-    """Read the bodies only; the token is cut out of the bytes."""
+    """Read the bodies only; a search in the bytes finds the token."""
     import re
 
     pages = 0

@@ -1,4 +1,4 @@
-"""Running the command line in tests: in this process against a simulator in memory, or as a process."""
+"""Command line in tests: in this process with a simulator in memory, or outside."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Stream(io.StringIO):
         self._terminal = terminal
 
     def isatty(self) -> bool:
-        """Tell which."""
+        """Return whether the stream is a terminal."""
         return self._terminal
 
 
 class Broken(io.StringIO):
-    """A stream that takes nothing."""
+    """Stream that refuses all writes."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Broken(io.StringIO):
 
 
 class Fixed:
-    """A transport that always answers the same."""
+    """A transport with one constant response."""
 
     def __init__(self, status: int, body: object) -> None:
         self._response = Response(status, {"content-type": "application/json"}, json.dumps(body).encode())
@@ -65,7 +65,7 @@ class Fixed:
         return self._response
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no resource is open."""
 
 
 @frozen
@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def rows(self) -> list[Any]:
-        """What standard output holds as lines of JSON."""
+        """JSON lines of standard output, decoded."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 

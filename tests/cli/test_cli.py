@@ -1,4 +1,4 @@
-"""The command line: what it prints where, how it fails, how it ends."""
+"""Command line: standard output and error, failures, and exit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from tests.virtual_time import VirtualLoop
 
 
 def test_tps_prints_lines_of_json_to_a_pipe() -> None:
-    """Each point of each chain is a line, newest first, as many per chain as --limit allows."""
+    """`tps` prints a JSON line per point, newest first, up to --limit for each chain."""
     outcome = chainapi("tps", "43114", "53935", "--limit", "2")
     assert (outcome.code, outcome.err) == (0, "")
     assert [row["chain"] for row in outcome.rows] == [43114, 43114, 53935, 53935]
@@ -71,7 +71,7 @@ def test_tps_prints_lines_of_json_to_a_pipe() -> None:
 
 
 def test_tps_takes_thirty_points_or_all() -> None:
-    """Without --limit there are 30 points a chain, with --all there are all of them."""
+    """`tps` prints 30 points per chain by default, and all of them with --all."""
     assert len(chainapi("tps", "43114").rows) == 30
     transport = Simulator(points=250).transport()
     assert len(chainapi("tps", "43114", "--all", "--limit", "3", transport=transport).rows) == 250
@@ -83,7 +83,7 @@ def test_tps_asks_for_a_chain_once() -> None:
 
 
 def test_tps_prints_a_table_to_a_terminal() -> None:
-    """A person sees the chains side by side: a row a day, the course above."""
+    """A terminal gets the chains side by side: a row per day, a chart above."""
     outcome = chainapi("tps", "43114", "53935", "--limit", "3", tty=True)
     values = [row["value"] for row in chainapi("tps", "43114", "53935", "--limit", "3").rows]
     text = plain(outcome.out)
@@ -110,7 +110,10 @@ def test_tps_sets_the_chains_that_do_not_fit_below(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("tty", [False, True])
 def test_tps_prints_the_chains_that_exist_beside_one_that_does_not(tty: bool) -> None:
-    """A chain that fails is one line of error and exit code 1, and the others are printed."""
+    """`tps` prints one error line for a chain that fails, and the other chains.
+
+    The exit code is 1.
+    """
     outcome = chainapi("tps", "1", "43114", "--limit", "2", tty=tty)
     assert outcome.code == FAILED
     errors = [line for line in plain(outcome.err) if line.startswith("chainapi:")]
@@ -128,7 +131,7 @@ def test_tps_keeps_the_points_that_came_before_an_error() -> None:
 
 
 def test_tps_ends_at_its_deadline() -> None:
-    """With --deadline a page that never arrives ends the command with a report of the times."""
+    """--deadline ends `tps` on a page that never arrives, and reports the times."""
     transport = Simulator(faults=[Fault(at=2, every=1, stall=True)]).transport()
     outcome = chainapi("tps", "43114", "--all", "--deadline", "7.5", transport=transport, tty=True)
     assert outcome.code == FAILED
@@ -151,7 +154,7 @@ def test_tps_prints_a_timestamp_that_is_no_date() -> None:
 
 
 def test_list_prints_each_row_as_a_line_of_json() -> None:
-    """The rows are those that a session gives, through as many pages as it takes."""
+    """Rows printed are those of a session, through any number of pages."""
     rows = chainapi("list", BLOCKS, "--page-size", "7", "--limit", "20").rows
     assert rows == chainapi("list", BLOCKS, "--page-size", "100", "--limit", "20").rows
     assert [row["chainId"] for row in rows] == ["43114"] * 20
@@ -187,7 +190,7 @@ def test_list_reaches_both_services() -> None:
 
 
 def test_list_sends_parameters() -> None:
-    """--param adds a query parameter, one that is repeated becomes a list."""
+    """--param adds a query parameter, and a repeated one becomes a list."""
     asked: list[str] = []
 
     class Recorder(Fixed):
@@ -204,7 +207,7 @@ def test_list_sends_parameters() -> None:
 
 
 def test_list_prints_a_table_that_fits_the_terminal() -> None:
-    """A person sees the first simple fields under their names, and which fields found no place."""
+    """`list` prints a table of the first simple fields, and names the omitted ones."""
     outcome = chainapi("list", BLOCKS, "--limit", "120", "--page-size", "100", tty=True)
     text = plain(outcome.out)
     assert outcome.code == 0
@@ -274,7 +277,7 @@ def test_list_of_all_rows_goes_on_with_all_rows() -> None:
 
 
 def test_list_table_is_complete_before_the_error() -> None:
-    """Rows that were laid by for the table are printed when the walk fails."""
+    """Rows buffered for the table are printed when the walk fails."""
     transport = Simulator(limit=1).transport()
     outcome = chainapi("list", BLOCKS, "--all", "--max-wait", "0", transport=transport, tty=True)
     assert outcome.code == FAILED
@@ -290,7 +293,10 @@ def test_list_refuses_what_is_no_checkpoint() -> None:
 
 @pytest.mark.parametrize("route", [["/v1/chains/53935/blocks"], ["data.evm.blocks", "53935"]])
 def test_list_refuses_a_checkpoint_of_another_query(route: list[str]) -> None:
-    """A checkpoint that belongs elsewhere fails in one line that names its path, and sends nothing."""
+    """`list` refuses the checkpoint of another query in one line with its path.
+
+    It sends no request.
+    """
     checkpoint = Checkpoint("0" * 32, BLOCKS).dumps()
     outcome = chainapi("list", *route, "--resume", checkpoint, transport=Fixed(500, {}))
     assert (outcome.code, outcome.out) == (FAILED, "")
@@ -301,7 +307,7 @@ def test_list_refuses_a_checkpoint_of_another_query(route: list[str]) -> None:
 
 
 def test_waits_are_reported_on_standard_error() -> None:
-    """Without a terminal, a wait of a second or more is one line, and the data stays clean."""
+    """Waits of a second or more are one line on standard error, apart from the data."""
     transport = Simulator(limit=3, window=20.0).transport()
     outcome = chainapi("list", BLOCKS, "--limit", "50", transport=transport)
     assert (outcome.code, len(outcome.rows)) == (0, 50)
@@ -313,7 +319,10 @@ def test_waits_are_reported_on_standard_error() -> None:
 
 
 def test_waits_are_drawn_and_taken_back_on_a_terminal() -> None:
-    """A person sees pages, rows, requests and the seconds that are left; in the end only the table stays."""
+    """Progress on a terminal has pages, rows, requests and the seconds left.
+
+    In the end only the table stays.
+    """
     transport = Simulator(limit=3, window=20.0).transport()
     outcome = chainapi("list", BLOCKS, "--limit", "50", transport=transport, tty=True)
     assert re.search(
@@ -324,7 +333,7 @@ def test_waits_are_drawn_and_taken_back_on_a_terminal() -> None:
 
 
 def test_waits_are_drawn_beside_data_that_goes_to_a_file(tmp_path: Path) -> None:
-    """Progress is drawn on standard error if the data goes elsewhere, as in ``> rows.jsonl``."""
+    """Progress appears on standard error if data goes to a file (``> rows.jsonl``)."""
     err = Stream(terminal=True)
     session = partial(Session, transport=Simulator(limit=3, window=20.0).transport())
     with (tmp_path / "rows.jsonl").open("w+") as out:
@@ -339,7 +348,10 @@ def test_waits_are_drawn_beside_data_that_goes_to_a_file(tmp_path: Path) -> None
 
 
 def test_progress_counts_what_a_session_tells() -> None:
-    """Pages, rows, requests and refusals add up; waited is the time from an answer to the next request."""
+    """Progress sums pages, rows, requests and refusals from the session's events.
+
+    The waited time is that from an answer to the next request.
+    """
     now = 100.0
     progress = Progress(lambda: now)
     for event in (
@@ -394,14 +406,14 @@ def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: fl
     ],
 )
 def test_pause_is_shown_when_requests_wait(quota: QuotaSnapshot, seconds: float) -> None:
-    """There is a pause after a refusal, and where requests wait for quota and none is under way."""
+    """Pauses exist after a refusal, and while requests wait and none is in flight."""
     assert pause(quota) == seconds
 
 
 @pytest.mark.parametrize("values", [[1.7e308, -1.7e308], [1e308, 1e308], [5e-324, 0.0], [1e17] * 2])
 @pytest.mark.parametrize("options", [(), ("--json",), ("--plot",)])
 def test_tps_prints_every_number(values: list[float], options: tuple[str, ...], capfd: Any) -> None:
-    """The largest and the smallest numbers fit into the table, the lines and the chart."""
+    """`tps` prints the largest and smallest floats as table, lines and chart."""
     body = {"results": [{"timestamp": 86_400 * n, "value": value} for n, value in enumerate(values, 1)]}
     outcome = chainapi("tps", "43114", *options, transport=Fixed(200, body), tty=True)
     assert (outcome.code, outcome.err) == (0, "")
@@ -421,7 +433,10 @@ HOSTILE = st.text(
     st.booleans(),
 )
 def test_list_lets_nothing_of_a_service_steer_the_terminal(rows: list[dict[str, Any]], table: bool) -> None:
-    """Names and values of fields, whatever they hold, are printed as text: in tables and in lines of JSON."""
+    """`list` prints hostile field names and values as plain text, never as escapes.
+
+    This holds in tables and in lines of JSON.
+    """
     with pytest.MonkeyPatch.context() as environment:
         for name, value in {**ADDRESSES, "COLUMNS": "100", "TERM": "dumb"}.items():
             environment.setenv(name, value)
@@ -456,7 +471,7 @@ def test_printed_commands_are_printable(words: list[str]) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_printed_commands_can_be_run() -> None:
-    """A shell reads each word of such a command as it was."""
+    """A shell parses the printed command into the original words."""
     words = [
         "plain",
         "a b",
@@ -474,7 +489,7 @@ def test_printed_commands_can_be_run() -> None:
 
 
 def test_completions_are_printable() -> None:
-    """Names of routes and values that a shell offers have nothing in them that steers it."""
+    """Completions of route names and values contain no control characters."""
     offered = route_names(cast("Any", None))
     assert offered
     values = {value for route in ROUTES.values() for one in route.parameters for value in one.choices}
@@ -536,7 +551,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tokens: list[str], message: str
 def test_missing_variable_is_named(
     monkeypatch: pytest.MonkeyPatch, tokens: list[str], variable: str, message: str
 ) -> None:
-    """A service that is not configured is one line with the option and the variable to set."""
+    """A missing base URL is one error line with the option and the variable to set."""
     monkeypatch.delenv(variable)
     outcome = chainapi(*tokens)
     assert outcome.code == WRONG_USAGE
@@ -554,12 +569,15 @@ def test_missing_variable_is_named(
     ],
 )
 def test_errors_name_options_and_not_arguments(error: ChainAPIError, message: str) -> None:
-    """An argument in a message of chainapi becomes an option; the service's words stay as they are."""
+    """Error messages name options instead of arguments.
+
+    The service's own words stay as they are.
+    """
     assert worded(error).endswith(message)
 
 
 def test_error_of_a_service_stays_one_line() -> None:
-    """Line ends and control characters of a service's message do not reach the terminal."""
+    """Error messages of a service lose line ends and control characters."""
     error = {"message": ["first\nsecond\x1b[2J"], "error": "Bad Request", "statusCode": 400}
     outcome = chainapi("list", "/v1/chains", transport=Fixed(400, error))
     assert outcome.code == FAILED
@@ -568,7 +586,7 @@ def test_error_of_a_service_stays_one_line() -> None:
 
 
 def test_complaint_is_one_printable_line() -> None:
-    """Whatever a message holds, it is one line."""
+    """Messages of any content are printed on one line."""
     err = io.StringIO()
     Terminal(io.StringIO(), err).report("first\n second\x1b[2J")
     assert err.getvalue() == "chainapi: first second\\x1b[2J\n"
@@ -585,7 +603,7 @@ def test_complaint_is_one_printable_line() -> None:
 def test_output_that_cannot_be_written_ends_the_command(
     error: OSError, code: int, message: str, tokens: list[str]
 ) -> None:
-    """A closed pipe ends it in silence, a full disk with one line."""
+    """A closed pipe ends the command silently, a full disk with one line."""
     err = io.StringIO()
     session = partial(Session, transport=Simulator().transport())
     terminal = Terminal(Broken(error), err, session)
@@ -600,7 +618,10 @@ def test_broken_standard_error_changes_nothing() -> None:
 
 
 def test_version_and_help() -> None:
-    """--version prints the version alone; help names every command and the variable of the key."""
+    """--version prints the version alone.
+
+    --help lists every command and the variable of the key.
+    """
     assert chainapi("--version") == Outcome(0, __version__ + "\n", "")
     text = chainapi("--help").out
     assert all(word in text for word in ("tps", "list", "simulate", "demo", "CHAINAPI_API_KEY"))
@@ -626,7 +647,7 @@ def simulated(*options: str) -> Iterator[dict[str, str]]:
 
 @pytest.mark.real_time
 def test_simulate_serves_what_the_other_commands_ask() -> None:
-    """Its variables lead ``tps`` to it; Ctrl-C ends it without a word."""
+    """Variables printed by `simulate` lead ``tps`` to it; Ctrl-C ends it silently."""
     with simulated("--seed", "1") as variables:
         assert list(variables) == list(ADDRESSES)
         assert all(variables[name].startswith("http://127.0.0.1:") for name in list(ADDRESSES)[:2])
@@ -637,7 +658,7 @@ def test_simulate_serves_what_the_other_commands_ask() -> None:
 
 @pytest.mark.real_time
 def test_simulate_counts_compute_units() -> None:
-    """With --weighted the limit is one of compute units: a request for blocks takes ten of them."""
+    """--weighted counts compute units: a request for blocks costs ten of them."""
     with simulated("--limit", "25", "--window", "30", "--weighted") as variables:
         outcome = finish(
             start("-m", "chainapi", "list", BLOCKS, "--all", "--max-wait", "0", **variables),
@@ -647,7 +668,7 @@ def test_simulate_counts_compute_units() -> None:
 
 @pytest.mark.real_time
 def test_simulate_on_a_port_that_is_taken_is_one_line() -> None:
-    """A port that another program has is an error like any other."""
+    """A port in use is an ordinary error."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         err = io.StringIO()
         port = str(taken.getsockname()[1])
@@ -682,7 +703,7 @@ sys.exit(main())
 )
 @pytest.mark.parametrize("loads", [1, 30, 300])
 def test_interrupt_while_modules_load_is_silent(loads: int, interrupt: str) -> None:
-    """Ctrl-C while modules load ends with 130, even if an exception would become another one."""
+    """Ctrl-C while modules load exits with 130, even amid another exception."""
     outcome = finish(start("-c", EARLY.format(loads, interrupt)))
     assert outcome == Outcome(INTERRUPTED, "now\n", "")
 
@@ -690,7 +711,7 @@ def test_interrupt_while_modules_load_is_silent(loads: int, interrupt: str) -> N
 @pytest.mark.real_time
 @pytest.mark.parametrize("loads", [1, 150])
 def test_interrupt_from_outside_while_modules_load_is_silent(loads: int) -> None:
-    """A signal at any moment of the start ends the process with 130 and without a traceback."""
+    """SIGINT at any moment of the start exits with 130 and prints no traceback."""
     process = start("-c", EARLY.format(loads, "pass"))
     assert process.stdout is not None
     assert process.stdout.readline() == "now\n"
@@ -713,7 +734,7 @@ def test_main_leaves_the_handler_of_interrupts(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.real_time
 def test_interrupt_during_a_wait_ends_with_advice() -> None:
-    """Ctrl-C while the rate limit holds everything ends at once with 130 and the command that continues."""
+    """Ctrl-C in a wait for quota exits with 130 and prints the command that continues."""
     with simulated("--limit", "2", "--window", "30") as variables:
         process = start(*INTERRUPTIBLE, "list", BLOCKS, "--limit", "50", **variables)
         assert process.stderr is not None
@@ -742,7 +763,7 @@ def test_interrupt_of_several_walks_is_silent() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("command", [["tps", "43114", "53935", "--all"], ["list", BLOCKS, "--all"]])
 def test_closed_pipe_ends_the_command_in_silence(command: list[str]) -> None:
-    """A reader that has enough, as ``head``, gets no traceback and no report at exit."""
+    """A reader that closes early, as ``head``, gets no traceback and no report."""
     with simulated("--points", "3000", "--rows", "3000") as variables:
         process = start("-m", "chainapi", *command, **variables)
         assert process.stdout is not None
@@ -756,7 +777,7 @@ def test_closed_pipe_ends_the_command_in_silence(command: list[str]) -> None:
 
 @pytest.mark.real_time
 def test_demo_runs_to_its_end() -> None:
-    """The demonstration prints rows, meets a 429, sends nothing in a wait and ends by itself."""
+    """The demo prints rows, meets a 429, sends nothing in the wait, and exits."""
     outcome = finish(start("-m", "chainapi", "demo"))
     assert (outcome.code, outcome.err) == (0, "")
     assert "\x1b" not in outcome.out
@@ -765,7 +786,7 @@ def test_demo_runs_to_its_end() -> None:
 
 @pytest.mark.real_time
 def test_demo_draws_on_a_terminal() -> None:
-    """A terminal shows each walk and the requests to each service, with the seconds of a wait."""
+    """The demo draws each walk, the requests by service and the seconds of a wait."""
     out = Stream(terminal=True)
     # The waits are jumped over: the sockets are in this process and never keep the loop waiting.
     assert run(["demo"], terminal=Terminal(out, Stream(terminal=True)), loop_factory=VirtualLoop) == 0
@@ -780,7 +801,7 @@ def test_demo_draws_on_a_terminal() -> None:
 
 
 def test_demo_leaves_the_plot_to_terminals_that_can_draw_it() -> None:
-    """Without the characters for it there is no plot, and everything else is the same."""
+    """The demo omits the plot on terminals without its characters, and nothing else."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     assert run(["demo"], terminal=Terminal(out, io.StringIO()), loop_factory=VirtualLoop) == 0
     out.seek(0)
@@ -826,7 +847,7 @@ sys.exit(main())
     ("module", "command"), [("cyclopts", "--help"), ("rich", "--help"), ("plotext", "demo")]
 )
 def test_missing_extra_is_one_line(module: str, command: str) -> None:
-    """Without the packages of the extra, the command names the one to install."""
+    """A missing extra is one error line with the package to install."""
     outcome = finish(start("-c", BLOCKER.format(module), command))
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == f"chainapi: {module} is not installed: pip install 'chainapi[cli]'\n"
@@ -842,7 +863,7 @@ def test_broken_installation_is_not_taken_for_a_missing_extra(module: str) -> No
 
 
 def test_package_imports_nothing_of_the_command_line() -> None:
-    """Using `Session` loads no command line, no plot, no terminal, no server and no simulator."""
+    """`Session` imports no command line, plot, terminal, server or simulator."""
     outcome = finish(start("-c", "import sys; from chainapi import Session; print(*sys.modules)"))
     loaded = set(outcome.out.split())
     assert "chainapi.session" in loaded
@@ -860,7 +881,7 @@ def test_main_reads_the_arguments(
 
 
 def test_main_drops_what_a_closed_pipe_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left in the buffer that the interpreter would fail to write at exit."""
+    """`main` empties the buffer that the interpreter could not write at exit."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as out:
@@ -880,7 +901,7 @@ def test_main_takes_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
-    """Ctrl-C while help is printed ends as everywhere."""
+    """Ctrl-C during the help exits with 130."""
 
     class Interrupted(io.StringIO):
         def write(self, text: str) -> int:
@@ -896,7 +917,7 @@ def invalid_page() -> Fixed:
 
 
 def test_list_prints_invalid_rows_as_they_came() -> None:
-    """With --on-invalid raw they stand among the others and are counted."""
+    """--on-invalid raw prints invalid rows among the others and counts them."""
     outcome = chainapi("list", "/v1/rows", "--on-invalid", "raw", transport=invalid_page())
     assert outcome.code == 0
     assert outcome.rows == [{"n": 1}, {"n": "\ud800"}, {"n": 2}, f'{{"n":{"9" * 5_000}}}']

@@ -1,4 +1,4 @@
-"""``chainapi export``: what is fetched, what a person sees meanwhile, how it ends and goes on."""
+"""``chainapi export``: rows, progress on the terminal, end and continuation."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def exported(*tokens: str, simulator: Simulator | None = None, tty: bool = False) -> Outcome:
-    """Run ``chainapi export``; its simulator has 30 rows in each list unless another one is given."""
+    """Run ``chainapi export``, by default on a simulator with 30 rows in each list."""
     simulator = simulator or Simulator(seed=1, rows=30)
     return chainapi("export", *tokens, transport=simulator.transport(), tty=tty)
 
 
 def rows_in(path: str) -> list[dict[str, Any]]:
-    """Return the rows of a file, whatever its format."""
+    """Return the rows of a file of any format."""
     return [*format_of(path).read(Path(path))]
 
 
@@ -66,7 +66,10 @@ def sources_in(path: str) -> Counter[str]:
 
 
 def test_the_values_of_a_named_route_are_its_sources() -> None:
-    """Each value gives the rows of one list; nothing is printed but a line on standard error."""
+    """Values of a named route are sources, and each has the rows of one list.
+
+    The command prints nothing but a line on standard error.
+    """
     outcome = exported(ROUTE, "43114", "53935", "--out", "blocks.jsonl")
     assert outcome == Outcome(0, "", "chainapi: 60 new rows of 2 sources fetched, blocks.jsonl written\n")
     rows = rows_in("blocks.jsonl")
@@ -77,7 +80,7 @@ def test_the_values_of_a_named_route_are_its_sources() -> None:
 
 
 def test_paths_are_sources() -> None:
-    """Of a path, and of further paths, the rows are kept as they came, with the path as the source."""
+    """Paths are sources: their rows are unchanged, with the path as the source."""
     other = BLOCKS.replace("43114", "53935")
     outcome = exported(BLOCKS, other, "--page-size", "7", "--limit", "9", "--out", "blocks.jsonl")
     assert outcome.code == 0
@@ -86,7 +89,7 @@ def test_paths_are_sources() -> None:
 
 
 def test_a_path_of_the_other_service() -> None:
-    """--api names the service of a path, --items its list field, and --param goes into the query."""
+    """--api selects the service of a path, --items its list field, --param its query."""
     outcome = exported(
         "/v2/chains/43114/metrics/gasUsed",
         *("--api", "metrics", "--items", "results", "--out", "gas.jsonl", "--limit", "5"),
@@ -96,7 +99,10 @@ def test_a_path_of_the_other_service() -> None:
 
 
 def test_sources_from_a_file(folder: Path) -> None:
-    """--from takes a source from each line, whatever is blank left out, besides those on the command line."""
+    """--from reads one source from each line, in addition to the command line.
+
+    Blank lines are skipped.
+    """
     (folder / "chains.txt").write_text("\n53935  \n\n 432204\n53935\n")
     outcome = exported(ROUTE, "43114", "--from", "chains.txt", "--out", "blocks.jsonl", "--limit", "2")
     assert outcome.err == "chainapi: 6 new rows of 3 sources fetched, blocks.jsonl written\n"
@@ -104,14 +110,14 @@ def test_sources_from_a_file(folder: Path) -> None:
 
 
 def test_sources_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--from - takes them from standard input."""
+    """--from - reads the sources from standard input."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("43114\n53935\n"))
     assert exported(ROUTE, "--from", "-", "--out", "blocks.jsonl", "--limit", "2").code == 0
     assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2}
 
 
 def test_over_names_another_parameter() -> None:
-    """With --over the values are those of any parameter, and --param gives the ones in the path."""
+    """--over selects the parameter of the values; --param sets those in the path."""
     outcome = exported(
         *("data.primary_network.utxos", "avax1a", "avax1b", "--over", "addresses"),
         *("--param", "network=mainnet", "--param", "blockchain_id=p-chain", "--out", "utxos.parquet"),
@@ -121,7 +127,7 @@ def test_over_names_another_parameter() -> None:
 
 
 def test_one_parameter_in_the_path_is_left() -> None:
-    """Of several parameters in the path, the values are those of the one that --param does not give."""
+    """Values fill the one path parameter that --param does not set."""
     outcome = exported(
         "data.primary_network.utxos", "mainnet", "fuji", "--param", "blockchain_id=x-chain", "--out", "u.csv"
     )
@@ -136,7 +142,7 @@ def test_a_list_without_values() -> None:
 
 
 def test_parameters_and_limit_hold_for_each_source() -> None:
-    """--param and --page-size go into each request, --limit counts the rows of each source."""
+    """--param and --page-size apply to each request, --limit to each source."""
     simulator = Simulator(seed=1, points=100)
     outcome = exported(
         *("metrics.chains.metric", "43114", "53935", "--param", "metric=gasUsed", "--out", "gas.jsonl"),
@@ -164,7 +170,10 @@ def test_parameters_and_limit_hold_for_each_source() -> None:
     ],
 )
 def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) -> None:
-    """The suffix or --format sets the format; a name without a suffix, or with a final slash, is a folder."""
+    """The format follows the suffix or --format.
+
+    A name without a suffix, or with a final slash, is a folder.
+    """
     outcome = exported(ROUTE, "43114", "--limit", "3", "--out", out, *option)
     assert outcome == Outcome(0, "", f"chainapi: 3 new rows of 1 source fetched, {written} written\n")
     name = option[1] if option else written
@@ -172,7 +181,7 @@ def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) ->
 
 
 def test_a_second_run_fetches_what_is_new() -> None:
-    """The same command again adds new rows to the file, or reports that there are none."""
+    """A second run of the command adds new rows, or reports that there are none."""
     simulator = Simulator(seed=1, rows=30)
     command = (ROUTE, "43114", "53935", "--out", "blocks.parquet")
     assert exported(*command, simulator=simulator).code == 0
@@ -197,7 +206,10 @@ def test_a_deprecated_route_is_reported() -> None:
 
 
 def test_each_failing_source_is_reported() -> None:
-    """Sources that fail have a line each; the others are in the file, and the exit code is 1."""
+    """Failed sources are one error line each, and the file has the other sources.
+
+    The exit code is 1.
+    """
     command = f"chainapi export {ROUTE} 77 43114 78 --out blocks.jsonl"
     outcome = exported(*command.split()[2:])
     assert (outcome.code, outcome.out) == (FAILED, "")
@@ -210,7 +222,7 @@ def test_each_failing_source_is_reported() -> None:
 
 
 def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
-    """An error in the middle is reported, and then the same command, which continues."""
+    """An error in the middle is reported, and the printed command continues."""
     name = "with space.jsonl"
     command = (ROUTE, "43114", "53935", "--page-size", "10", "--concurrency", "1", "--out", name)
     simulator = Simulator(seed=1, rows=30, faults=(Fault(at=4, status=401),))
@@ -300,7 +312,7 @@ def test_a_target_of_another_command() -> None:
     ],
 )
 def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:
-    """Arguments that do not fit are one line with the reason, exit code 2, and no request."""
+    """Wrong usage is one error line with the reason, exit code 2, and no request."""
     (folder / "binary").write_bytes(b"\xff\xfe\x00")
     simulator = Simulator(seed=1)
     outcome = exported(*tokens, simulator=simulator)
@@ -310,7 +322,7 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
 
 
 def test_a_command_that_was_wrong_may_be_corrected() -> None:
-    """A command that failed before it kept a row leaves nothing that is in the way of another one."""
+    """A failed command without kept rows leaves no files that block a corrected one."""
     assert exported(BLOCKS, "--out", "b.csv").code == WRONG_USAGE
     assert exported(ROUTE, "43114", "--out", "b.csv").code == 0
     assert sources_in("b.csv") == {"43114": 30}
@@ -320,7 +332,7 @@ def test_a_command_that_was_wrong_may_be_corrected() -> None:
 
 
 def test_plain_lines_every_ten_seconds() -> None:
-    """Without a terminal a line every ten seconds has all counts, the wait and its end."""
+    """Progress without a terminal is a line every ten seconds with counts and waits."""
     simulator = Simulator(seed=1, rows=60, chains=(1, 2), limit=4, window=15.0, latency=2.0)
     command = ("export", ROUTE, "1", "2", "--page-size", "10", "--out", "b.jsonl")
     err = Stream(terminal=False)
@@ -343,7 +355,7 @@ def test_plain_lines_every_ten_seconds() -> None:
 
 
 def test_quiet_reports_the_end_only() -> None:
-    """With --quiet only the result is reported."""
+    """--quiet limits the output to the result."""
     simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
     outcome = exported(
         ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--quiet", simulator=simulator
@@ -352,7 +364,7 @@ def test_quiet_reports_the_end_only() -> None:
 
 
 def test_progress_is_drawn_on_a_terminal() -> None:
-    """On a terminal a bar and two lines are drawn, and taken back in the end."""
+    """Progress on a terminal is a bar and two lines, which are erased in the end."""
     simulator = Simulator(seed=1, rows=60, chains=(1, 2), limit=4, window=15.0, latency=0.5)
     command = (ROUTE, "1", "2", "--page-size", "10", "--out", "b.jsonl", "--concurrency", "1")
     outcome = exported(*command, simulator=simulator, tty=True)
@@ -372,7 +384,10 @@ def test_progress_is_drawn_on_a_terminal() -> None:
 
 
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal on which nothing can be drawn gets lines; a source that is named twice counts once."""
+    """A dumb terminal gets plain lines of progress.
+
+    A source that is named twice counts once.
+    """
     monkeypatch.setenv("TERM", "dumb")
     simulator = Simulator(seed=1, rows=30, latency=7.0)
     outcome = exported(
@@ -404,7 +419,7 @@ def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportVi
     ],
 )
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
-    """A wait is shown with its length and its end, with the date if that is another day."""
+    """A wait has its length and its end, with the date if the end is on another day."""
     stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
     assert view_of(None, data=stopped).waits() == [f"data: 0 of 6,000 left, {said}"]
 
@@ -449,7 +464,7 @@ async def process_of(*tokens: str, **variables: str) -> AsyncIterator[asyncio.su
 async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
     sent: signal.Signals, code: int, folder: Path
 ) -> None:
-    """Ctrl-C and SIGTERM end an export that waits for quota; the printed command completes it."""
+    """Ctrl-C and SIGTERM end a waiting export, and the printed command completes it."""
     chains, rows = tuple(range(1, 9)), 50
     (folder / "chains.txt").write_text("\n".join(map(str, chains)))
     given = ["export", ROUTE, "--out", "b.jsonl", "--page-size", "10", "--from", "chains.txt"]
@@ -477,7 +492,10 @@ async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
 
 
 def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
-    """Without the option the error names it; with it the summary counts the rows."""
+    """--on-invalid sets invalid rows aside; without it the error names the option.
+
+    With it the summary counts the rows.
+    """
     blocks: dict[str, Any] = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
     blocks["blocks"][1]["gasUsed"] = ""
     out = str(tmp_path / "b.jsonl")

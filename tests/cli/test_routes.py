@@ -1,4 +1,4 @@
-"""Routes by name on the command line: what is shown, asked for, estimated and completed."""
+"""Routes by name on the command line: descriptions, calls, estimates, completion."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ UTXOS = "data.primary_network.utxos"
 
 
 class Recorder(Fixed):
-    """A transport with one response for all requests, which it keeps."""
+    """A transport with one response for all requests, which it records."""
 
     def __init__(self, body: object) -> None:
         super().__init__(200, body)
@@ -63,7 +63,7 @@ class Recorder(Fixed):
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_each_name_leads_to_its_route_and_method(name: str) -> None:
-    """Every name of the catalogue is resolved, and is a method of a session that declares that route."""
+    """Names of the catalogue each resolve to a session method with that route."""
     assert resolve(name) is ROUTES[name]
     assert method_of(Session(), name).endpoint is ROUTES[name]  # type: ignore[attr-defined]
     assert not is_path(name)
@@ -115,7 +115,10 @@ def test_unknown_name_is_an_error_with_a_suggestion(name: str, message: str) -> 
 def test_values_are_read_as_the_route_takes_them(
     name: str, words: list[str], params: list[str], values: dict[str, Any]
 ) -> None:
-    """Words fill the path in its order, --param fills anything, by its name in Python or on the wire."""
+    """Words fill the path in its order; --param fills any parameter.
+
+    --param takes the name in Python or the one on the wire.
+    """
     found = read_values(name, words, params)
     assert {key: found[key] for key in values} == values
     assert {key: type(found[key]) for key in values} == {key: type(value) for key, value in values.items()}
@@ -150,7 +153,7 @@ def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
         ),
         ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many; usage: data.evm.blocks CHAIN_ID"),
         ("data.chains", ["1"], [], "'1' is one value too many; usage: data.chains"),
-        ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id is given 2 times, and takes one value"),
+        ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id takes one value, not 2"),
         ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size takes one value, not 2"),
         ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' is invalid: it must be a whole number"),
         ("data.evm.blocks", ["1"], ["page_size=101"], "page_size=101 is not from 1 to 100"),
@@ -181,7 +184,7 @@ def test_invalid_value_is_named(name: str, words: list[str], params: list[str], 
 
 
 def test_values_need_not_be_whole() -> None:
-    """Without a request, given values are checked, and missing ones are not."""
+    """Values are checked without a request; missing values are no error."""
     assert read_values(UTXOS, ["fuji"], whole=False) == {"network": "fuji"}
     with pytest.raises(ConfigurationError, match="network"):
         read_values(UTXOS, ["fugi"], whole=False)
@@ -189,7 +192,7 @@ def test_values_need_not_be_whole() -> None:
 
 @given(st.sampled_from(sorted(ROUTES)), st.data())
 def test_words_that_a_route_takes_are_sent_as_they_are(name: str, data: st.DataObject) -> None:
-    """Any values, written as words and read again, are sent exactly as the values themselves would be."""
+    """Values written as words and parsed again are sent exactly as given."""
     endpoint = resolve(name)
     segments = [one for one in endpoint.parameters if one.in_path]
     others = [one for one in endpoint.parameters if not one.in_path]
@@ -229,7 +232,10 @@ def word(value: Any) -> str:
 
 
 def test_rows_keep_every_digit() -> None:
-    """Whole numbers stay numbers, decimals become texts, records nested in lists and maps become objects."""
+    """Rows keep whole numbers, decimals as texts and nested records as objects.
+
+    Records may be nested in lists and maps.
+    """
     check = HealthCheck(status="ok", info={"db": HealthIndicator(status="up")})
     assert plain(Money(currency_code="usd", value=Decimal("1.10")))["value"] == "1.10"
     assert plain(check)["info"]["db"]["status"] == "up"
@@ -237,7 +243,7 @@ def test_rows_keep_every_digit() -> None:
 
 
 def test_row_of_an_unknown_kind_is_its_raw_object() -> None:
-    """A row that no model is for is printed as it came."""
+    """A row outside of all models is printed unchanged."""
     raw = {"ercType": "ERC-9999", "amount": 2**80, "nested": {"a": [1]}}
     assert plain(Unknown(raw)) == raw
     outcome = chainapi("list", "data.nfts.tokens", "43114", "0x1", transport=Fixed(200, {"tokens": [raw]}))
@@ -248,7 +254,7 @@ def test_row_of_an_unknown_kind_is_its_raw_object() -> None:
 
 
 def test_list_by_name_prints_the_fields_of_the_model() -> None:
-    """The rows are those of the path, with the names and types of the model."""
+    """Rows have the path, names and types of the model."""
     rows = chainapi("list", "data.evm.blocks", "43114", "--limit", "20", "--page-size", "7").rows
     raw = chainapi("list", BLOCKS, "--limit", "20").rows
     assert list(rows[0]) == [field.name for field in fields(EvmBlock)]
@@ -257,14 +263,14 @@ def test_list_by_name_prints_the_fields_of_the_model() -> None:
 
 
 def test_list_by_name_asks_for_full_pages() -> None:
-    """Without --page-size a page has as many rows as the route gives at most."""
+    """`list` by name requests pages of the largest size unless --page-size sets one."""
     transport = Recorder({"blocks": []})
     assert chainapi("list", "data.evm.blocks", "43114", transport=transport).code == 0
     assert transport.asked == ["data/v1/chains/43114/blocks?pageSize=100"]
 
 
 def test_list_by_name_sends_what_it_is_given() -> None:
-    """Values go into the path, parameters into the query under their names on the wire."""
+    """`list` by name sends path values and parameters by their names on the wire."""
     transport = Recorder({"utxos": []})
     params = ["addresses=a,b", "addresses=c", "asset_id=x", "includeSpent=true"]
     options = [part for param in params for part in ("--param", param)]
@@ -281,13 +287,16 @@ def test_list_by_name_sends_what_it_is_given() -> None:
 
 
 def test_list_by_name_reaches_the_metrics() -> None:
-    """The name has the service: no option does."""
+    """The service follows from the name, without an option."""
     rows = chainapi("list", "metrics.avg_tps", "43114", "--limit", "2").rows
     assert [row["timestamp"] for row in rows] == [1_767_225_600, 1_767_139_200]
 
 
 def test_list_of_a_single_resource_prints_it() -> None:
-    """A route that gives one resource is one line of JSON, or an object set out for a person."""
+    """`list` of a single resource prints one line of JSON, or an indented object.
+
+    A terminal gets the indented object.
+    """
     outcome = chainapi("list", "data.chain", "43114")
     (chain,) = outcome.rows
     assert (chain["chain_id"], chain["status"], chain["network_token"]["symbol"]) == (43114, "OK", "AVAX")
@@ -297,14 +306,14 @@ def test_list_of_a_single_resource_prints_it() -> None:
 
 
 def test_list_by_name_prints_a_table() -> None:
-    """A person sees the fields of the model as columns."""
+    """A terminal gets the fields of the model as columns."""
     text = seen(chainapi("list", "data.evm.blocks", "43114", "--limit", "3", tty=True).out)
     assert text[0].split()[:2] == ["chain_id", "block_number"]
     assert sum(line.startswith("43114 ") for line in text) == 3
 
 
 def test_list_of_texts_prints_them() -> None:
-    """Rows that are no records are printed as they are."""
+    """Rows that are no records are printed unchanged."""
     outcome = chainapi(
         "list", "data.webhooks.addresses", "id", transport=Fixed(200, {"addresses": ["a", "b"]})
     )
@@ -312,7 +321,10 @@ def test_list_of_texts_prints_them() -> None:
 
 
 def test_list_by_name_goes_on_where_it_failed() -> None:
-    """The command that standard error names prints the rows that are missing, however often it fails."""
+    """`list` by name continues a failed walk with the printed command.
+
+    The command prints exactly the missing rows, however often it fails.
+    """
     simulator = Simulator(limit=3)
     command = ["list", "data.evm.blocks", "43114", "--param", "page_size=10", "--limit", "65"]
     words, rows, at = [*command, "--max-wait", "0"], [], 0.0
@@ -331,7 +343,7 @@ def test_list_by_name_goes_on_where_it_failed() -> None:
 
 @pytest.mark.parametrize("single", [False, True])
 def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
-    """A deprecated route works, with a line on standard error and no warning of Python."""
+    """A deprecated route prints one line on standard error and no Python warning."""
     name = "data.teleporter.message" if single else "data.teleporter.messages"
     body = {"a": 1} if single else {"messages": [{"a": 1}]}
     outcome = chainapi("list", name, *["x"] * single, transport=Fixed(200, body))
@@ -360,7 +372,7 @@ def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
     ],
 )
 def test_list_refuses_wrong_usage(tokens: list[str], message: str) -> None:
-    """Options and values that do not apply are wrong usage in one line, and nothing is sent."""
+    """`list` refuses options and values that do not apply, in one line, unsent."""
     outcome = chainapi("list", *tokens, transport=Fixed(500, {}))
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     (line,) = outcome.err.splitlines()
@@ -416,7 +428,7 @@ def test_routes_are_a_table_on_a_terminal() -> None:
 
 
 def test_one_route_is_shown_in_detail() -> None:
-    """Its whole name shows a route: path, parameters with bounds and choices, fields of the rows."""
+    """A route by its whole name has path, parameters with bounds, and row fields."""
     text = seen(chainapi("routes", "data.evm.blocks", tty=True).out)
     assert text[1] == "GET /v1/chains/{chainId}/blocks, returns Pages[EvmBlock]"
     assert text[2] == "weight: small, 10 units a request"
@@ -429,7 +441,7 @@ def test_one_route_is_shown_in_detail() -> None:
 
 
 def test_types_are_shown_as_they_are_declared() -> None:
-    """The types of fields read the same before and after rows were made of them."""
+    """Types of fields have the same text before and after rows are made."""
     assert chainapi("list", "data.chain", "43114").code == 0
     attrs.resolve_types(ChainInfo, include_extras=True)
     (row,) = chainapi("routes", "data.chain").rows
@@ -449,7 +461,7 @@ def test_kinds_of_rows_are_shown_one_by_one() -> None:
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_each_route_can_be_shown(name: str) -> None:
-    """No route is too odd to be shown, as JSON and to a person."""
+    """Descriptions of all routes can be printed as JSON and as text."""
     (row,) = chainapi("routes", name).rows
     assert row["name"] == name
     text = chainapi("routes", name, tty=True)
@@ -462,7 +474,7 @@ def test_each_route_can_be_shown(name: str) -> None:
 
 
 def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cost of a walk is shown without a variable, a value or a request."""
+    """An estimate needs no variables, values or requests."""
     for name in [name for name in os.environ if name.startswith("CHAINAPI_")]:
         monkeypatch.delenv(name)
     outcome = chainapi(
@@ -486,7 +498,7 @@ def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_estimate_is_that_of_the_library() -> None:
-    """One source costs the estimate of its stream."""
+    """`estimate` of one source equals the estimate of its stream."""
     limits = [Limit(600, per=60), Limit(100_000, per=86_400)]
     cost = Session().data.evm.blocks(43114, page_size=25).estimate(rows=12_345, limits=limits)
     options = ["--rows", "12345", "--page-size", "25", "--limit", "600/60s", "--limit", "100000/day"]
@@ -516,7 +528,7 @@ def test_estimate_without_a_weight_counts_requests() -> None:
 
 
 def test_estimate_is_a_table_on_a_terminal() -> None:
-    """A person sees requests, units, minutes and the share of a day."""
+    """A terminal gets requests, units, minutes and the share of a day."""
     command = ["estimate", "data.evm.blocks", "--rows", "1000000", "--limit", "1200000/day"]
     lines = [line.split() for line in seen(chainapi(*command, tty=True).out)]
     assert lines[0] == ["requests", "10,000"]
@@ -551,7 +563,7 @@ def test_limits_are_read(text: str, limit: Limit) -> None:
     ["", "600", "600/", "/60", "x/60", "600/x", "600/60ms", "0/60", "600/0", "6/1.2.3", f"{'9' * 400}/60"],
 )
 def test_what_is_no_limit_is_refused(text: str) -> None:
-    """Any other text is an error with the form of a limit, or the reason."""
+    """Limits in any other notation are refused with the valid form, or the reason."""
     with pytest.raises(ConfigurationError, match="--limit '"):
         read_limit(text)
 
@@ -600,7 +612,7 @@ def test_commands_offer_all_names(command: str) -> None:
 
 @pytest.mark.untraced
 def test_values_are_offered_where_the_service_lists_them() -> None:
-    """Behind a name, the values of the parameter in that place are offered."""
+    """Completion after a name offers the values of the parameter in that place."""
     assert completed("list", UTXOS, "fu") == ["mainnet", "fuji", "testnet"]
     assert "p-chain" in completed("list", UTXOS, "fuji", "")
     assert completed("list", UTXOS, "fuji", "p-chain", "") == []
@@ -609,7 +621,7 @@ def test_values_are_offered_where_the_service_lists_them() -> None:
 
 
 def test_completion_loads_no_models() -> None:
-    """Names are offered without a model being made, without a simulator and without a plot."""
+    """Completion of names loads no models, simulator or plot."""
     code = (
         "import sys; from chainapi.cli import run; run(['__complete', 'list', 'data.']); print(*sys.modules)"
     )
@@ -624,7 +636,7 @@ def test_completion_loads_no_models() -> None:
 
 @pytest.fixture
 def shell_environment(tmp_path: Path) -> dict[str, str]:
-    """Return variables with which a shell finds the command, and nothing of the user's."""
+    """Return variables that let a shell find the command, and none of the user's."""
     program = tmp_path / "bin" / "chainapi"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m chainapi "$@"\n')
@@ -662,7 +674,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
     ],
 )
 def test_bash_completes(words: list[str], offered: list[str], shell_environment: dict[str, str]) -> None:
-    """TAB in bash gives the names of routes that begin like the word, and leaves paths alone."""
+    """TAB in bash completes route names by prefix and does not complete paths."""
     process = subprocess.run(
         ["bash", "--norc", "-c", BASH, "bash", *words],
         env=shell_environment,
@@ -680,7 +692,7 @@ FISH = "chainapi completion fish | source; complete -C 'chainapi list data.evm.b
 @needs("fish")
 @pytest.mark.real_time
 def test_fish_completes(shell_environment: dict[str, str]) -> None:
-    """TAB in fish gives the names of routes that begin like the word."""
+    """TAB in fish completes route names by prefix."""
     process = subprocess.run(
         [
             "fish",
@@ -700,7 +712,7 @@ def test_fish_completes(shell_environment: dict[str, str]) -> None:
 @needs("zsh")
 @pytest.mark.real_time
 def test_zsh_completes(shell_environment: dict[str, str]) -> None:
-    """TAB in zsh fills in the rest of the only name that begins like the word."""
+    """TAB in zsh completes the only name with the prefix."""
     import pty
 
     screen, terminal = pty.openpty()

@@ -1,4 +1,4 @@
-"""``chainapi simulate``: its options make the simulator that they describe."""
+"""``chainapi simulate``: options and the simulator that they set up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCKS = "/v1/chains/43114/blocks"
 
 
 def ask(variables: dict[str, str], path: str, *, header: str = "x-data-api-key", **query: object) -> Any:
-    """Return the body of an answer of a running simulator, or its status and messages if it is an error."""
+    """Return the body of a simulator's answer, or the status and messages of an error."""
     url = f"{variables['CHAINAPI_DATA_BASE_URL']}{path}?{urlencode(query)}"
     request = urllib.request.Request(url, headers={header: variables["CHAINAPI_API_KEY"]})
     try:
@@ -37,7 +37,7 @@ def ask(variables: dict[str, str], path: str, *, header: str = "x-data-api-key",
 
 @pytest.mark.real_time
 def test_options_make_the_simulator_that_they_describe() -> None:
-    """Chains, growth, token lifetimes, the header of the key, and faults follow the options."""
+    """Options set chains, growth, token lifetimes, the key's header, and faults."""
     options = [
         *("--chains", "7", "43114", "--rows", "30", "--grow-every", "0.001"),
         *("--token-lifetime", "0.001", "--expired-status", "410", "--api-key-header", "X-Other-Key"),
@@ -78,7 +78,7 @@ ANOMALIES: dict[str, Any] = {
 
 @pytest.mark.real_time
 def test_options_make_the_anomalies_that_they_describe() -> None:
-    """Each anomaly has an option of its name; the rows are those of a simulator in memory."""
+    """Options exist for each anomaly by name, with the rows of a simulator in memory."""
     assert {*ANOMALIES, "anomalies_in"} == set(AnomalyOptions.__annotations__)
     options = [
         word for name, value in ANOMALIES.items() for word in (f"--{name.replace('_', '-')}", str(value))
@@ -108,13 +108,13 @@ SHOWN = re.findall(r"^chainapi simulate (.+)$", DOCS.read_text("utf-8"), re.MULT
 @pytest.mark.real_time
 @pytest.mark.parametrize("command", SHOWN)
 def test_commands_of_the_docs_serve(command: str) -> None:
-    """Each command that the page on the simulator shows serves both services."""
+    """Commands in the docs of the simulator each serve both services."""
     with simulated(*shlex.split(command)) as variables:
         assert list(variables) == list(ADDRESSES)
 
 
 def test_the_docs_show_every_option() -> None:
-    """There are such commands, and between them they name every anomaly."""
+    """The docs contain commands that together name every anomaly."""
     assert all(f"--{name.replace('_', '-')}" in " ".join(SHOWN) for name in AnomalyOptions.__annotations__)
 
 
@@ -144,14 +144,14 @@ def test_the_docs_show_every_option() -> None:
     ],
 )
 def test_impossible_options_are_wrong_usage(options: list[str], said: str) -> None:
-    """An option that cannot be is refused in one line that names it, before anything is served."""
+    """Impossible options are refused in one line with their name, before serving."""
     outcome = chainapi("simulate", *options)
     assert (outcome.code, outcome.out, len(outcome.err.splitlines())) == (WRONG_USAGE, "", 1)
     assert said in outcome.err
 
 
 def test_help_names_every_part_of_a_fault() -> None:
-    """The help has the form of a fault, and every part of it."""
+    """Help of --fault has its form and each of its parts."""
     from chainapi.simulator.faults import FLAGS, KEYS
 
     text = chainapi("simulate", "--help").out

@@ -133,7 +133,7 @@ def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [711, 967, 999, 1323])
 def test_random_services_that_were_met_badly_once(seed: int) -> None:
-    """Services that once caused defects are used without one.
+    """Services that once caused defects get no storm and few refusals.
 
     Counted faults, a route more expensive than the limit, an hour without waits, no remainder at first.
     """
@@ -591,11 +591,11 @@ def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
 def test_drip_is_not_refused_before_the_question_is_answered() -> None:
     """Only callers that no drip could serve in time fail before a drip is excluded."""
     one = Policy(100.0, 60.0, named=True)
-    one.believe(0.0, 0.1, 0.0, 100.0, judge=False)
+    one.record(0.0, 0.1, 0.0, 100.0, classify=False)
     assert one.wait_for(0.1, 5.0, least=True) < 5.0
-    assert one.wait_for(0.1, 5.0, least=True, asks=False) > 59.0
+    assert one.wait_for(0.1, 5.0, least=True, probe=False) > 59.0
     assert one.wait_for(0.1, 5.0) > 59.0
-    one.asked = True
+    one.probed = True
     one.refused(0.2, 60.2, 1.0, backed=False)
     assert one.wait_for(0.2, 5.0, least=True) > 59.0
 

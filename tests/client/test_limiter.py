@@ -185,11 +185,11 @@ async def test_cancelled_waiter_gives_its_place_to_the_next() -> None:
 async def test_cancelled_head_of_the_queue_does_not_hold_up_the_rest() -> None:
     """When the first waiter leaves, the next one's own cost decides."""
     gate = await opened(10.0)
-    dear = asyncio.create_task(gate.acquire(cost=50))
+    expensive = asyncio.create_task(gate.acquire(cost=50))
     await asyncio.sleep(0)
     gate_is_held = asyncio.create_task(gate.acquire(cost=10))
     await asyncio.sleep(0.1)
-    dear.cancel()
+    expensive.cancel()
     (await gate_is_held).unsent()
     assert time() < 1
 
@@ -217,18 +217,18 @@ async def test_lost_request_frees_its_place() -> None:
     assert time() == pytest.approx(1)
 
 
-async def test_cheap_requests_pass_a_dear_one_but_not_for_ever() -> None:
-    """What is too little for a dear request goes to cheaper ones, up to what it costs itself."""
+async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
+    """What is too little for an expensive request goes to cheaper ones, up to what it costs itself."""
     gate = await opened(30.0)
     (await gate.acquire("/cheap", cost=1)).answered(200, told(29))
     (await gate.acquire(cost=19)).answered(200, told(10))
-    dear = asyncio.create_task(gate.acquire(cost=20))
+    expensive = asyncio.create_task(gate.acquire(cost=20))
     cheap = [asyncio.create_task(gate.acquire("/cheap", cost=1)) for _ in range(15)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert sum(task.done() for task in cheap) == 10
-    assert not dear.done()
-    for task in [dear, *cheap]:
+    assert not expensive.done()
+    for task in [expensive, *cheap]:
         task.cancel()
 
 

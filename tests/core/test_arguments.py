@@ -51,7 +51,7 @@ def test_valid_arguments_are_returned() -> None:
 
 
 def test_unknown_arguments_leave_no_values_behind() -> None:
-    """The arguments are emptied before the error, whose traceback would show a misspelt key."""
+    """Unknown arguments are cleared before the error, so no traceback shows the key."""
     given = {"api_kye": "secret"}
     with pytest.raises(ConfigurationError, match="unknown argument 'api_kye'; did you mean 'api_key'"):
         refuse_unknown(given, ("api_key", "timeout"), "Session", given)

@@ -1,4 +1,4 @@
-"""The flow of a call, driven command by command: no event loop, no clock, no transport."""
+"""Call flow driven command by command: no event loop, no clock, no transport."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def refusal(verdict: Verdict, limits: RateLimitInfo | None = None) -> Exchange:
 
 @define
 class Script:
-    """Carries out commands without a service: each takes a fixed time, each attempt has a scripted outcome.
+    """Executor of commands without a service: fixed durations and scripted outcomes.
 
     Attributes:
         outcomes: what the attempts meet, in turn; the last one is repeated.
@@ -140,7 +140,7 @@ class Script:
 
 
 def test_a_good_call() -> None:
-    """A call that succeeds at once acquires, sends and decodes, and returns when its request was sent."""
+    """A call that succeeds at once acquires, sends, decodes and returns its send time."""
     script = Script(queue=2.5)
     assert script.run() == ("decoded", SentAt(102.5, 1e9 + 102.5))
     assert script.commands == [Acquire(None, inf, again=False), Send(1), Decode(OK)]
@@ -157,7 +157,7 @@ def test_a_good_call() -> None:
     ],
 )
 def test_a_final_status_is_raised_after_one_attempt(code: int, kind: type[APIStatusError]) -> None:
-    """A status that another attempt would not change is raised with the messages of its body."""
+    """A final status is raised after one attempt, with the messages of its body."""
     script = Script([status(code)])
     with pytest.raises(kind) as caught:
         script.run()
@@ -168,7 +168,7 @@ def test_a_final_status_is_raised_after_one_attempt(code: int, kind: type[APISta
 
 
 def test_an_error_without_a_name_has_the_reason_phrase() -> None:
-    """Where the body names no error, the standard phrase of the status does."""
+    """An error without a name has the standard phrase of its status."""
     with pytest.raises(NotFoundError) as caught:
         Script([status(404)]).run()
     assert caught.value.error == "Not Found"
@@ -179,7 +179,7 @@ def test_an_error_without_a_name_has_the_reason_phrase() -> None:
 
 @pytest.mark.parametrize("lasting", [CertificateError("not trusted")])
 def test_a_lasting_connection_error_is_raised_at_once(lasting: APIConnectionError) -> None:
-    """A connection error that no attempt can mend is raised after one attempt."""
+    """A permanent connection error is raised after one attempt."""
     script = Script([lasting])
     with pytest.raises(type(lasting), match="not trusted for GET /v1/x"):
         script.run()
@@ -191,7 +191,7 @@ def test_a_lasting_connection_error_is_raised_at_once(lasting: APIConnectionErro
 
 @pytest.mark.parametrize("fault", [status(503), status(500), BROKEN, SLOW])
 def test_a_fault_is_retried(fault: Response | APIConnectionError) -> None:
-    """After a fault the call pauses, waits its turn in front of others, and sends again."""
+    """A retry follows a pause and a wait in the queue ahead of others."""
     script = Script([fault, OK])
     assert script.run()[0] == "decoded"
     assert [kind for kind in script.kinds if kind != "Describe"] == [
@@ -205,7 +205,7 @@ def test_a_fault_is_retried(fault: Response | APIConnectionError) -> None:
 
 @given(st.lists(st.sampled_from([status(502), status(504), BROKEN, SLOW]), min_size=5, max_size=5))
 def test_faults_end_with_the_last_attempt(faults: list[Response | APIConnectionError]) -> None:
-    """Five faults of any kind end a call; its error counts the attempts and the whole time."""
+    """Five faults of any kind end a call; the error has attempts and total time."""
     script = Script(faults)
     with pytest.raises((ServerError, APIConnectionError)) as caught:
         script.run()
@@ -216,14 +216,14 @@ def test_faults_end_with_the_last_attempt(faults: list[Response | APIConnectionE
 
 @pytest.mark.parametrize(("fault", "reason"), [(status(503), "503"), (BROKEN, "broken"), (SLOW, SLOW.reason)])
 def test_a_pause_names_its_reason(fault: Response | APIConnectionError, reason: str) -> None:
-    """The pause says after which attempt it comes, and why."""
+    """A pause has the number of the failed attempt and the reason."""
     script = Script([fault, OK])
     script.run()
     assert Pause(1.0, 1, reason) in script.commands
 
 
 def test_a_retry_after_is_kept() -> None:
-    """A 503 that names a wait is not tried before; a wait longer than `max_wait` ends the call."""
+    """Retry-After of a 503 is kept; a wait above `max_wait` ends the call."""
     busy = Exchange(SentAt(0.0, 0.0), status(503), RateLimitInfo(retry_after=7.0))
     script = Script([busy, OK])
     script.run()
@@ -236,7 +236,7 @@ def test_a_retry_after_is_kept() -> None:
 
 
 def test_without_retries_every_fault_is_final() -> None:
-    """With one attempt allowed, a fault is raised as it is."""
+    """A fault is final if only one attempt is allowed."""
     script = Script([BROKEN])
     script.settings.retry = RetryPolicy(max_attempts=1)
     with pytest.raises(APIConnectionError):
@@ -260,7 +260,7 @@ def test_a_retry_costs_and_its_success_gives_back(fault: Response | APIConnectio
 
 
 def test_an_empty_budget_ends_the_retries() -> None:
-    """Without tokens a fault is raised at once; the first attempt is sent all the same."""
+    """An empty retry budget makes a fault final, after the first attempt."""
     script = Script([BROKEN, OK])
     script.settings.budget.level = 4.0
     with pytest.raises(APIConnectionError) as caught:
@@ -297,13 +297,19 @@ def attempts(verdict: Verdict, max_attempts: int = 3, max_wait: float | None = 1
     ],
 )
 def test_attempts_after_refusals(verdict: Verdict, sent: int) -> None:
-    """The gate's verdict decides how many 429s a call takes; it never pauses, because the gate waits."""
+    """The gate's verdict limits the 429s of a call, which never pauses by itself.
+
+    The gate waits instead.
+    """
     assert attempts(verdict) == sent
     assert attempts(verdict, max_attempts=1) == 1
 
 
 def test_a_patient_call_takes_any_number_of_refusals() -> None:
-    """Without `max_wait` a call outlasts refusals that named no wait; other refusals still count."""
+    """A call without `max_wait` takes any number of 429s that name no wait.
+
+    Other refusals still count.
+    """
     assert attempts(Verdict.UNANNOUNCED, max_wait=None) == 100
     assert attempts(Verdict.UNANNOUNCED, max_wait=None, max_attempts=1) == 1
     assert attempts(Verdict.QUOTA, max_wait=None) == 11
@@ -318,7 +324,7 @@ def test_a_patient_call_takes_any_number_of_refusals() -> None:
     ],
 )
 def test_a_refusal_keeps_the_wait(limits: RateLimitInfo, retry_after: float | None) -> None:
-    """The error of a 429 has the retry-after, else the reset, that the response named last."""
+    """The error of a 429 has the last retry-after, else the last reset."""
     script = Script([refusal(Verdict.ROUTE, limits)])
     script.settings.retry = RetryPolicy(max_attempts=1)
     with pytest.raises(RateLimitedError) as caught:
@@ -327,7 +333,7 @@ def test_a_refusal_keeps_the_wait(limits: RateLimitInfo, retry_after: float | No
 
 
 def test_a_request_that_costs_more_than_the_limit() -> None:
-    """A refusal while the whole limit is left says so."""
+    """RateLimitedError explains a request that costs more than the whole limit."""
     with pytest.raises(RateLimitedError, match="it costs more than the limit") as caught:
         Script([refusal(Verdict.TOO_EXPENSIVE)]).run()
     assert caught.value.messages[0] == "from the body"
@@ -337,7 +343,7 @@ def test_a_request_that_costs_more_than_the_limit() -> None:
 
 
 def test_the_deadline_counts_from_the_beginning() -> None:
-    """The deadline of a call, else of the session, counts from `began` on."""
+    """The deadline of a call, or else of the session, counts from `began`."""
     script = Script()
     script.settings.deadline = 30.0
     script.run(began=90.0)
@@ -347,7 +353,7 @@ def test_the_deadline_counts_from_the_beginning() -> None:
 
 
 def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
-    """A pause that would end behind the deadline ends the call at once, with its time by phase."""
+    """A retry behind the deadline ends the call at once, with its time by phase."""
     script = Script([BROKEN], queue=2.0, took=3.0)
     script.settings.deadline = 12.0
     with pytest.raises(DeadlineExceededError) as caught:
@@ -362,7 +368,7 @@ def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize(("deadline", "pauses"), [(2.0, []), (2.1, [1.0])])
 def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[float]) -> None:
-    """A pause that would end exactly at the deadline leaves no time for another attempt."""
+    """A pause that ends exactly at the deadline leaves no time for another attempt."""
     script = Script([BROKEN])
     script.settings.deadline = deadline
     with pytest.raises(DeadlineExceededError):
@@ -372,7 +378,7 @@ def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[floa
 
 @given(queue=st.floats(0.0, 5.0), took=st.floats(0.0, 5.0), cut=st.floats(0.0, 60.0))
 def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
-    """At whatever moment the deadline cuts a call off, its phases add up to the time that passed."""
+    """The phases of a call cut off at any deadline add up to the time that passed."""
     script = Script([BROKEN, status(503), BROKEN, status(429), OK], queue=queue, took=took)
     script.settings.deadline = 1_000.0
     script.run(began=90.0)
@@ -383,7 +389,7 @@ def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
 
 
 def test_waits_of_all_attempts_count_towards_max_wait() -> None:
-    """What earlier attempts waited in the queue is gone from `max_wait`, which never gets below 0."""
+    """Waits of earlier attempts reduce `max_wait`, at most to 0."""
     script = Script([refusal(Verdict.QUOTA)] * 3 + [OK], queue=4.0)
     script.settings.max_wait = 10.0
     script.run(began=99.0)
@@ -405,7 +411,7 @@ def test_a_service_that_answers_nobody() -> None:
 
 @pytest.mark.parametrize(("not_after", "sent"), [(105.0, False), (105.1, True), (inf, True)])
 def test_a_token_that_dies_in_the_queue_is_not_sent(not_after: float, sent: bool) -> None:
-    """A page token is sent before `not_after` only, however long its request waits for quota."""
+    """A page token is sent before `not_after` only, however long its request waited."""
     script = Script(queue=5.0)
     call = Call(Query("/v1/x"), "token", not_after)
     if sent:
@@ -417,7 +423,7 @@ def test_a_token_that_dies_in_the_queue_is_not_sent(not_after: float, sent: bool
 
 
 def test_a_token_can_die_between_two_attempts() -> None:
-    """A retry does not send a token that was alive at the first attempt."""
+    """A retry does not send a token that expired after the first attempt."""
     script = Script([BROKEN, OK])
     with pytest.raises(PageTokenExpiredError):
         script.run(Call(Query("/v1/x"), "token", 101.5))
@@ -425,7 +431,7 @@ def test_a_token_can_die_between_two_attempts() -> None:
 
 
 def test_a_call_that_nobody_needs_is_given_up() -> None:
-    """Before each attempt the call checks whether somebody needs the response."""
+    """A call checks before each attempt that a caller still needs the response."""
     answers = [True, False]
     needed: Callable[[], bool] = lambda: answers.pop(0)  # noqa: E731
     script = Script([BROKEN])
@@ -438,7 +444,7 @@ def test_a_call_that_nobody_needs_is_given_up() -> None:
 
 
 def test_a_body_that_is_no_json_is_fetched_again() -> None:
-    """Malformed bodies count as faults; a good one afterwards ends the call well."""
+    """Malformed bodies count as faults, and a later good body ends the call well."""
     script = Script(decoded=[NO_JSON, NO_JSON, {"good": 1}])
     assert script.run()[0] == {"good": 1}
     assert script.pauses == [1.0, 2.0]
@@ -446,7 +452,7 @@ def test_a_body_that_is_no_json_is_fetched_again() -> None:
 
 
 def test_a_malformed_body_at_every_attempt() -> None:
-    """After the last attempt the DecodeError is raised, with the number of attempts."""
+    """A malformed body at the last attempt raises DecodeError with the attempt count."""
     script = Script(decoded=[NO_JSON])
     with pytest.raises(DecodeError, match=r"no JSON in the response to GET /v1/x \(tried 5 times"):
         script.run()
@@ -466,7 +472,7 @@ def test_a_body_that_would_come_again_is_final(body: bytes, fault: DecodeError) 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n"])
 def test_a_missing_body(body: bytes) -> None:
-    """A 200 without a body is fetched again, a 204 is not; neither is decoded."""
+    """A 200 without a body is retried, a 204 is not; neither is decoded."""
     script = Script([status(200, body), OK])
     assert script.run()[0] == "decoded"
     assert script.kinds == ["Acquire", "Send", "Pause", "Acquire", "Send", "Decode"]
@@ -478,6 +484,6 @@ def test_a_missing_body(body: bytes) -> None:
 
 
 def test_a_command_shows_no_body() -> None:
-    """A body may hold anything, the API key too: the repr of a command hides it."""
+    """Reprs of commands hide the body, which may contain the API key."""
     for command in (Decode(status(200, b"secret")), Describe(status(400, b"secret"))):
         assert "secret" not in repr(command)

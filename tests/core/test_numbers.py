@@ -1,4 +1,4 @@
-"""Numbers as callers and services mean them: no booleans, digits as far as Python reads them."""
+"""Numbers of callers and services: no booleans, digits within Python's limit."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_whole_numbers(value: int) -> None:
 
 @pytest.mark.parametrize("value", [True, False, None, "1", 1.0, [1]])
 def test_no_whole_numbers(value: object) -> None:
-    """Booleans, texts and floats are no whole numbers; of those, a float alone is a number."""
+    """Booleans, texts and floats are no whole numbers; only the float is a number."""
     assert not is_whole(value)
     assert is_number(value) is (value == 1.0 and isinstance(value, float))
 
 
 @pytest.mark.parametrize("text", ["0", "-12", "1" + "0" * 4299])
 def test_digits(text: str) -> None:
-    """A text of digits is read up to the 4,300 that Python reads."""
+    """A text of digits is read up to Python's limit of 4,300."""
     assert whole_of(text) == int(text)
 
 
@@ -41,12 +41,12 @@ def test_digits(text: str) -> None:
     "value", ["", "-", "01", "+1", "1.0", "1e3", " 1", "1\n", "1_0", "\u0661", "1" * 4301, True, 1.0, None]
 )
 def test_no_digits(value: object) -> None:
-    """Any other notation, digits of other scripts and longer texts are no whole numbers."""
+    """Other notations, digits of other scripts and longer texts are no whole numbers."""
     assert whole_of(value) is None
 
 
 def test_a_boolean_is_of_bool_alone() -> None:
-    """Where several classes are allowed, a boolean needs its own."""
+    """A boolean argument needs a bool, also if several classes are allowed."""
     cases: list[tuple[Any, tuple[type, ...], bool]] = [
         (True, (int, str), False),
         (True, (int, bool), True),

@@ -1,4 +1,4 @@
-"""When a request is sent again: the waits between attempts, their number, and the budget of a session."""
+"""Retry policy: waits between attempts, their number, and the session's budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def waits(policy: RetryPolicy, count: int, jitter: float, asked: float | None = 
 
 
 def test_the_exact_series() -> None:
-    """Without jitter the waits double from twice the base to the cap."""
+    """Waits without jitter double from twice the base to the cap."""
     assert waits(RetryPolicy(), 7, 1.0) == [1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
     assert waits(RetryPolicy(base=0.1, cap=1.0), 5, 1.0) == [0.2, 0.4, 0.8, 1.0, 1.0]
     assert waits(RetryPolicy(), 4, 0.5) == [0.5, 1.0, 2.0, 4.0]
@@ -35,7 +35,7 @@ def test_the_exact_series() -> None:
     cap=st.floats(0.001, 1_000),
 )
 def test_a_wait_lies_between_nothing_and_the_cap(faults: int, jitter: float, base: float, cap: float) -> None:
-    """However often a call has failed, the wait is from 0 to `cap` seconds."""
+    """A wait is between 0 and `cap` seconds after any number of failures."""
     policy = RetryPolicy(base=base, cap=cap)
     wait = policy.backoff(RetryState(faults=faults), jitter)
     assert 0.0 <= wait <= cap
@@ -44,7 +44,10 @@ def test_a_wait_lies_between_nothing_and_the_cap(faults: int, jitter: float, bas
 
 @given(jitter=st.floats(0, 1, exclude_max=True), asked=SECONDS, faults=st.integers(1, 20))
 def test_a_wait_that_was_asked_for_is_kept(jitter: float, asked: float, faults: int) -> None:
-    """A Retry-After is never undercut, past the cap too, and never shortens the own backoff."""
+    """Retry-After is a lower bound of the wait, above the cap too.
+
+    It never shortens the client's own backoff.
+    """
     policy = RetryPolicy()
     tries = RetryState(faults=faults)
     assert policy.backoff(tries, jitter, asked) == max(asked, policy.backoff(tries, jitter))
@@ -52,7 +55,7 @@ def test_a_wait_that_was_asked_for_is_kept(jitter: float, asked: float, faults: 
 
 @pytest.mark.parametrize("max_attempts", [1, 2, 5, 9])
 def test_faults_are_counted_against_the_attempts(max_attempts: int) -> None:
-    """After `max_attempts` requests that failed no attempt is left."""
+    """Faults use up attempts: none is left after `max_attempts` failed requests."""
     policy, tries = RetryPolicy(max_attempts), RetryState()
     left = [tries.fault(policy) for _ in range(max_attempts + 1)]
     assert left == [True] * (max_attempts - 1) + [False, False]
@@ -61,7 +64,7 @@ def test_faults_are_counted_against_the_attempts(max_attempts: int) -> None:
 
 @pytest.mark.parametrize(("max_attempts", "refusals"), [(1, 0), (2, 5), (5, 20)])
 def test_refusals_weigh_less(max_attempts: int, refusals: int) -> None:
-    """A call takes five 429s for each attempt past the first, and none when nothing is retried."""
+    """Policies allow five 429s for each attempt past the first."""
     policy, tries = RetryPolicy(max_attempts), RetryState()
     assert policy.max_refusals == refusals
     left = [tries.refused(policy) for _ in range(refusals + 1)]
@@ -80,7 +83,7 @@ def test_faults_and_refusals_are_counted_apart() -> None:
 
 
 def test_the_statuses_that_are_retried() -> None:
-    """Only the faults of a server that may pass are asked for again."""
+    """Retried statuses are the server faults that may pass: 500, 502, 503 and 504."""
     assert {500, 502, 503, 504} == RETRIED_STATUSES
 
 
@@ -91,7 +94,7 @@ def test_the_statuses_that_are_retried() -> None:
 def test_the_level_stays_between_nothing_and_the_capacity(
     capacity: float, steps: list[tuple[str, bool]]
 ) -> None:
-    """Whatever calls do, 0 <= level <= capacity, and a refused retry takes nothing."""
+    """The budget's level stays from 0 to the capacity; refused retries are free."""
     budget = RetryBudget(capacity)
     assert budget.level == capacity
     for outcome, timed_out in steps:
@@ -108,7 +111,7 @@ def test_the_level_stays_between_nothing_and_the_capacity(
 
 
 def test_an_outage_ends_the_retries() -> None:
-    """In an outage all calls together are repeated a hundred times, fifty times where they time out."""
+    """An outage allows 100 retries for all calls together, 50 if they time out."""
     for timed_out, retries in ((False, 100), (True, 50)):
         budget = RetryBudget()
         assert sum(budget.spend(timed_out=timed_out) is not None for _ in range(1_000)) == retries
@@ -116,7 +119,7 @@ def test_an_outage_ends_the_retries() -> None:
 
 
 def test_success_gives_back() -> None:
-    """A retry that succeeds gives back what it cost; a first attempt that succeeds gives 1."""
+    """A retry that succeeds refunds its cost; a first attempt that succeeds adds 1."""
     budget = RetryBudget(20.0)
     costs = [budget.spend(timed_out=True), budget.spend(timed_out=False)]
     assert (costs, budget.level) == ([10.0, 5.0], 5.0)

@@ -1,4 +1,4 @@
-"""The query of a request: what it refuses, and that what it sends arrives as it was given."""
+"""Queries of requests: refused values, and exact transfer of accepted ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def arrived(url: str) -> tuple[str, list[tuple[str, str]]]:
 @example("x" * 100_000, {"a": "&pageToken=other"})
 @example("pageToken=&é€", {"pageToken[]": "x"})
 def test_a_page_token_comes_back_exactly(token: str, params: dict[str, str]) -> None:
-    """Any token is one parameter, as it was, last and beside any other parameters."""
+    """A page token is sent as exactly one parameter, unchanged and last."""
     params.pop("pageToken", None)
     params.pop("pageSize", None)
     path, read = arrived(Query("/v1/blocks", query_params(params)).url(BASE, token))
@@ -54,7 +54,7 @@ def test_a_page_token_comes_back_exactly(token: str, params: dict[str, str]) -> 
 @given(params=st.dictionaries(UNICODE.filter(bool), UNICODE, min_size=1, max_size=3))
 @example({"q": "a&b#c+d\ne%26"})
 def test_parameters_come_back_exactly(params: dict[str, str]) -> None:
-    """Names and values are encoded once, whatever is in them."""
+    """Parameter names and values are encoded once, for any content."""
     params.pop("pageToken", None)
     params.pop("pageSize", None)
     assert arrived(Query("/v1/blocks", query_params(params)).url(BASE))[1] == list(params.items())
@@ -62,13 +62,13 @@ def test_parameters_come_back_exactly(params: dict[str, str]) -> None:
 
 @given(token=UNICODE, value=UNICODE)
 def test_a_client_that_takes_the_url_as_encoded_keeps_it(token: str, value: str) -> None:
-    """What goes over the wire is the URL as it was made."""
+    """The URL on the wire is the URL that was built."""
     url = Query("/v1/blocks", (("q", value),)).url(BASE, token)
     assert str(URL(url, encoded=True)) == url
 
 
 def test_a_plain_query() -> None:
-    """Without parameters and token the URL is the base address and the path."""
+    """A URL without parameters and token is the base address and the path."""
     query = Query("/v1/chains")
     assert query.url(BASE) == f"{BASE}/v1/chains"
     assert query.url(BASE, "t") == f"{BASE}/v1/chains?pageToken=t"
@@ -79,7 +79,7 @@ def test_a_plain_query() -> None:
 
 @pytest.mark.parametrize("bound", [0, -5, 10**30])
 def test_a_bound_replaces_the_end_of_the_range(bound: int) -> None:
-    """The upper end of a range is moved in the place of the one that was asked for; the rest stays."""
+    """A bound replaces the upper end of the caller's range and no other parameter."""
     query = Query("/v1/points", (("end", "9"), ("start", "1")), "metrics:/v1/points", 2.0)
     bounded = query.bounded("end", bound)
     assert bounded == Query("/v1/points", (("start", "1"), ("end", str(bound))), query.route, query.cost)
@@ -98,7 +98,7 @@ def test_a_bound_replaces_the_end_of_the_range(bound: int) -> None:
 @example("//other.example.com/x")
 @example("/é/日本")
 def test_a_path_leads_where_it_shows_or_is_refused(path: str) -> None:
-    """A path is refused, or arrives segment by segment as it was given: never another route or host."""
+    """A path is refused, or arrives unchanged, never at another route or host."""
     try:
         checked = checked_path(path)
     except ConfigurationError:
@@ -144,7 +144,10 @@ def test_a_path_leads_where_it_shows_or_is_refused(path: str) -> None:
     ],
 )
 def test_bad_paths_are_refused(path: object) -> None:
-    """What would lead elsewhere, or is no path, is refused; the error names the argument, in plain text."""
+    """Bad paths are refused in plain text with the name of the argument.
+
+    A bad path would lead elsewhere, or is no path.
+    """
     with pytest.raises(ConfigurationError, match=r"^path=") as caught:
         checked_path(path)
     assert str(caught.value).isascii()
@@ -156,7 +159,7 @@ def test_bad_paths_are_refused(path: object) -> None:
 @example("a;b")
 @example("-1")
 def test_a_segment_stays_one_segment_or_is_refused(value: str | int) -> None:
-    """An identifier is refused, or arrives as one segment of the path, as it was given."""
+    """An identifier is refused, or arrives unchanged as one segment of the path."""
     try:
         segment = path_segment("chain_id", value)
     except ConfigurationError:
@@ -238,7 +241,7 @@ def test_good_segments(value: object, segment: str) -> None:
     ],
 )
 def test_bad_segments_are_refused(value: object) -> None:
-    """What is no identifier is refused before anything is sent; the error names the argument."""
+    """Bad identifiers are refused before any request, with the name of the argument."""
     with pytest.raises(ConfigurationError, match=r"^chain_id") as caught:
         path_segment("chain_id", value)
     assert len(str(caught.value)) < 200
@@ -269,12 +272,12 @@ def test_bad_segments_are_refused(value: object) -> None:
     ],
 )
 def test_values_as_they_are_sent(value: object, sent: str) -> None:
-    """Numbers, truth values, enumerations and lists have one form each; sets always the same order."""
+    """Numbers, booleans, enums and lists have one form each; sets have one order."""
     assert query_params({"name": value}) == (("name", sent),)
 
 
 def test_none_is_left_out() -> None:
-    """A parameter of None is not sent."""
+    """Parameters of None are not sent."""
     assert query_params({"a": None, "b": 1}) == (("b", "1"),)
 
 
@@ -295,7 +298,7 @@ def test_none_is_left_out() -> None:
     ],
 )
 def test_values_without_a_form_are_refused(value: Any) -> None:
-    """What has no form in a query is refused; the error names the parameter and stays short."""
+    """Values without a form in a query are refused in a short error with the name."""
     with pytest.raises(ConfigurationError, match=r"^name=") as caught:
         query_params({"name": value})
     assert len(str(caught.value)) < 200
@@ -304,21 +307,21 @@ def test_values_without_a_form_are_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", "\ud800"])
 def test_names_that_cannot_be_sent_are_refused(name: str) -> None:
-    """A name has to be a text."""
+    """Names of parameters have to be texts."""
     with pytest.raises(ConfigurationError, match="no name of a query parameter"):
         query_params({name: 1})
 
 
 @pytest.mark.parametrize(("name", "instead"), [("pageToken", "resume="), ("pageSize", "page_size=")])
 def test_the_parameters_of_the_walk_are_refused(name: str, instead: str) -> None:
-    """What the walk sets itself cannot be given; the error says what to give instead."""
+    """Parameters that the walk sets are refused, with the argument to use instead."""
     with pytest.raises(ConfigurationError, match=instead):
         query_params({name: "5"})
 
 
 @pytest.mark.parametrize("page_size", [1, 10, 100, MAX_PAGE_SIZE, None])
 def test_good_page_sizes(page_size: int | None) -> None:
-    """Whole numbers from 1 to 10,000, or None for the service's default."""
+    """Page sizes are whole numbers from 1 to 10,000, or None for the default."""
     assert checked_page_size(page_size) == page_size
 
 
@@ -339,7 +342,7 @@ def test_good_page_sizes(page_size: int | None) -> None:
     ],
 )
 def test_bad_page_sizes_are_refused(page_size: object) -> None:
-    """Anything else is refused before it is sent."""
+    """Page sizes of any other kind are refused before a request."""
     with pytest.raises(ConfigurationError, match=r"^page_size="):
         checked_page_size(page_size)
 
@@ -362,5 +365,8 @@ def test_bad_page_sizes_are_refused(page_size: object) -> None:
     ],
 )
 def test_requests_that_cost_alike_have_one_name(path: str, name: str) -> None:
-    """Paths that differ in identifiers only are one route; versions and operations keep theirs."""
+    """Paths that differ in identifiers only are one route.
+
+    Versions and operations stay part of its name.
+    """
     assert route_name("data", path) == name

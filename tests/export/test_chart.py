@@ -157,7 +157,7 @@ def test_a_chart_names_its_series() -> None:
 
 
 def test_a_chart_in_colours() -> None:
-    """With colours each series has its own."""
+    """Colours: each series has its own on a terminal with colours."""
     text = draw(chart_of({"a": points(9), "b": points(9)}), width=80, coloured=True)
     assert "\x1b[38;5;" in text
     assert "*" not in text
@@ -224,7 +224,7 @@ def test_a_picture_shows_its_series(tmp_path: Path) -> None:
 def test_a_missing_extra_is_named(
     package: str, extra: str, use: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the package the error says what to install, and no file is made."""
+    """A missing extra is an error with the package to install, and no file is made."""
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
@@ -248,7 +248,7 @@ def test_files_of_every_format(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_columns_that_are_named(name: str, tmp_path: Path) -> None:
-    """Any two columns of numbers make a chart, amounts beyond 64 bits included."""
+    """Columns by name: any two with numbers make a chart, also beyond 64 bits."""
     rows = [block(number, base_fee=number * 10**40, block_timestamp=FIRST) for number in range(1, 4)]
     path = exported(tmp_path / f"f.{name}", EvmBlock, {"43114": rows})
     chart = read_chart(path, "block_number", "base_fee")
@@ -273,7 +273,7 @@ def test_columns_that_are_named(name: str, tmp_path: Path) -> None:
 def test_columns_that_cannot_be_meant(
     name: str, x: str | None, y: str | None, message: str, tmp_path: Path
 ) -> None:
-    """If the default column is ambiguous or missing, the error lists all columns."""
+    """Default columns that are ambiguous or missing raise an error with all columns."""
     rows = [block(FIRST + number, block_hash="0xabc", parent_hash="é") for number in range(3)]
     path = exported(tmp_path / f"f.{name}", EvmBlock, {"43114": rows})
     message = message.replace("COUNT", str(len(Codec(EvmBlock).columns) - 3))
@@ -508,7 +508,7 @@ def test_tps_draws_what_it_got(tmp_path: Path) -> None:
 
 
 def test_tps_refuses_wrong_usage_before_any_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two kinds of output, or a picture without matplotlib, are refused before any request."""
+    """`tps` refuses two kinds of output, or a picture without matplotlib, unsent."""
     outcome = chainapi("tps", "43114", "--plot", "--json")
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     assert "--plot and --json exclude each other" in outcome.err

@@ -40,12 +40,12 @@ def kinds(model: Any) -> dict[str, str]:
 
 
 def encoded(model: Any, row: Any) -> Any:
-    """Return what a row is as JSON, with whole numbers exact."""
+    """Return a row as JSON, with exact whole numbers."""
     return json.loads(Codec(model).encode(row), parse_float=Decimal)
 
 
 def plain(value: Any) -> Any:
-    """Return what a row has to be as JSON: by the names of Python, without trailing underscores."""
+    """Return the expected JSON of a row: Python names without trailing underscores."""
     if attrs.has(type(value)):
         return {
             field.name.rstrip("_"): plain(getattr(value, field.name)) for field in attrs.fields(type(value))
@@ -75,7 +75,10 @@ def test_rows_of_every_model_are_their_columns(name: str) -> None:
 
 
 def test_whole_numbers_of_every_model() -> None:
-    """Amounts have room for more than 64 bits; counts, heights, identifiers, times and gas have 64."""
+    """Whole numbers have 64 bits, and amounts have more.
+
+    Counts, heights, identifiers, times and gas are the numbers of 64 bits.
+    """
     found: dict[str, set[str]] = {}
 
     def look(columns: Sequence[Column]) -> None:
@@ -111,7 +114,7 @@ def test_whole_numbers_of_every_model() -> None:
 
 
 def test_blocks_and_transactions() -> None:
-    """Times are the fields that have a datetime beside them, and `from_` is the column ``from``."""
+    """Times are the fields with a datetime property; `from_` is the column ``from``."""
     block = kinds(EvmBlock)
     assert [*block] == [field.name for field in attrs.fields(EvmBlock)]
     assert (block["block_timestamp"], block["block_number"], block["base_fee"]) == ("time", "integer", "big")
@@ -124,7 +127,7 @@ def test_blocks_and_transactions() -> None:
 
 
 def test_kinds_of_a_union_share_a_table() -> None:
-    """The columns of a union are those of all its kinds, each once, and one for what nobody knows yet."""
+    """Unions have the columns of all kinds, each once, and one for unknown kinds."""
     union = kinds(models.PrimaryNetworkTransaction)
     assert {"tx_hash", "evm_inputs", "vertices", "node_id"} <= {*union}
     assert union["extra"] == "json"
@@ -137,7 +140,7 @@ def test_kinds_of_a_union_share_a_table() -> None:
 
 
 def test_a_kind_that_nobody_knows_loses_nothing() -> None:
-    """An unknown row gives its plain values to the columns that they fit, and the rest to ``extra``."""
+    """Unknown rows put plain values into fitting columns, and the rest into ``extra``."""
     raw = {
         "txHash": "0x1",
         "blockNumber": str(2**70),
@@ -268,7 +271,7 @@ def own(**changed: Any) -> Own:
 
 
 def test_models_of_users() -> None:
-    """A class of a user has columns by its annotations; what they do not tell exactly is JSON."""
+    """User classes have columns by their annotations; inexact ones become JSON."""
     assert kinds(Own) == {
         "hidden": "integer",
         "from": "text",
@@ -305,7 +308,7 @@ def test_models_of_users() -> None:
 
 
 def test_what_does_not_fit_its_column_is_refused_when_it_is_fetched() -> None:
-    """A row whose value is not what its class says is refused before it is kept, with the place."""
+    """Rows with values unlike their class are refused before storage, with the place."""
     with pytest.raises(ConfigurationError, match=r"row of Own .*Expected `int \| null`, got `str`"):
         Codec(Own).encode(own(height="high"))
     with pytest.raises(ConfigurationError, match="a row is a int, the columns are those of"):
@@ -327,7 +330,10 @@ class Nameless:
 
 
 def test_other_classes_have_columns_too() -> None:
-    """Dataclasses and Structs have columns by the names of Python; an unresolved annotation is JSON."""
+    """Dataclasses and Structs have columns by their Python names.
+
+    A field with an unresolved annotation is JSON.
+    """
     assert kinds(Data) == {"value": "big"}
     assert encoded(Data, Data(2**200)) == {"value": 2**200}
     assert encoded(Record, Record(7)) == {"block_number": 7}
@@ -335,7 +341,10 @@ def test_other_classes_have_columns_too() -> None:
 
 
 def test_rows_without_columns() -> None:
-    """Plain JSON rows have no columns; they are written as they are, with room for the name of the source."""
+    """Plain JSON rows have no columns and are written unchanged.
+
+    Each has room for the name of its source.
+    """
     assert (
         Codec(None).columns
         == Codec(dict).columns
@@ -351,13 +360,16 @@ def test_rows_without_columns() -> None:
 
 
 def test_rows_that_are_texts() -> None:
-    """Texts have one column; what is none after all is its JSON."""
+    """Texts have one column; a row that is no text after all is stored as JSON."""
     assert kinds(str) == {"value": "text"}
     assert [encoded(str, row)["value"] for row in ("x", 'q"', 7)] == ["x", 'q"', "7"]
 
 
 def test_values_come_back_in_the_order_of_columns() -> None:
-    """Unpacking gives the values of all columns, None for what is missing, and JSON as it was written."""
+    """Unpacking returns the values of all columns, and JSON as it was written.
+
+    A missing value is None.
+    """
     columns = Codec(models.PrimaryNetworkTransaction).columns
     unpack = unpacker(columns, nested=False)
     row = Codec(models.PrimaryNetworkTransaction).encode(Unknown({"txHash": "x", "news": {"a": 2**70}}))
@@ -370,7 +382,7 @@ def test_values_come_back_in_the_order_of_columns() -> None:
 
 @pytest.mark.parametrize("digits", ["0.1234567890123456789", "12345678901234567890.5", "1E+400"])
 def test_plain_numbers_are_written_with_all_their_digits(digits: str) -> None:
-    """Rows without a model, and unknown kinds, are rounded nowhere."""
+    """Rows without a model, and of unknown kinds, keep exact numbers."""
     row = {"n": Decimal(digits), "inner": [Decimal(digits)]}
     assert Codec(None).encode(row) == f'{{"n":{digits},"inner":[{digits}]}}'.encode()
     assert Codec(None).encode(Decimal(digits)) == f'{{"value":{digits}}}'.encode()

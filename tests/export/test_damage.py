@@ -122,7 +122,7 @@ KINDS = ["closed", "killed", "restarted", "folder"]
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_interrupted_export_continues(kind: str, tmp_path: Path) -> None:
-    """Without damage each image leads to the exact rows."""
+    """An interrupted export leads to the exact rows from each image without damage."""
     made = await image(tmp_path / "made", kind)
     made.put(tmp_path / "copy")
     assert ("b.jsonl.export-wal" in made.files) == (kind in ("killed", "restarted"))

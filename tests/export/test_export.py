@@ -118,7 +118,7 @@ async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> No
 
 
 async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
-    """With a limit each source has its newest rows, and no further page is requested."""
+    """A limit leaves each source its newest rows, and no further page is requested."""
     simulator = Simulator(chains=CHAINS, rows=250)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl", limit=150)
@@ -235,7 +235,7 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_update_continues(tmp_path: Path) -> None:
-    """If an update is cancelled, the next run adds the new rows once."""
+    """A cancelled update is completed by the next run, which adds each new row once."""
     simulator = Simulator(chains=(1,), rows=100, latency=1.0)
     async with session_of(simulator) as session:
         await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
@@ -289,7 +289,7 @@ async def test_sources_may_be_added_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) -> None:
-    """If a page token expires, between runs or within one, each row is there once."""
+    """An expired page token, between runs or within one, leaves each row there once."""
     simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
     walk: Callable[..., Any]
     async with session_of(simulator) as session:
@@ -378,7 +378,7 @@ async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:
 
 
 async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
-    """If no source has rows, the file is empty."""
+    """An export whose sources have no rows writes an empty file."""
     simulator = Simulator(chains=(1, 2), rows=0)
     async with session_of(simulator) as session:
         result = await export(session.data.evm.blocks, [1, 2], tmp_path / "b.jsonl")
@@ -455,7 +455,7 @@ async def test_a_file_that_was_changed_or_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["b.jsonl", "b"])
 async def test_a_journal_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
-    """With an old copy of the journal the export does not overwrite a later file."""
+    """An old copy of the journal does not let the export overwrite a later file."""
     simulator = Simulator()
     target, journal = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
     async with session_of(simulator) as session:

@@ -1,4 +1,4 @@
-"""Files of every format: what is read is what was written, exactly, whatever the values."""
+"""File formats: the rows that are read are exactly the rows that were written."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Odd:
 
 
 def expected(value: Any, field: str = "") -> Any:
-    """Return what has to be read back for a value of a row."""
+    """Return the expected value of a row after reading."""
     if attrs.has(type(value)):
         return {
             one.name.rstrip("_"): expected(getattr(value, one.name), one.name)
@@ -84,7 +84,7 @@ def expected(value: Any, field: str = "") -> Any:
 
 
 def rows_of(model: Any, rows: Sequence[Any], source: str = "s") -> Callable[[], Iterator[tuple[str, bytes]]]:
-    """Return what a format is given to write."""
+    """Return the input of a format."""
     encoded = [(source, Codec(model).encode(row)) for row in rows]
     return lambda: iter(encoded)
 
@@ -98,7 +98,7 @@ def written(
     previous: Path | None = None,
     source: str = "s",
 ) -> list[dict[str, Any]]:
-    """Write rows and return what is read back."""
+    """Write rows and return the rows that are read."""
     columns = Codec(model).columns
     form.write(path, columns, rows_of(model, rows, source), previous)
     return [*form.read(path, columns)]
@@ -174,7 +174,10 @@ ODD = st.builds(
 def test_what_is_read_is_what_was_written(
     form: Format, first: list[Odd], second: list[Odd], source: str
 ) -> None:
-    """Any rows come back exactly and in order, also those of an earlier file to which others were added."""
+    """Rows of any values are read exactly and in order.
+
+    This includes the rows of an earlier file to which others were added.
+    """
     with TemporaryDirectory() as directory:
         old, new = Path(directory, f"old{form.suffix}"), Path(directory, f"new{form.suffix}")
         wanted = [{"source": source, **expected(row)} for row in (*first, *second)]
@@ -183,7 +186,10 @@ def test_what_is_read_is_what_was_written(
 
 
 def named(name: str) -> Any:
-    """Return a model by its name, with twelve rows of it; those of a union have an unknown one among them."""
+    """Return a model by its name, with twelve rows of it.
+
+    The rows of a union include an unknown one.
+    """
     model = getattr(models, name)
     rows = [decode_resource(json.dumps(Maker(seed).value(model)).encode(), model) for seed in range(12)]
     return model, [*rows, Unknown({"txHash": "x", "news": [10**30]})] if tags_of(model) else rows
@@ -202,7 +208,7 @@ UNIONS = [name for name in models.__all__ if tags_of(getattr(models, name))]
     indirect=["form"],
 )
 def test_rows_of_models(name: str, form: Format, tmp_path: Path) -> None:
-    """Rows of our models come back exactly, those of all kinds of a union from one table."""
+    """Rows of our models are read exactly; a union has one table for all kinds."""
     model, rows = named(name)
     names = ["source", *(column.name for column in Codec(model).columns)]
     first = written(form, tmp_path / "1", model, rows[:5])
@@ -222,7 +228,7 @@ def test_rows_of_models(name: str, form: Format, tmp_path: Path) -> None:
 
 
 def lenient(value: Any) -> Any:
-    """Leave out what is None: in one table, records of one kind have the fields of all."""
+    """Remove None values: records of one kind in one table have the fields of all."""
     if isinstance(value, dict):
         return {name: lenient(item) for name, item in value.items() if item is not None}
     return [lenient(item) for item in value] if isinstance(value, list) else value
@@ -237,13 +243,16 @@ def test_rows_that_are_texts(form: Format, tmp_path: Path) -> None:
 
 
 def test_a_file_without_rows(form: Format, tmp_path: Path) -> None:
-    """A file of no rows is one, and rows can be added to it."""
+    """A file without rows is valid, and rows can be added to it."""
     assert written(form, tmp_path / "1", Odd, []) == []
     assert len(written(form, tmp_path / "2", Odd, [Odd()], previous=tmp_path / "1")) == 1
 
 
 def test_the_bytes_are_the_same(form: Format, tmp_path: Path) -> None:
-    """The same rows make the same bytes, but for DuckDB, which counts and dates its blocks."""
+    """Bytes of a file depend on its rows alone, except in DuckDB.
+
+    DuckDB writes counts and dates into its blocks.
+    """
     for name in ("1", "2"):
         written(form, tmp_path / name, Odd, [Odd(value=1, text="x", inners=[Inner(text="y")])] * 100)
     if form.name != "duckdb":
@@ -251,7 +260,7 @@ def test_the_bytes_are_the_same(form: Format, tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_way_is_replaced(form: Format, tmp_path: Path) -> None:
-    """A file that is left at the place is no part of the new one."""
+    """A leftover file at the target is no part of the new one."""
     written(form, tmp_path / "f", Odd, [Odd(number=1)] * 3)
     assert [row["number"] for row in written(form, tmp_path / "f", Odd, [Odd(number=2)])] == [2]
 
@@ -266,7 +275,7 @@ def block(number: int, **changed: Any) -> EvmBlock:
 
 
 def test_the_lines_of_json(tmp_path: Path) -> None:
-    """A line is the row as it was encoded, with its source before it."""
+    """Lines of JSON are the encoded row, with its source first."""
     path = tmp_path / "f.jsonl"
     format_of(path).write(path, (), lambda: iter([('a"b', b'{"x":1}'), ('a"b', b"{}"), ("c", b'{"x":[]}')]))
     assert path.read_text() == '{"source":"a\\"b","x":1}\n{"source":"a\\"b"}\n{"source":"c","x":[]}\n'
@@ -274,7 +283,7 @@ def test_the_lines_of_json(tmp_path: Path) -> None:
 
 
 def test_the_text_of_csv(tmp_path: Path) -> None:
-    """Texts are in quotation marks, None is nothing, times are ISO 8601, the rest is JSON, as it is."""
+    """CSV cells: quoted texts, ISO 8601 times, nothing for None, JSON for the rest."""
     path = tmp_path / "f.csv"
     rows = [
         Odd(number=1, value=2**256, share=0.5, exact=Decimal("1.50"), truth=True, text='=a"\n', timestamp=5),
@@ -294,7 +303,10 @@ def test_the_text_of_csv(tmp_path: Path) -> None:
 
 
 def test_the_table_of_sqlite(tmp_path: Path) -> None:
-    """Whole numbers are INTEGER, amounts and decimals TEXT; one too large makes its column TEXT."""
+    """SQLite types: INTEGER for whole numbers, TEXT for amounts and decimals.
+
+    One number that is too large makes its column TEXT.
+    """
     path = tmp_path / "f.sqlite"
     rows = [Odd(number=1, value=5, exact=Decimal("0.10"), share=2.0, truth=True, timestamp=7), Odd(number=2)]
     written(format_of("sqlite"), path, Odd, rows)
@@ -316,7 +328,7 @@ def type_names(path: Path) -> dict[str, str]:
 
 
 def test_the_types_of_parquet(tmp_path: Path) -> None:
-    """Columns have the types that their kinds name, where all values fit into them."""
+    """Columns have the types of their kinds if all values fit."""
     path = tmp_path / "f.parquet"
     written(format_of(path), path, Odd, [Odd(number=1, value=1, exact=Decimal("1.5"), timestamp=1)])
     inner = (
@@ -364,7 +376,10 @@ def test_the_types_of_parquet(tmp_path: Path) -> None:
 def test_a_column_becomes_wider(
     name: str, narrow: Any, wide: Any, wanted: str, typed: Format, tmp_path: Path
 ) -> None:
-    """Where one value does not fit, the whole column has the next type, with earlier rows and nested."""
+    """A column gets the next wider type when a value does not fit.
+
+    This includes the rows written before, and nested fields.
+    """
     first, second = Odd(**{name: narrow}), Odd(**{name: wide})
     rows = [first, Odd()]
     others = [second]
@@ -386,7 +401,7 @@ def test_a_column_becomes_wider(
 
 
 def test_the_types_of_duckdb(tmp_path: Path) -> None:
-    """A database has the types of Parquet, and one query gives the exact sum of amounts."""
+    """DuckDB databases have the types of Parquet, and a query sums amounts exactly."""
     path = tmp_path / "f.duckdb"
     written(format_of(path), path, Odd, [Odd(value=10**37, timestamp=1), Odd(value=3, inner=Inner(value=5))])
     with closing(duckdb.connect(path, read_only=True)) as database:
@@ -400,7 +415,7 @@ def test_the_types_of_duckdb(tmp_path: Path) -> None:
 
 
 def test_a_parquet_file_is_read_by_others(tmp_path: Path) -> None:
-    """Both pyarrow and DuckDB read the rows of a Parquet file, with their types."""
+    """Parquet files are readable by pyarrow and DuckDB, with their types."""
     path = tmp_path / "f.parquet"
     rows = [block(number) for number in range(1, 200)]
     written(format_of(path), path, EvmBlock, rows, source="43114")
@@ -416,14 +431,14 @@ def test_a_parquet_file_is_read_by_others(tmp_path: Path) -> None:
 
 
 def many(rows: int) -> Callable[[], Iterator[tuple[str, bytes]]]:
-    """Return rows that are made while they are written."""
+    """Yield rows that are made while they are written."""
     codec = Codec(EvmBlock)
     encoded = codec.encode(block(10**6, block_hash="0x" + "ab" * 32, fees_spent=10**20))
     return lambda: (("43114", encoded) for _ in range(rows))
 
 
 def peak(form: Format, path: Path, rows: int, previous: Path | None = None) -> int:
-    """Return how many bytes writing took at most, those of Arrow among them."""
+    """Return the peak memory of writing in bytes, Arrow's included."""
     pool = pa.default_memory_pool()
     counted = pa.proxy_memory_pool(pool)
     pa.set_memory_pool(counted)
@@ -440,7 +455,7 @@ def peak(form: Format, path: Path, rows: int, previous: Path | None = None) -> i
 def test_memory_does_not_grow_with_the_rows(
     form: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty times as many rows, and those of an earlier file, take no more memory at once."""
+    """Memory does not grow with twenty times as many rows, or with an earlier file."""
     monkeypatch.setattr("chainapi.export.formats.arrow.GROUP_ROWS", 2_000)
     for module in ("arrow", "parquet", "duckdb"):
         monkeypatch.setattr(f"chainapi.export.formats.{module}.BATCH_ROWS", 500)
@@ -453,7 +468,7 @@ def test_memory_does_not_grow_with_the_rows(
 
 @pytest.mark.untraced
 def test_rows_come_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Parquet file has groups of about 100,000 rows, and smaller ones where rows are large."""
+    """Parquet row groups have about 100,000 rows, or fewer if the rows are large."""
     path = tmp_path / "f.parquet"
     form = format_of(path)
     form.write(path, Codec(EvmBlock).columns, many(110_000))
@@ -479,7 +494,7 @@ def test_unknown_formats(name: str) -> None:
 
 
 def test_formats_by_name_or_suffix(form: Format) -> None:
-    """A format is found by its name and by the suffix of a path, in capitals too."""
+    """Formats are found by name and by suffix of a path, in any case."""
     found = [format_of(text) for text in (form.name, f"x/y{form.suffix}", Path(f"y{form.suffix.upper()}"))]
     assert found == [form] * 3
 
@@ -488,7 +503,7 @@ def test_formats_by_name_or_suffix(form: Format) -> None:
     ("name", "package"), [("parquet", "pyarrow"), ("duckdb", "duckdb"), ("duckdb", "pyarrow")]
 )
 def test_a_missing_extra_is_named(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package of a format the error says what to install."""
+    """A missing extra raises an error with the package to install."""
     for module in ("arrow", "parquet", "duckdb"):
         monkeypatch.delitem(sys.modules, f"chainapi.export.formats.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
@@ -497,7 +512,7 @@ def test_a_missing_extra_is_named(name: str, package: str, monkeypatch: pytest.M
 
 
 def test_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of our own is not taken for a missing extra."""
+    """Import errors of chainapi are not mistaken for a missing extra."""
     monkeypatch.delitem(sys.modules, "chainapi.export.formats.csv", raising=False)
     monkeypatch.setitem(sys.modules, "shutil", None)
     with pytest.raises(ModuleNotFoundError):
@@ -506,7 +521,10 @@ def test_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("name", WITH_COLUMNS)
 def test_rows_without_columns_are_refused(name: str, tmp_path: Path) -> None:
-    """Only JSON lines do without columns; the error of the others says what to do."""
+    """Rows without columns are refused by all formats except JSON lines.
+
+    The error has the remedy.
+    """
     with pytest.raises(ConfigurationError, match=f"{name} files need columns, .* name a route, pass model="):
         format_of(name).write(tmp_path / "f", (), lambda: iter([("s", b"{}")]))
 
@@ -515,7 +533,7 @@ def test_rows_without_columns_are_refused(name: str, tmp_path: Path) -> None:
     "content", [b"", b"\xff\xfe\n", b"1\n", b'"open\n', b"{}\n", b"source,other\n1,2,3\n"]
 )
 def test_what_is_no_file_of_the_format(form: Format, content: bytes, tmp_path: Path) -> None:
-    """A file of something else is refused, for reading and as an earlier one; it is not touched."""
+    """A file of another format is refused as input and as earlier file, untouched."""
     path = tmp_path / f"foreign{form.suffix}"
     path.write_bytes(content)
     columns = Codec(Odd).columns
@@ -530,7 +548,7 @@ def test_what_is_no_file_of_the_format(form: Format, content: bytes, tmp_path: P
 
 @pytest.mark.parametrize("name", WITH_COLUMNS)
 def test_files_of_other_columns(name: str, tmp_path: Path) -> None:
-    """A file of other columns is refused, for reading and as an earlier one."""
+    """A file of other columns is refused, both for reading and as an earlier file."""
     form = format_of(name)
     written(form, tmp_path / "blocks", EvmBlock, [block(1)])
     with pytest.raises(ConfigurationError, match="with these columns"):
@@ -540,7 +558,7 @@ def test_files_of_other_columns(name: str, tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there(form: Format, tmp_path: Path) -> None:
-    """A missing file and a missing directory are errors of the operating system, and no file is made."""
+    """Missing files and directories raise OSError, and no file is made."""
     with pytest.raises(FileNotFoundError):
         list(form.read(tmp_path / "none"))
     with pytest.raises(OSError, match="none"):
@@ -549,7 +567,7 @@ def test_files_that_are_not_there(form: Format, tmp_path: Path) -> None:
 
 
 def test_a_csv_with_a_torn_record(tmp_path: Path) -> None:
-    """A record that has other cells than the header, or no end, is refused where it is met."""
+    """CSV records with a wrong number of cells, or no end, are refused when read."""
     path = tmp_path / "f.csv"
     for torn in ('"s"\n', '"s","a'):
         path.write_text('source,value\n"s","a"\n' + torn)

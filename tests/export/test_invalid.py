@@ -129,7 +129,7 @@ async def test_an_export_continues_where_an_invalid_row_stopped_it(tmp_path: Pat
 
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_invalid_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> None:
-    """A run that finds new rows adds the invalid ones to theirs, or to a new file."""
+    """New invalid rows are added to the earlier ones, or to a new file."""
     chains = Chains()
     out = tmp_path if shape == "folder" else tmp_path / "b.jsonl"
     async with session_of(chains) as session:
@@ -147,7 +147,7 @@ async def test_invalid_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> 
 @pytest.mark.untraced
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None:
-    """After a power cut at any moment no row is lost or repeated in either file."""
+    """A power cut at any moment loses or repeats no row in either file."""
     folder = tmp_path / "run"
     folder.mkdir()
     chains = Chains()
@@ -173,7 +173,7 @@ async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None
 
 
 async def test_a_run_that_is_cancelled_keeps_invalid_rows(tmp_path: Path) -> None:
-    """After many cancellations each invalid row is there once."""
+    """Cancelled runs keep each invalid row once."""
     chains = Chains()
     async with session_of(chains) as session:
         for pages in range(1, 8):
@@ -188,7 +188,7 @@ async def test_a_run_that_is_cancelled_keeps_invalid_rows(tmp_path: Path) -> Non
 
 
 async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None:
-    """After the file of invalid rows was removed, the next has only new ones."""
+    """A removed file of invalid rows begins again with only the new ones."""
     chains = Chains()
     path = tmp_path / "b.jsonl"
     async with session_of(chains) as session:
@@ -200,7 +200,7 @@ async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None
 
 
 async def test_an_export_of_invalid_rows_alone(tmp_path: Path) -> None:
-    """If all rows are invalid, the final file is empty."""
+    """An export of invalid rows alone writes an empty final file."""
     served = Served([invalid_block(number) for number in range(10)])
     async with session_of(served) as session:
         result = await export(

@@ -101,7 +101,7 @@ def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_equal_rows_are_kept(tmp_path: Path) -> None:
-    """In one pass each row is kept, also if it equals another row."""
+    """Equal rows within one pass are all kept."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         one, other = journal.source("a", "q"), journal.source("b", "q")
         assert journal.commit([batch_of(one, [b"1", b"1"]), batch_of(other, [b"1"], done=True)]) == 3
@@ -162,7 +162,7 @@ A, B, OLD = (mark * 16 for mark in "abc")  # marks of rows
 def test_the_newest_exported_rows_have_marks(
     tmp_path: Path, watermark: Watermark | None, ties: tuple[str, ...] | None
 ) -> None:
-    """If rows may share a number, the journal keeps the marks of the newest ones."""
+    """The journal keeps marks of the newest rows if rows may share a number."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         source = journal.source("a", "q")
         source.newest, source.exported_ties = 9, (OLD,)
@@ -180,7 +180,7 @@ def test_a_new_source_has_no_exported_rows(tmp_path: Path) -> None:
 
 
 def test_rows_of_unfinished_sources_are_not_pending(tmp_path: Path) -> None:
-    """Only rows of finished sources are written to the final file."""
+    """Rows of finished sources alone are written to the final file."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         one, other = journal.source("a", "q"), journal.source("b", "q")
         journal.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])

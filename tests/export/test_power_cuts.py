@@ -31,7 +31,7 @@ CHAINS = (1, 2, 3)
 @pytest.mark.parametrize("format_", ["jsonl", "parquet", "sqlite", "duckdb"])
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path: Path) -> None:
-    """If the power fails at any sync or rename, no row is lost."""
+    """A power cut at any sync or rename loses no row."""
     folder = tmp_path / "run"
     folder.mkdir()
     simulator = Simulator(chains=CHAINS, rows=40)
@@ -62,7 +62,7 @@ async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path:
 
 
 async def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path) -> None:
-    """After a power cut each file with a final name is whole."""
+    """A file with a final name is whole after a power cut."""
     simulator = Simulator(chains=CHAINS, rows=40)
     folder = tmp_path / "run"
     folder.mkdir()
@@ -113,7 +113,7 @@ FULL = """
     ],
 )
 def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> None:
-    """On a full disk the error names the remedy; with room again the export completes."""
+    """A full disk raises an error with the remedy; a run with free space completes."""
     path = tmp_path / "b.jsonl"
 
     def run(stage: str) -> str:

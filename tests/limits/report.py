@@ -107,7 +107,7 @@ def mixed(case: Case) -> Case:
     rng = random.Random(4)
     build: Build = KINDS[case.name]
     if case.name.startswith("GCRA"):
-        # A request that is dearer than the burst would never pass.
+        # A request that is more expensive than the burst would never pass.
         build = lambda: Gcra(LIMIT, WINDOW, size=300.0)  # noqa: E731
     return evolve(case, server=build, costs=[rng.choice([1.0, 10.0, 100.0]) for _ in range(120)])
 

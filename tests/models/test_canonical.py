@@ -1,4 +1,4 @@
-"""Rows as the service sent them, canonical; never an error for a decoded page."""
+"""Canonical rows: the service's rows, without errors for any decoded page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chainapi.models.codec import DecodedPage, PageDecoder
 
 @frozen
 class Row:
-    """A row of which a page keeps one field."""
+    """Model with a single field of the rows."""
 
     a: int | None = None
 
@@ -33,7 +33,7 @@ def canonical(rows: bytes, model: Any = None) -> list[bytes]:
 
 @pytest.mark.parametrize("model", [None, Row])
 def test_canonical_rows_are_those_of_the_answer_not_of_the_model(model: Any) -> None:
-    """Keys are sorted, white space is left out, fields that no model names are kept."""
+    """Keys are sorted, white space is removed, and unknown fields are kept."""
     assert canonical(b'[ {"b" : [1, {"d":2,"c":3}], "a":1}\n, {}, {"a":null} ]', model) == [
         b'{"a":1,"b":[1,{"c":3,"d":2}]}',
         b"{}",
@@ -46,17 +46,17 @@ def test_canonical_rows_are_those_of_the_answer_not_of_the_model(model: Any) -> 
     ["0.1234567890123456789", "12345678901234567890.5", "1.0", "1", "1e3", "1e400", "-0.0", "9" * 4_300],
 )
 def test_numbers_keep_their_digits(digits: str) -> None:
-    """No number is rounded, whatever its size or precision."""
+    """Numbers of any size and precision keep all their digits."""
     assert canonical(b'[{"n":%b}]' % digits.encode(), Row) == [b'{"n":%b}' % digits.encode()]
 
 
 def test_canonical_rows_of_equal_texts_are_equal() -> None:
-    """An escape and the character that it stands for are one text."""
+    """Escapes and the characters they stand for are one text."""
     assert canonical(b'["\\u0041\\u00e9\\/", "A\xc3\xa9/"]') == [b'"A\xc3\xa9/"'] * 2
 
 
 def test_a_page_without_rows_has_no_canonical_rows() -> None:
-    """An empty list and null hold no row."""
+    """An empty list and null have no rows."""
     assert canonical(b"[]") == canonical(b"null") == []
 
 
@@ -64,7 +64,7 @@ def test_a_page_without_rows_has_no_canonical_rows() -> None:
     "odd", [b'{"x":%b}' % (b"9" * 4_301), b'{"x":"\xff"}', b'{"x":"\xff", "a" : 1}'], ids=ascii
 )
 def test_an_odd_row_is_returned_as_it_came(odd: bytes) -> None:
-    """Of a row without a canonical form its bytes are taken; the others are canonical."""
+    """A row without a canonical form is its bytes; the other rows are canonical."""
     assert canonical(b'[{"a": 1}, %b ,{ }]' % odd, Row) == [b'{"a":1}', odd, b"{}"]
 
 
@@ -77,7 +77,7 @@ def test_what_only_the_signs_tell_apart_is_split_as_well() -> None:
 
 
 def test_of_two_lists_of_one_name_the_last_counts_everywhere() -> None:
-    """Rows and canonical JSON are of the same list."""
+    """Rows and canonical JSON are from the same list."""
     both = PageDecoder(None, "rows").decode(b'{"rows":[1],"rows":[2,3]}')
     assert (both.rows, both.canonical_rows()) == ([2, 3], [b"2", b"3"])
     deep = b"[" * 5_000 + b"]" * 5_000
@@ -85,7 +85,7 @@ def test_of_two_lists_of_one_name_the_last_counts_everywhere() -> None:
 
 
 def test_the_digest_is_of_the_lists_alone() -> None:
-    """Another row changes it, another page token or `lastRun` does not."""
+    """Digests change with a row, but not with the page token or `lastRun`."""
     bodies = [
         b'{"results":[{"timestamp":1,"value":2}],"lastRun":1,"nextPageToken":"a"}',
         b'{"lastRun":22,"nextPageToken":"bb","results":[{"timestamp":1,"value":2}]}',
@@ -108,7 +108,7 @@ values = st.recursive(
 
 @given(st.lists(values), st.sampled_from([None, 1]), st.booleans())
 def test_canonical_rows_are_canonical_json(rows: list[Any], indent: int | None, escaped: bool) -> None:
-    """However rows were written, their contents are sorted and dense."""
+    """Canonical rows are sorted, dense JSON for any notation of the input."""
     body = json.dumps({"list": [["x"]], "rows": rows}, indent=indent, ensure_ascii=escaped).encode()
     dense = [
         json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() for row in rows
@@ -118,7 +118,7 @@ def test_canonical_rows_are_canonical_json(rows: list[Any], indent: int | None, 
 
 @given(st.lists(values))
 def test_both_ways_to_split_agree(rows: list[Any]) -> None:
-    """The rows that the signs tell are those that a decoder tells."""
+    """Rows split by signs equal the rows split by a decoder."""
     body = json.dumps({"rows": rows}).encode()
     odd = body.replace(b'{"rows": ', b'{"odd": "\\ud800", "rows": ')
     assert split_rows(odd, "rows") == split_rows(body, "rows")

@@ -1,4 +1,4 @@
-"""From bodies to rows: a page, or a DecodeError with its place; and the models of users of all kinds."""
+"""Decoding of bodies: a page or a DecodeError with its place; models of users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @pytest.fixture(autouse=True)
 def fresh_converter() -> Iterator[None]:
-    """Let no test see the hooks of another."""
+    """Isolate the hooks of each test."""
     yield
     converter.cache_clear()
     row_type.__globals__["_row_type"].cache_clear()
@@ -57,7 +57,7 @@ def points(body: bytes) -> DecodedPage:
 
 
 def refused(decode: Callable[..., object], *arguments: Any) -> DecodeError:
-    """Return the DecodeError that decoding raises."""
+    """Return the DecodeError of a call."""
     with pytest.raises(DecodeError) as caught:
         decode(*arguments)
     assert len(str(caught.value)) <= 2_000
@@ -69,7 +69,7 @@ def refused(decode: Callable[..., object], *arguments: Any) -> DecodeError:
 
 
 def test_a_page_of_a_metric() -> None:
-    """Rows, the token, and what else the route names, by their names on the wire."""
+    """Pages have rows, token and the route's other fields by their names on the wire."""
     decoded = points(
         b'{"results":[{"timestamp":86400,"value":1.5},{"timestamp":0,"value":2}],'
         b'"status":200,"lastRun":90000,"nextPageToken":"t"}'
@@ -88,14 +88,14 @@ def test_the_ends_of_a_list(end: bytes) -> None:
 
 @pytest.mark.parametrize("token", ["5", "true", "[]", "{}", "1.5", json.dumps("x" * (MAX_TOKEN + 1))])
 def test_a_token_that_is_none_is_refused(token: str) -> None:
-    """A token has to be a text that fits into a URL."""
+    """Tokens have to be texts that fit into a URL."""
     error = refused(page, f'{{"blocks":[],"nextPageToken":{token}}}'.encode())
     assert error.path == "$.nextPageToken"
     assert not error.malformed
 
 
 def test_the_longest_token_is_taken() -> None:
-    """A token of any characters up to the greatest length is one."""
+    """Tokens may have any characters up to the greatest length."""
     token = "&#\n+%" * (MAX_TOKEN // 5)
     assert page(json.dumps({"blocks": [], "nextPageToken": token}).encode()).next_page_token == token
 
@@ -112,7 +112,7 @@ def test_missing_others_are_none() -> None:
 
 
 def test_equal_bodies_have_equal_digests() -> None:
-    """The digest tells whether a body is the one of before."""
+    """Digests are equal exactly for equal bodies."""
     assert page(b'{"blocks":[1]}').digest == page(b'{"blocks":[1]}').digest
     assert page(b'{"blocks":[1]}').digest != page(b'{"blocks":[2]}').digest
 
@@ -130,7 +130,10 @@ def test_equal_bodies_have_equal_digests() -> None:
     ],
 )
 def test_the_only_list_is_found(body: dict[str, Any], found: str) -> None:
-    """Without `items` the only list of the first page is it, or the only null; later pages keep to it."""
+    """The only list of the first page is the list field, or else the only null.
+
+    This holds without `items`; later pages keep to the same field.
+    """
     decoder = PageDecoder()
     assert decoder.items is None
     assert decoder.decode(json.dumps(body).encode()).rows == (body[found] or [])
@@ -145,7 +148,7 @@ def test_the_only_list_is_found(body: dict[str, Any], found: str) -> None:
         ({"a": None, "b": None}, r"\(a, b\)"),
         ({"a": 1, "b": "x"}, r"no field holds a list; the fields are: a, b$"),
         ({"nextPageToken": "t"}, r"the fields are: none$"),
-        ({'a"\x1b': []}, r"no usable name of a list field: a"),
+        ({'a"\x1b': []}, r"the name of the list field cannot be used: a"),
         ([], "expected an object, got list"),
         (None, "expected an object, got NoneType"),
         ("ok", "expected an object, got str"),
@@ -156,7 +159,10 @@ def test_the_only_list_is_found(body: dict[str, Any], found: str) -> None:
     ],
 )
 def test_where_no_list_can_be_told(body: Any, reason: str) -> None:
-    """The error lists the candidates, and an error body in a 200 is no page of messages."""
+    """An ambiguous list field is an error with the candidates.
+
+    An error body in a 200 is no page of messages.
+    """
     decoder = PageDecoder()
     error = refused(decoder.decode, json.dumps(body).encode())
     assert error.path == "$"
@@ -169,7 +175,7 @@ def test_where_no_list_can_be_told(body: Any, reason: str) -> None:
     "items", ["nextPageToken", 'a"b', "a\\b", "a\nb", "a\ud800", 5, b"blocks", ["blocks"]]
 )
 def test_bad_names_of_a_list_field(items: Any) -> None:
-    """A name that no list field can have is refused before anything is sent."""
+    """Impossible names of a list field are refused before any request."""
     with pytest.raises(ConfigurationError, match=r"^items="):
         PageDecoder(None, items)
 
@@ -202,7 +208,10 @@ METRIC = b'{"results":[{"timestamp":1,"value":2.0},%s]}'
     ],
 )
 def test_wrong_rows_are_refused_with_their_place(row: bytes, path: str) -> None:
-    """Missing, null, of a wrong type, out of range: the error has the JSON path and none of the body."""
+    """Wrong rows are refused with their JSON path and no part of the body.
+
+    A field may be missing, null, of a wrong type, or out of range.
+    """
     error = refused(points, METRIC % row)
     assert error.path == path
     assert not error.malformed
@@ -225,7 +234,10 @@ def test_wrong_rows_are_refused_with_their_place(row: bytes, path: str) -> None:
     ],
 )
 def test_wrong_envelopes_are_refused(body: bytes, path: str) -> None:
-    """A body of another shape, an error body in a 200 too, is an error and no empty page."""
+    """Wrong envelopes raise an error instead of an empty page.
+
+    This includes an error body in a 200.
+    """
     assert refused(points, body).path == path
 
 
@@ -253,7 +265,10 @@ def test_wrong_envelopes_are_refused(body: bytes, path: str) -> None:
     ],
 )
 def test_what_is_no_json_is_malformed(body: bytes) -> None:
-    """Such an answer may have been damaged on its way: the error says that it is worth asking again."""
+    """Bodies that are no JSON raise an error that a retry may heal.
+
+    Such a body may have been damaged on its way.
+    """
     error = refused(points, body)
     assert error.malformed
     assert error.path == "$"
@@ -262,7 +277,7 @@ def test_what_is_no_json_is_malformed(body: bytes) -> None:
 
 @pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
 def test_deep_nesting_is_refused(nested: bytes) -> None:
-    """A body deeper than the stack is a DecodeError, wherever it nests."""
+    """A body deeper than the stack raises DecodeError for any nesting."""
     for decode in (page, points, decode_resource, PageDecoder().decode):
         refused(decode, nested)
         refused(decode, b'{"results":[],"blocks":[],"x":' + nested)
@@ -270,7 +285,10 @@ def test_deep_nesting_is_refused(nested: bytes) -> None:
 
 
 def test_extremes_that_are_fine() -> None:
-    """Unknown fields, duplicate keys (the last wins), -0, NUL, and integers of any size are taken exactly."""
+    """Extreme JSON is decoded exactly.
+
+    Unknown fields, duplicate keys (the last wins), -0, NUL, and integers of any size are valid.
+    """
     decoded = points(
         b'{"results":[{"timestamp":-5,"value":-0,"new":{"a":[1]}}],"results2":0,"status":1,"status":2}'
     )
@@ -284,7 +302,7 @@ def test_extremes_that_are_fine() -> None:
 @settings(max_examples=150)
 @given(st.binary() | st.text().map(str.encode))
 def test_any_bytes_decode_or_raise_decode_error(body: bytes) -> None:
-    """Whatever the bytes, there is a page or a DecodeError, and never anything else."""
+    """Any bytes give a page or a DecodeError, and no other exception."""
     for decode in (page, points, decode_resource, PageDecoder().decode):
         try:
             decode(body)
@@ -319,7 +337,7 @@ FIELDS = st.sampled_from(
 @settings(max_examples=100)
 @given(JSON | st.dictionaries(FIELDS, JSON | st.lists(st.dictionaries(FIELDS, JSON))))
 def test_any_json_decodes_or_raises_decode_error(value: Any) -> None:
-    """Whatever the JSON, there is a page or a DecodeError; what decodes is what was sent."""
+    """Any JSON is decoded to the rows that were sent, or raises DecodeError."""
     body = json.dumps(value).encode()
     for decode in (page, points, PageDecoder().decode):
         try:
@@ -345,7 +363,10 @@ def test_times_in_the_calendar(timestamp: int) -> None:
 
 @pytest.mark.parametrize("timestamp", [1_700_000_000_000, 1_515_000_000_000, -(10**12), 10**18, -(10**30)])
 def test_times_outside_the_calendar(timestamp: int) -> None:
-    """Milliseconds for seconds and the like decode; only asking for the datetime is an error."""
+    """Timestamps outside of the calendar decode; only their datetime is an error.
+
+    An example is milliseconds in place of seconds.
+    """
     point = points(b'{"results":[{"timestamp":%d,"value":1}]}' % timestamp).rows[0]
     assert point.timestamp == timestamp
     with pytest.raises(ValueError, match=f"timestamp {timestamp} is outside the years 1 to 9999"):
@@ -356,7 +377,7 @@ def test_times_outside_the_calendar(timestamp: int) -> None:
 
 
 def test_resources() -> None:
-    """A resource is plain JSON, or a model, or a list of them."""
+    """A resource is plain JSON, a model, or a list of models."""
     assert decode_resource(b'{"a":[1,null]}') == {"a": [1, None]}
     assert decode_resource(b'{"gasUsed":"5"}', Gas) == Gas(5)
     assert decode_resource(b'[{"gasUsed":5}]', list[Gas]) == [Gas(5)]
@@ -370,7 +391,7 @@ def test_resources() -> None:
 
 
 class Kind(enum.Enum):
-    """An enumeration of a user."""
+    """Enumeration of a user."""
 
     COIN = "coin"
     OTHER = "other"
@@ -381,7 +402,7 @@ class Kind(enum.Enum):
 
 
 class Closed(enum.Enum):
-    """An enumeration without a place for new values."""
+    """Enumeration without a place for new values."""
 
     COIN = "coin"
 
@@ -428,7 +449,7 @@ class Block:
 
 
 def test_names_in_python_and_on_the_wire() -> None:
-    """A field is read from the wire by its Python name in camel case, or by its name as it is."""
+    """A field is decoded from its Python name in camel case, or as it is."""
     assert wire_name("tx_count") == "txCount"
     assert wire_name("txCount") == "txCount"
     assert wire_name("from_") == "from"
@@ -437,7 +458,10 @@ def test_names_in_python_and_on_the_wire() -> None:
 
 
 def test_an_attrs_class_of_everything() -> None:
-    """Nested, optional, lists, mappings, enumerations, dates, decimals: each comes as its type."""
+    """An attrs class decodes fields of each supported type.
+
+    The types are optional, nested, list, mapping, enumeration, date and decimal.
+    """
     (block,) = rows(
         Block,
         {
@@ -513,7 +537,7 @@ class Foreign:
 
 
 def test_digits_behind_names_and_notes() -> None:
-    """A whole number comes as digits whatever name or note its type has, and constraints are kept."""
+    """Whole numbers keep their digits under any type alias, and their constraints."""
     (row,) = rows(Noted, {"height": "7", "small": "9", "named": "8", "pair": ["3", "x"]})
     assert row == Noted(Height(7), 9, 8, (Height(3), "x"))
     foreign = {"height": "7", "either": "9", "recent": ["1", 2]}
@@ -524,13 +548,13 @@ def test_digits_behind_names_and_notes() -> None:
 
 
 def test_defaults_of_an_attrs_class() -> None:
-    """What is missing on the wire has its default."""
+    """Defaults replace fields that are missing on the wire."""
     assert rows(Block, {"txCount": 0}) == [Block(0)]
 
 
 @pytest.mark.parametrize("digits", [0, -5, 2**53 + 1, 2**64, -(2**64), 10**18, 10**77])
 def test_whole_numbers_are_exact_in_both_forms(digits: int) -> None:
-    """A whole number is exact, as a number and as a string of digits, beyond 64 bits too."""
+    """Whole numbers beyond 64 bits are exact as numbers and as strings of digits."""
     assert rows(Gas, {"gasUsed": digits}, {"gasUsed": str(digits)}) == [Gas(digits), Gas(digits)]
     assert rows(Converted, {"gas": digits}, {"gas": str(digits)}) == [Converted(digits)] * 2
 
@@ -540,7 +564,10 @@ NO_NUMBERS = ["", "x", "1.0", "1.5", "1e3", " 1", "1\n", "1_000", "0x1", "007", 
 
 @pytest.mark.parametrize("text", [*NO_NUMBERS, "1" * 4_301])
 def test_texts_that_are_no_whole_number(text: str) -> None:
-    """Only digits are taken for a number: nothing is guessed, and null and true are no numbers in quotes."""
+    """Texts other than digits are refused as whole numbers.
+
+    null and true in quotes are no numbers either.
+    """
     for model, name in ((Gas, "gasUsed"), (Converted, "gas")):
         error = refused(rows, model, {name: 1}, {name: text})
         assert error.path == f"$.blocks[1].{name}"
@@ -569,12 +596,12 @@ def test_texts_that_are_no_whole_number(text: str) -> None:
     ],
 )
 def test_wrong_types_are_told_by_their_names_on_the_wire(row: dict[str, Any], path: str) -> None:
-    """The path has the names and indices of the body."""
+    """Error paths have the names and indices of the body."""
     assert refused(rows, Block, {"txCount": 0}, row).path == f"$.blocks[1].{path}"
 
 
 def test_validators_speak() -> None:
-    """What a validator refuses is a DecodeError with its row."""
+    """Validators that refuse a value raise DecodeError with the row."""
     error = refused(rows, Checked, {"gasUsed": 1}, {"gasUsed": 0})
     assert error.path == "$.blocks[1]"
     assert "must be > 0" in error.reason
@@ -588,12 +615,12 @@ class Nested:
 
 
 def test_a_place_inside_of_an_object_that_was_decoded() -> None:
-    """What is wrong with a nested object has its path by the names on the wire as well."""
+    """Errors in nested objects have their JSON path by the names on the wire."""
     assert refused(rows, Nested, {"innerPart": {"gasUsed": 0}}).path == "$.blocks[0].innerPart"
 
 
 def test_enumerations_without_a_place_for_new_values() -> None:
-    """A closed enumeration refuses a new value, and the error stays short and printable."""
+    """Closed enumerations refuse a new value in a short and printable error."""
     model = attrs.make_class("Model", {"kind": attrs.field(type=Closed)})
     assert rows(model, {"kind": "coin"})[0].kind is Closed.COIN
     assert refused(rows, model, {"kind": "\x1b[2J" + "x" * 5_000}).path == "$.blocks[0].kind"
@@ -611,7 +638,7 @@ class Converted:
 
 @frozen
 class Odd:
-    """A model with what only cattrs can do."""
+    """A model with types that only cattrs supports."""
 
     weird: int = field(alias="other_name")
     _hidden_part: int
@@ -629,7 +656,7 @@ ODD: dict[str, Any] = {"other_name": 1, "hiddenPart": "2", "gasTotal": "3"}
 
 
 def test_converters_aliases_and_private_names() -> None:
-    """A converter runs, an alias is the name on the wire as it is, and private names have no underscore."""
+    """Converters run, aliases are the exact wire name, private names lose underscores."""
     row = ODD | {"ratio": 2, "minedAt": "2024-01-01T00:00:00Z", "gasList": [{"gasUsed": "7"}], "new": 1}
     assert rows(Odd, row) == [Odd(1, 2, 3, 2.0, mined_at=datetime(2024, 1, 1, tzinfo=UTC), gas_list=[Gas(7)])]
 
@@ -651,7 +678,10 @@ def test_converters_aliases_and_private_names() -> None:
     ],
 )
 def test_wrong_types_through_cattrs(row: dict[str, Any], path: str, reason: str) -> None:
-    """A model of cattrs is read as strictly, and its errors have the same paths, by the names on the wire."""
+    """Wrong types raise the same errors in a model that cattrs reads.
+
+    Their paths have the names on the wire.
+    """
     error = refused(rows, Odd, ODD, row)
     assert (error.path, error.reason) == (f"$.blocks[1].{path}", reason)
 
@@ -666,13 +696,13 @@ def test_rows_that_are_no_objects_through_cattrs(row: Any) -> None:
 
 @frozen
 class CheckedConverted:
-    """A model whose validator speaks after its converter."""
+    """A model with a validator that runs after its converter."""
 
     gas_used: int = field(converter=int, validator=attrs.validators.gt(0))
 
 
 def test_validators_speak_through_cattrs() -> None:
-    """What a validator refuses is a DecodeError with its row."""
+    """Validators that refuse a value through cattrs raise DecodeError with the row."""
     error = refused(rows, CheckedConverted, {"gasUsed": 1}, {"gasUsed": 0})
     assert error.path == "$.blocks[1]"
     assert "must be > 0" in error.reason
@@ -680,14 +710,14 @@ def test_validators_speak_through_cattrs() -> None:
 
 @frozen
 class Tree:
-    """A model that holds itself."""
+    """A model that contains itself."""
 
     node_name: str
     child_nodes: list[Tree] = field(factory=list)
 
 
 def test_recursive_models() -> None:
-    """A model may hold itself."""
+    """Models may contain themselves."""
     tree = {"nodeName": "a", "childNodes": [{"nodeName": "b"}]}
     assert rows(Tree, tree) == [Tree("a", [Tree("b")])]
     broken = {"nodeName": "a", "childNodes": [{"nodeName": 5}]}
@@ -702,7 +732,7 @@ class Box(Generic[T]):
 
 
 def test_generic_models() -> None:
-    """A generic model is read by the types that it is given."""
+    """Generic models are decoded by their type arguments."""
     assert rows(Box[int], {"myItem": "5"}) == [Box(5)]
     assert refused(rows, Box[int], {"myItem": "x"}).path == "$.blocks[0].myItem"
 
@@ -723,7 +753,7 @@ class Sloppy:
 
 
 def test_defaults_of_another_type() -> None:
-    """A missing optional field is no error, though its default is not of its type or made of another's."""
+    """Defaults may have another type than their field, and may come from a factory."""
     assert rows(Sloppy, {}) == [Sloppy()]
     assert rows(Loose, {"blockHeight": "4"}) == [Loose(4)]
     model = attrs.make_class(
@@ -741,26 +771,29 @@ class Twice:
 
 
 def test_two_fields_of_one_name() -> None:
-    """Both are read from it."""
+    """Two fields may share one name on the wire: both are read from it."""
     assert rows(Twice, {"blockNumber": 5}) == [Twice(5, 5)]
 
 
 def test_fields_without_annotations() -> None:
-    """A field of no type takes any value."""
+    """Fields without a type take any value."""
     model = attrs.make_class("Old", ["a", "b_c"])
     assert rows(model, {"a": 1, "bC": [2]}) == [model(1, [2])]
 
 
 @frozen
 class Host:
-    """A model with a type that neither msgspec nor cattrs knows."""
+    """Model with a type that neither msgspec nor cattrs supports."""
 
     ip_address: IPv4Address
     heard_at: datetime | None = None
 
 
 def test_foreign_types_need_a_hook() -> None:
-    """Before anything is sent the error says what has no hook; with a hook it decodes."""
+    """A foreign type without a hook is refused before any request.
+
+    With a hook the row is decoded.
+    """
     with pytest.raises(ConfigurationError, match=r"IPv4Address.*no structure hook: register one"):
         PageDecoder(Host, "blocks")
     converter().register_structure_hook(IPv4Address, lambda value, _: IPv4Address(value))
@@ -771,7 +804,7 @@ def test_foreign_types_need_a_hook() -> None:
 
 
 def test_hooks_win_over_msgspec() -> None:
-    """A hook for a type that msgspec knows, or for a model, is used wherever the type occurs."""
+    """Hooks override msgspec for its own types and for models, wherever they occur."""
     converter().register_structure_hook(datetime, lambda value, _: datetime.fromtimestamp(value, UTC))
     converter().register_structure_hook(Gas, lambda value, _: Gas(int(value.removesuffix(" gas"))))
     (block,) = rows(Block, {"txCount": 1, "minedAt": 0, "gas": "5 gas"})
@@ -782,13 +815,13 @@ def test_hooks_win_over_msgspec() -> None:
 
 
 def test_a_hook_for_whole_numbers() -> None:
-    """Even how whole numbers are read can be changed."""
+    """A hook for int replaces the strict reading of whole numbers."""
     converter().register_structure_hook(int, lambda value, _: int(value, 16))
     assert rows(Gas, {"gasUsed": "0xff"}) == [Gas(255)]
 
 
 def test_a_hook_reaches_rows_of_several_kinds() -> None:
-    """Kinds of a union are read with the hooks as well; what is wrong with a row is told with its number."""
+    """Hooks apply to all kinds of a union, and an error has the number of its row."""
     converter().register_structure_hook(int, lambda value, _: int(value, 16))
     unknown = {"address": "0xa", "ercType": "UNKNOWN"}
     token = {"address": "0xb", "ercType": "ERC-20", "decimals": "12"}
@@ -799,7 +832,7 @@ def test_a_hook_reaches_rows_of_several_kinds() -> None:
 
 
 def test_a_converter_without_hooks_changes_nothing() -> None:
-    """Having asked for the converter, a model is still read in the fast way."""
+    """The converter without hooks leaves models on the fast decoder."""
     converter()
     assert row_type(Block).wire is not Any
     assert rows(Block, {"txCount": "1", "kind": "coin"}) == [Block(1)]
@@ -876,25 +909,28 @@ def test_models_of_other_kinds(model: Any, row: Any, made: Any) -> None:
     ],
 )
 def test_wrong_rows_of_models_of_other_kinds(model: Any, row: Any, path: str) -> None:
-    """Their errors have the JSON path as well."""
+    """Errors of these models have the JSON path as well."""
     good = {Struct: {"txCount": 1}, Data: {"txCount": 1}, DataOfAttrs: {"gas": []}, Typed: {"txCount": 1}}
     assert refused(rows, model, good.get(model, 1), row).path == path
 
 
 class Plain:
-    """A class that nothing knows how to make."""
+    """Class that no decoder can construct."""
 
 
 @frozen
 class Undefined:
-    """A model with an annotation that leads nowhere."""
+    """A model with an unresolvable annotation."""
 
     gas: Nowhere  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
 
 @pytest.mark.parametrize("model", [Plain, object, 5, "Block", [], {}, Plain(), list[Plain], Undefined, Host])
 def test_what_is_no_model_is_refused(model: Any) -> None:
-    """What no rows can be made of is refused before anything is sent, for pages and for resources."""
+    """Types that cannot be models are refused before any request.
+
+    This holds for pages and for resources.
+    """
     for decode in (lambda: PageDecoder(model, "blocks"), lambda: decode_resource(b"{}", model)):
         with pytest.raises(ConfigurationError, match=r"^model=") as caught:
             decode()
@@ -914,7 +950,7 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
     )
 )
 def test_any_rows_make_models_or_raise_decode_error(values: list[Any]) -> None:
-    """Whatever the rows, models of each kind are made, or a DecodeError says where they are wrong."""
+    """Any JSON rows become models of each kind, or raise DecodeError with the place."""
     body = json.dumps({"blocks": values}).encode()
     for model in (Block, Odd, Tree, Struct, Data, DataOfAttrs):
         try:
@@ -952,12 +988,15 @@ SECRET = "k3y'\"\\<&>/e"
     ],
 )
 def test_error_bodies(body: bytes, error: str, messages: tuple[str, ...]) -> None:
-    """Texts, lists, numbers, HTML, nothing: each error body gives what it says, safe to print."""
+    """Error bodies of any form give their messages, safe to print.
+
+    Forms are texts, lists, numbers, HTML and nothing.
+    """
     assert decode_error(body) == (error, messages)
 
 
 def test_error_bodies_are_bounded() -> None:
-    """However long a body, its texts and their number are bounded."""
+    """Error bodies give a bounded number of bounded texts."""
     long = "x" * 1_000_000
     assert decode_error(long.encode()) == ("", ("x" * EXCERPT + "…",))
     error, messages = decode_error(json.dumps({"message": [long[:999]] * 1_000, "error": long}).encode())
@@ -966,7 +1005,7 @@ def test_error_bodies_are_bounded() -> None:
 
 
 def test_an_error_body_that_nests() -> None:
-    """A message that nests as deep as the decoder goes is shown cut, or said to be too deep."""
+    """Error bodies nested to the decoder's limit give one short message."""
     for depth in range(sys.getrecursionlimit() // 2, sys.getrecursionlimit() + 9):
         _, messages = decode_error(b'{"message":' + b'{"a":' * depth + b"1" + b"}" * (depth + 1))
         assert len(messages) == 1
@@ -988,7 +1027,7 @@ def test_an_error_body_that_nests() -> None:
     ],
 )
 def test_an_echoed_key_is_masked(body: str) -> None:
-    """A key that the service echoes is in no message, in whatever form it comes back."""
+    """A key that the service echoes is masked in messages, in any encoding."""
     error, messages = decode_error(body.encode(), SECRET)
     assert "k3y" not in error + "".join(messages)
     assert "k3y" not in excerpt(body, SECRET)
@@ -997,7 +1036,7 @@ def test_an_echoed_key_is_masked(body: str) -> None:
 @pytest.mark.parametrize("length", [300, 600, 2_400, 4_096])
 @pytest.mark.parametrize("lead", [0, 299, 599, 2_399])
 def test_a_long_key_is_masked_before_the_cut(length: int, lead: int) -> None:
-    """No part of a key is left where a long body is cut."""
+    """A long key is masked before a long body is cut, so no part of it is left."""
     for times in (1, 3):
         _, messages = decode_error(b"x" * lead + b"K" * length * times, "K" * length)
         assert "K" not in messages[0]

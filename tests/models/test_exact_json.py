@@ -1,4 +1,4 @@
-"""Plain values: no number is rounded, whether it is read or written."""
+"""Plain values: numbers are exact in reading and writing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ SHORT = ("0.1", "-2.5", "1e3", "1E+22", "0.0", "-0.0", "5e-324", "1.797693134862
 
 @pytest.mark.parametrize("end", ["\ud800", 1, Decimal("0.10")])
 def test_values_of_any_depth_are_written(end: Any) -> None:
-    """A value is written whatever its depth: decoders of some Pythons read deeper than others write."""
+    """Values of any depth are written.
+
+    Decoders of some Python versions read deeper values than their encoders write.
+    """
     value, text = end, json.dumps(end) if isinstance(end, str) else str(end)
     for _ in range(3_000):
         value, text = [1, {"a": value, "b": []}], f'[1,{{"a":{text},"b":[]}}]'
@@ -43,7 +46,7 @@ def test_values_of_any_depth_are_written(end: Any) -> None:
 
 @frozen
 class Own:
-    """A caller's class with a field of any type."""
+    """A user's class with a field of any type."""
 
     name: str
     more: Any
@@ -51,7 +54,10 @@ class Own:
 
 @pytest.mark.parametrize("digits", LOSSY)
 def test_fields_of_any_type_keep_the_digits_within_records(digits: str) -> None:
-    """The genesis data of a blockchain is as exact as a plain row, and so is such a field of a caller's."""
+    """Fields of any type keep all digits within records.
+
+    Examples are the genesis data of a blockchain and such a field of a user's model.
+    """
     body = b'{"chainName":"c","vmId":"v","genesisData":{"n":%b}}' % digits.encode()
     assert decode_resource(body, BlockchainInfo).genesis_data == {"n": Decimal(digits)}
     (row,) = PageDecoder(BlockchainInfo, "rows").decode(b'{"rows":[%b]}' % body).rows
@@ -62,7 +68,7 @@ def test_fields_of_any_type_keep_the_digits_within_records(digits: str) -> None:
 
 @pytest.mark.parametrize("digits", LOSSY)
 def test_a_number_that_a_float_would_round_is_a_decimal(digits: str) -> None:
-    """Rows without a model, resources and unknown kinds have the number that was sent."""
+    """Numbers without a model, in resources and in unknown kinds, are as sent."""
     body = b'{"rows":[{"n":%b,"f":0.5}]}' % digits.encode()
     (row,) = PageDecoder(None, "rows").decode(body).rows
     (unknown,) = PageDecoder(Transfer, "rows").decode(body).rows
@@ -75,7 +81,7 @@ def test_a_number_that_a_float_would_round_is_a_decimal(digits: str) -> None:
 
 @pytest.mark.parametrize("digits", SHORT)
 def test_other_numbers_are_floats(digits: str) -> None:
-    """Where a float keeps all digits, it is one."""
+    """Numbers become floats if a float keeps all their digits."""
     found = decode_resource(digits.encode())
     assert isinstance(found, float)
     assert (found, str(found)[0] == "-") == (float(digits), digits[0] == "-")
@@ -89,14 +95,17 @@ def test_whole_numbers_are_whole(digits: str) -> None:
 
 @pytest.mark.parametrize("digits", ["1" * 4_301, "1e1000000000000000001", "1e-9999999999999999999"])
 def test_numbers_that_python_cannot_hold_are_refused(digits: str) -> None:
-    """More than 4,300 digits, or an exponent of more than 18, is a DecodeError."""
+    """Numbers that Python cannot hold raise DecodeError.
+
+    These have more than 4,300 digits, or an exponent of more than 18.
+    """
     with pytest.raises(DecodeError, match="out of range"):
         decode_resource(digits.encode())
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False) | st.floats(allow_nan=False, allow_infinity=False))
 def test_no_number_changes(number: Any) -> None:
-    """Read and written, a number is the number that it was."""
+    """Numbers are equal after reading and writing."""
     digits = str(number)
     if not set(digits) & set(".eE"):
         digits += ".0"
@@ -118,7 +127,7 @@ def test_no_number_changes(number: Any) -> None:
     ids=["surrogate", "constants", "bytes", "depth", "digits"],
 )
 def test_odd_values_are_read_as_far_as_they_can(raw: bytes, value: Any) -> None:
-    """What a decoder refuses is read all the same, or kept as text."""
+    """Values that a decoder refuses are read all the same, or kept as text."""
     with pytest.raises((msgspec.MsgspecError, UnicodeError, RecursionError)):
         msgspec.json.decode(raw)
     assert decode_leniently(raw) == value
@@ -127,7 +136,7 @@ def test_odd_values_are_read_as_far_as_they_can(raw: bytes, value: Any) -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"{", b'{"a":1,}', b"[1 2]", b'["\x00"]', b"<html>"])
 def test_what_is_no_json_is_none(raw: bytes) -> None:
-    """A limit of a decoder is one thing, a damaged body another."""
+    """`is_json` rejects damaged bodies."""
     assert not is_json(raw)
 
 

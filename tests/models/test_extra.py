@@ -1,4 +1,4 @@
-"""Fields that no record names: readable where they were sent, and no burden."""
+"""Further fields of records: readable in `extra`, at no cost without them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def body_of(value: Any) -> bytes:
 
 
 def records_in(value: Any) -> Iterator[Any]:
-    """Yield all records in rows, in others too."""
+    """Yield all records in rows, including nested ones."""
     if isinstance(value, list | dict):
         for entry in value.values() if isinstance(value, dict) else value:
             yield from records_in(entry)
@@ -59,7 +59,7 @@ def records_in(value: Any) -> Iterator[Any]:
 
 
 def decoded(declared: Endpoint, value: Any) -> Any:
-    """Return what becomes of the JSON of a page or a resource: what can be compared."""
+    """Return the decoded content of a page or resource in a comparable form."""
     if declared.single:
         return decode_resource(body_of(value), declared.rows)
     route = declared.route
@@ -108,7 +108,10 @@ def block(**more: Any) -> EvmBlock:
 
 @pytest.mark.parametrize("read_before", [True, False])
 def test_records_with_further_fields_are_like_others(read_before: bool) -> None:
-    """Only named fields are compared and shown; pickles and copies keep the rest."""
+    """Records with further fields are equal and printed by their named fields alone.
+
+    Pickles and copies keep the rest.
+    """
     bare, rich = block(), block(news=[1], burned="5")
     if read_before:
         assert rich.extra is rich.extra
@@ -129,7 +132,7 @@ def test_records_in_records_are_copied_with_theirs() -> None:
 
 
 def test_one_row_of_a_page_has_further_fields() -> None:
-    """They are found wherever they are; rows without them say so."""
+    """Further fields are kept in any row of a page; other rows have an empty `extra`."""
     rows = [{"timestamp": number, "value": 1.5} for number in range(1_000)]
     rows[777]["partial"] = True
     page = PageDecoder(MetricPoint, "results").decode(json.dumps({"results": rows, "new": "a:b"}).encode())
@@ -138,7 +141,7 @@ def test_one_row_of_a_page_has_further_fields() -> None:
 
 
 def test_further_fields_and_null_in_one_page() -> None:
-    """A page that no quick way decodes keeps them as well."""
+    """Pages outside of the fast decoder keep further fields as well."""
     fields = Maker(seed=1, whole=True).record(EvmBlock)
     body = body_of({"blocks": [{**fields, "chainId": None}, {**fields, "news": 1}]})
     first, second = PageDecoder(EvmBlock, "blocks").decode(body).rows
@@ -146,7 +149,7 @@ def test_further_fields_and_null_in_one_page() -> None:
 
 
 def test_a_colon_in_a_text_is_no_field() -> None:
-    """What only looks like a further field does no harm."""
+    """A colon in a text is not mistaken for a further field."""
     rows = b'[{"timestamp":1,"value":2},{"timestamp":0,"value":1,"timestamp":5}]'
     page = PageDecoder(MetricPoint, "results").decode(b'{"results":%b,"more":["a:b"]}' % rows)
     assert page.rows == [MetricPoint(1, 2.0), MetricPoint(5, 1.0)]
@@ -159,14 +162,17 @@ def test_a_colon_in_a_text_is_no_field() -> None:
     ids=["bytes", "digits", "exponent"],
 )
 def test_odd_values_of_further_fields(odd: bytes, value: Any) -> None:
-    """An unnamed field refuses no row, whatever is in it."""
+    """Unnamed fields of any content cause no row to be refused."""
     body = b'{"results":[{"timestamp":1,"value":2,"odd":%b}]}' % odd
     (row,) = PageDecoder(MetricPoint, "results").decode(body).rows
     assert row.extra == {"odd": value}
 
 
 def test_further_fields_beyond_the_stack() -> None:
-    """Where only the stack is too small for a field, as it may be on 3.11, reading it is a DecodeError."""
+    """Further fields too deep for the stack raise DecodeError when read.
+
+    This may happen on Python 3.11.
+    """
     body = b'{"timestamp":1,"value":2,"odd":' + b"[" * 900 + b"]" * 900 + b"}"
     row = decode_resource(body, MetricPoint)
 
@@ -182,7 +188,7 @@ def test_further_fields_beyond_the_stack() -> None:
 
 
 def test_an_unknown_kind_has_all_fields_beyond_names() -> None:
-    """`extra` can be read of every row of a union."""
+    """Unions have `extra` on each of their rows."""
     row = decode_resource(b'{"news":1}', Transfer)
     assert isinstance(row, Unknown)
     assert row.extra == {"news": 1}
@@ -190,19 +196,19 @@ def test_an_unknown_kind_has_all_fields_beyond_names() -> None:
 
 @frozen
 class Mine:
-    """A model of a user, who did not ask for the rest."""
+    """Model of a user without a field for the rest."""
 
     block_number: int
 
 
 def test_models_of_users_keep_nothing() -> None:
-    """Rows of a class of a user are that class, whatever else was sent."""
+    """User models keep no further fields: a row is exactly that class."""
     (row,) = PageDecoder(Mine, "blocks").decode(b'{"blocks":[{"blockNumber":"1","more":2}]}').rows
     assert row == Mine(1)
 
 
 def test_what_further_fields_take() -> None:
-    """A row with them keeps its JSON, not the page's; one without keeps nothing."""
+    """Rows with further fields keep their own JSON; other rows keep none."""
 
     def kept(more: str) -> int:
         rows = ",".join(f'{{"timestamp":{number},"value":1.5{more}}}' for number in range(2_000))

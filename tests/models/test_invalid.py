@@ -1,4 +1,4 @@
-"""Rows that cannot be made: an error that says how to go on, or `Invalid`."""
+"""Invalid rows: an error with the remedy, or `Invalid` in place of the row."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Served:
         return Response(200, {"content-type": "application/json"}, body)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no resource is open."""
 
 
 def session_of(served: Served, **options: Any) -> Session:
-    """Return a session whose only service is this one."""
+    """Return a session with this service alone."""
     return Session(
         metrics_base_url="https://metrics.invalid",
         data_base_url="https://data.invalid",
@@ -68,13 +68,13 @@ def block(number: int, **changed: Any) -> bytes:
 
 
 def blocks(odd: bytes, *, at: int = 5, count: int = 10) -> Served:
-    """Return a service with blocks from number 100 down, one of them odd."""
+    """Return a service with blocks from number 100 down, one of them invalid."""
     rows = [block(100 - place) for place in range(count)]
     return Served([*rows[:at], odd, *rows[at + 1 :]])
 
 
 def numbers(rows: Sequence[Any]) -> list[int]:
-    """Return the numbers of blocks, typed or not; of odd ones too."""
+    """Return the numbers of blocks, both typed and untyped, and of invalid ones."""
     found = [row.raw if isinstance(row, Invalid) else row for row in rows]
     return [int(row["blockNumber"]) if isinstance(row, dict) else row.block_number for row in found]
 
@@ -83,7 +83,7 @@ def numbers(rows: Sequence[Any]) -> list[int]:
 
 
 async def test_the_error_names_the_row_and_the_ways_on() -> None:
-    """It has the number of the row, the JSON path, and what the next call may be."""
+    """DecodeError has the row's number, the JSON path and the ways to continue."""
     async with session_of(blocks(block(95, gasUsed=""))) as session:
         with pytest.raises(DecodeError) as caught:
             await session.data.evm.blocks(43114, page_size=4).collect()
@@ -100,7 +100,7 @@ async def test_the_error_names_the_row_and_the_ways_on() -> None:
 
 @pytest.mark.parametrize("body", [b'{"other":[]}', b'{"blocks":{}}', b'{"blocks":[],"nextPageToken":5}'])
 def test_other_errors_name_no_row(body: bytes) -> None:
-    """What is wrong with the envelope is nobody's row, and no way leads round it."""
+    """Errors in the envelope have no row and offer no way round."""
     for shown in (None, lambda fault: fault):
         with pytest.raises(DecodeError) as caught:
             PageDecoder(EvmBlock, "blocks", shown=shown).decode(body)
@@ -138,7 +138,7 @@ async def test_a_checkpoint_resumes_with_or_without_a_model(
 
 
 async def zip_rows(pages: Any, count: int) -> AsyncIterator[tuple[Any, int]]:
-    """Yield at most so many rows of a stream."""
+    """Yield at most the given number of rows of a stream."""
     given = 0
     async for row in pages.items():
         given += 1
@@ -149,7 +149,7 @@ async def zip_rows(pages: Any, count: int) -> AsyncIterator[tuple[Any, int]]:
 
 @pytest.mark.parametrize("order", [SAME_ORDER, {}], ids=["same order", "no order"])
 async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
-    """The checkpoint of the error gives all that is left, untyped or with Invalid."""
+    """The error's checkpoint resumes with all further rows, untyped or with Invalid."""
     async with session_of(blocks(block(95, gasUsed=""))) as session:
         with pytest.raises(DecodeError) as caught:
             await session.data.evm.blocks(43114, page_size=4).collect()
@@ -166,7 +166,10 @@ async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
 
 
 async def test_what_was_in_order_of_one_field_is_not_resumed_in_that_of_another() -> None:
-    """The numbers given of one field say nothing about another one: the error names both."""
+    """A walk ordered by one field is not resumed with the order of another.
+
+    The error has the names of both fields.
+    """
     async with session_of(blocks(block(95))) as session:
         typed = session.data.evm.blocks(43114, page_size=4)
         assert len([row async for row, _ in zip_rows(typed, 3)]) == 3
@@ -201,7 +204,7 @@ async def test_what_was_in_order_of_one_field_is_not_resumed_in_that_of_another(
     ids=range(12),
 )
 async def test_an_odd_row_stands_among_the_others(odd: bytes, raw: Any, path: str) -> None:
-    """Its raw JSON and its error are given, whatever is wrong; all others are made."""
+    """An invalid row has its raw JSON and its error, and all other rows are made."""
     served = blocks(odd)
     async with session_of(served) as session:
         rows: list[Any] = await session.data.evm.blocks(43114, page_size=10, on_invalid="raw").collect()
@@ -224,7 +227,10 @@ def json_block(number: int) -> EvmBlock:
 
 @pytest.mark.parametrize("odd", [b'"\\ud800"', b"9" * 5_000, b"[" * DEEP + b"]" * DEEP, b'"\xff"'])
 async def test_plain_rows_may_be_odd_as_well(odd: bytes) -> None:
-    """Without a model only what nothing can decode is odd; it blocks no walk either."""
+    """Plain rows are invalid only if nothing can decode them.
+
+    They block no walk either.
+    """
     async with session_of(blocks(odd)) as session:
         walk = session.data.list(BLOCKS, items="blocks", page_size=4, on_invalid="raw")
         rows = await walk.collect()
@@ -235,7 +241,7 @@ async def test_plain_rows_may_be_odd_as_well(odd: bytes) -> None:
 
 
 def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
-    """A row that nothing can decode does not hide the list field."""
+    """Rows that cannot be decoded do not hide the list field."""
     body = b'{"more":{"list":[]},"rows" : [{"n":1},"\\ud800",[{"x":[]}]],"nextPageToken":"t"}'
     page = PageDecoder(shown=lambda fault: fault).decode(body)
     assert [type(row) for row in page.rows] == [dict, Invalid, list]
@@ -257,7 +263,7 @@ def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
     ],
 )
 def test_a_damaged_body_is_an_error_all_the_same(body: bytes) -> None:
-    """What is no JSON was damaged on its way: no row of it is given."""
+    """A damaged body raises an error and yields no row, under any on_invalid."""
     decoder = PageDecoder(EvmBlock, "blocks", shown=lambda fault: fault)
     with pytest.raises(DecodeError) as caught:
         decoder.decode(body)
@@ -270,7 +276,7 @@ LISTS = [name for name, declared in ROUTES.items() if not declared.single and de
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", LISTS)
 async def test_every_list_gives_odd_rows(name: str) -> None:
-    """Each list gives an invalid row in its place, whatever its key and order are."""
+    """Invalid rows are yielded in their place in every list, for any key and order."""
     declared = ROUTES[name]
     maker = Maker(seed=3, whole=True)
     items = declared.route.items or "chains"
@@ -287,7 +293,7 @@ async def test_every_list_gives_odd_rows(name: str) -> None:
 
 
 def kinds_of(declared: Endpoint, rows: Sequence[Any]) -> list[type]:
-    """Return what becomes of each row by itself."""
+    """Return the decoded form of each row alone."""
     return [type(row) for one in rows for row in alone(declared, one)]
 
 
@@ -322,7 +328,7 @@ def method(session: Session, name: str) -> Callable[..., Any]:
 @pytest.mark.parametrize("odd", [b'{"value":1}', b'{"timestamp":null,"value":1}', b"null"])
 @pytest.mark.parametrize("stop", range(1, 11))
 async def test_points_without_a_time(odd: bytes, stop: int) -> None:
-    """A point without a time is given once, also across a resume and a restart."""
+    """A point without a time is yielded once, also across a resume and a restart."""
     rows = [b'{"timestamp":%d,"value":1}' % (100 - place) for place in range(10)]
     rows[5] = odd
     served = Served(rows, "results")
@@ -356,7 +362,7 @@ class Small:
 
 
 async def test_models_of_users() -> None:
-    """A class of a user takes part as our records do."""
+    """User classes have the same treatment as our records."""
     async with session_of(blocks(b'{"blockNumber":"x"}')) as session:
         rows: list[Any] = await session.data.list(
             BLOCKS, items="blocks", model=Small, on_invalid="raw"
@@ -365,7 +371,7 @@ async def test_models_of_users() -> None:
 
 
 async def test_the_key_is_in_no_error_of_a_row() -> None:
-    """What a service echoes of the key is masked in the error of an odd row too."""
+    """An echoed key is masked in the error of an invalid row."""
     async with session_of(blocks(b'{"secret-key-of-mine":1}')) as session:
 
         @frozen(kw_only=True)
@@ -383,7 +389,7 @@ async def test_the_key_is_in_no_error_of_a_row() -> None:
 
 @pytest.mark.parametrize("value", ["skip", None, True, ["raw"]])
 async def test_other_values_are_refused(value: Any) -> None:
-    """There are two of them; anything else is refused before a request."""
+    """on_invalid has two values, and any other is refused before a request."""
     served = blocks(b"null")
     async with session_of(served) as session:
         for call in (
@@ -397,7 +403,7 @@ async def test_other_values_are_refused(value: Any) -> None:
 
 
 def test_invalid_records() -> None:
-    """They are compared by their raw JSON, and can be pickled."""
+    """Invalid records are compared by their raw JSON and can be pickled."""
     error = DecodeError("missing", path="$.blocks[1].x", row=1)
     record = Invalid({"a": 1}, error)
     assert record == Invalid({"a": 1}, DecodeError("other"))

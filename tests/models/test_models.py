@@ -1,4 +1,4 @@
-"""The records of both services: numbers, times, kinds, what may be missing, what survives."""
+"""Records of both services: numbers, times, kinds, optional fields, pickles."""
 
 from __future__ import annotations
 
@@ -51,12 +51,15 @@ UNIONS = [name for name in dir(models) if tags_of(getattr(models, name))]
 
 
 def decoded(model: Any, value: object) -> Any:
-    """Return what a JSON value becomes."""
+    """Return a decoded JSON value."""
     return decode_resource(json.dumps(value).encode(), model)
 
 
 def a_block(**changed: Any) -> dict[str, Any]:
-    """Return a block with all its fields, some changed; those that are `...` are left out."""
+    """Return a block with all its fields, some changed.
+
+    Fields whose value is `...` are left out.
+    """
     fields = {**Maker(seed=1, whole=True).record(EvmBlock), **changed}
     return {name: value for name, value in fields.items() if value is not ...}
 
@@ -68,7 +71,7 @@ def a_block(**changed: Any) -> dict[str, Any]:
     "record", [one for one in RECORDS if one is not Unknown], ids=lambda one: one.__name__
 )
 def test_every_record(record: Any) -> None:
-    """Each record is made of answers with and without what may be missing, is frozen, and can be pickled."""
+    """Records decode with and without optional fields, are frozen, and can be pickled."""
     for seed in range(20):
         made = decoded(record, Maker(seed).record(record))
         assert type(made) is record
@@ -81,7 +84,7 @@ def test_every_record(record: Any) -> None:
 
 @pytest.mark.parametrize("name", UNIONS)
 def test_every_union(name: str) -> None:
-    """Each kind of a union is told by its tag, and what has none of them is kept as it is."""
+    """Union rows have the kind of their tag; others are Unknown, with all their data."""
     union = getattr(models, name)
     for tag in tags_of(union):
         for seed in range(10):
@@ -93,7 +96,10 @@ def test_every_union(name: str) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("name", UNIONS)
 def test_rows_of_several_kinds_stay_in_their_order(name: str, whole: bool) -> None:
-    """A page of all kinds mixed gives what each row gives by itself, at its place; so with an unknown one."""
+    """Pages of mixed kinds decode each row as if alone, in order.
+
+    This includes pages with a row of an unknown kind.
+    """
     union = getattr(models, name)
     tags = tags_of(union)
     rows = [Maker(seed, whole=whole).of_kind(tags[seed % len(tags)]) for seed in range(20)]
@@ -106,7 +112,7 @@ def test_rows_of_several_kinds_stay_in_their_order(name: str, whole: bool) -> No
 
 @pytest.mark.parametrize("name", UNIONS)
 def test_a_tag_that_one_field_holds_is_read_on_the_way(name: str) -> None:
-    """Where one field tells all kinds by its value, rows are decoded the quick way, with that field set."""
+    """Unions with one tag field take the fast decoder, which sets that field."""
     union = getattr(models, name)
     tags = tags_of(union)
     one_field = len({tag.path for tag in tags}) == 1 and all(tag.value for tag in tags)
@@ -124,7 +130,7 @@ def test_a_tag_that_one_field_holds_is_read_on_the_way(name: str) -> None:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda one: one.__name__)
 def test_every_time_has_both_forms(record: Any) -> None:
-    """Each timestamp of a record has a property beside it that gives an aware datetime, or None with it."""
+    """Timestamps each have a property that returns an aware datetime, or None."""
     kinds = UTCDatetime | OptionalUTCDatetime
     times = {name for name, value in vars(record).items() if isinstance(value, kinds)}
     stamps = {field.name for field in attrs.fields(record) if field.name.endswith("timestamp")}
@@ -156,7 +162,7 @@ def test_names_are_found_where_they_are() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, -5, 2**53 + 1, 10**18, 2**64, 10**77])
 def test_whole_numbers_are_exact(number: int) -> None:
-    """A whole number is exact whether it comes as a number or as a text, beyond 64 bits too."""
+    """Whole numbers beyond 64 bits are exact, sent as numbers or as texts."""
     assert decoded(EvmBlock, a_block(gasUsed=str(number))).gas_used == number
     assert decoded(EvmBlock, a_block(gasUsed=number)).gas_used == number
     assert decoded(EvmBlock, a_block(chainId=str(number))).chain_id == number
@@ -167,7 +173,10 @@ def test_whole_numbers_are_exact(number: int) -> None:
 )
 @pytest.mark.parametrize("name", ["gasUsed", "chainId"])
 def test_nothing_else_is_a_whole_number(name: str, text: str) -> None:
-    """A text that is no whole number is refused with its path, in fields that may be missing too."""
+    """Texts that are no whole number are refused with their path.
+
+    This holds in optional fields too.
+    """
     with pytest.raises(DecodeError) as caught:
         decoded(EvmBlock, a_block(**{name: text}))
     assert (caught.value.path, caught.value.reason) == (f"$.{name}", "Expected `int`, got `str`")
@@ -182,7 +191,10 @@ def test_money_is_exact(value: Any) -> None:
 
 
 def test_required_fields_and_others() -> None:
-    """A field that real answers lack is None, one that they have is missed with its path."""
+    """Required fields raise an error with their path if missing; others are None.
+
+    Fields that real answers lack are optional.
+    """
     assert decoded(EvmBlock, a_block(chainId=..., blockMinDelayExcess=None)).chain_id is None
     with pytest.raises(DecodeError) as caught:
         decoded(EvmBlock, a_block(blockHash=...))
@@ -190,14 +202,14 @@ def test_required_fields_and_others() -> None:
 
 
 def test_unknown_values_and_fields_do_no_harm() -> None:
-    """A value that no list names is kept, and a field that no record names is passed over."""
+    """Unlisted values are kept, and unknown fields are ignored."""
     made = decoded(Money, {"currencyCode": "xau", "value": 1, "unit": "oz"})
     assert made.currency_code == "xau"
 
 
 @pytest.mark.parametrize("stamp", [10**12, -(10**12), 10**15])
 def test_times_that_no_calendar_has(stamp: int) -> None:
-    """A timestamp outside of the calendar is kept as a number; only its datetime cannot be had."""
+    """Timestamps outside of the calendar are kept; only their datetime is an error."""
     made = decoded(EvmBlock, a_block(blockTimestamp=stamp))
     assert made.block_timestamp == stamp
     with pytest.raises(ValueError, match="outside the years 1 to 9999"):
@@ -205,7 +217,7 @@ def test_times_that_no_calendar_has(stamp: int) -> None:
 
 
 def test_moments_of_a_class() -> None:
-    """Read from its class, the property of a time is itself."""
+    """Time properties read from the class are the property itself."""
     assert isinstance(EvmBlock.block_time, UTCDatetime)
     assert isinstance(models.Operation.created_at_time, UTCDatetime)
     assert isinstance(models.PChainTransaction.start_time, OptionalUTCDatetime)
@@ -213,7 +225,7 @@ def test_moments_of_a_class() -> None:
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_every_route_takes_values_that_are_not_listed(name: str) -> None:
-    """A field with known values keeps any other text, nested and in unions too."""
+    """Fields with listed values keep any other text, also nested and in unions."""
     declared = ROUTES[name]
     for seed in range(4):
         maker = Maker(seed, whole=True, novel=True)
@@ -244,7 +256,7 @@ def novel_texts(value: Any) -> Iterator[str]:
     "name", [name for name in UNIONS if all(tag.value for tag in tags_of(getattr(models, name)))]
 )
 def test_an_unknown_tag_gives_an_unknown_row(name: str) -> None:
-    """A union keeps a row whose tag has an unknown value as it is."""
+    """Rows with an unknown tag value stay unchanged in a union."""
     union = getattr(models, name)
     tag = tags_of(union)[0]
     row = {**Maker(seed=1, whole=True).of_kind(tag), tag.path[0]: "brand new"}
@@ -254,13 +266,13 @@ def test_an_unknown_tag_gives_an_unknown_row(name: str) -> None:
 
 @pytest.mark.parametrize("nested", ["networkToken", "utilityAddresses"])
 def test_a_chain_has_no_required_field(nested: str) -> None:
-    """No field of a chain, or of a record in it, is required."""
+    """Chains, and the records in them, have no required field."""
     made = decoded(models.ChainInfo, {nested: {}})
     assert all(value is None for value in attrs.astuple(getattr(made, snake(nested))))
 
 
 def test_a_secret_is_not_shown() -> None:
-    """The secret of webhooks is in no repr."""
+    """Webhook secrets are in no repr."""
     made = decoded(SharedSecret, {"secret": "hush"})
     assert made.secret == "hush"
     assert "hush" not in repr(made)
@@ -270,7 +282,10 @@ def test_a_secret_is_not_shown() -> None:
 
 
 def test_rows_of_unknown_kinds() -> None:
-    """A row of an unknown kind gives its fields by both names, says what it lacks, and can be pickled."""
+    """Unknown rows have their fields under both names and can be pickled.
+
+    The error for a missing field has its name.
+    """
     row = decoded(models.Validator, {"validationStatus": "resting", "nodeId": "n", "from": "x"})
     assert (row.validation_status, row.node_id, row.from_) == ("resting", "n", "x")
     assert row.raw["nodeId"] == "n"
@@ -280,7 +295,7 @@ def test_rows_of_unknown_kinds() -> None:
 
 
 def test_faults_in_rows_of_several_kinds() -> None:
-    """What is wrong with a row of a known kind is told with its path, in a list and by itself."""
+    """Faults in rows of a known kind have their path, in a list and alone."""
     row = Maker(seed=1, whole=True).record(models.Erc20Transfer)
     wrong = {**row, "logIndex": "first"}
     decoder = PageDecoder(models.Transfer, "transfers")
@@ -300,13 +315,13 @@ def test_faults_in_rows_of_several_kinds() -> None:
 
 @pytest.mark.parametrize("body", [b"5", b"[]", b"null", b'"text"'])
 def test_a_row_of_several_kinds_is_an_object(body: bytes) -> None:
-    """What is no object is no row of any kind."""
+    """Rows of a union are objects; any other JSON raises DecodeError."""
     with pytest.raises(DecodeError):
         decode_resource(body, models.Transfer)
 
 
 def test_a_tag_in_depth_and_one_that_is_null() -> None:
-    """A tag may lie within an object; a field that is null is as if it were not there."""
+    """Tags may be nested, and a null field counts as missing."""
     union = models.PrimaryNetworkBalances
     assert isinstance(decoded(union, {"balances": {"unlockedUnstaked": None}}), Unknown)
     assert isinstance(decoded(union, {"balances": "none"}), Unknown)
@@ -328,7 +343,7 @@ class Inner:
 
 @frozen
 class Everything:
-    """A record with fields of all types that the quick way knows."""
+    """Record with fields of all types that the fast decoder supports."""
 
     whole: int
     text: str
@@ -349,7 +364,7 @@ class Everything:
 
 
 def lax(wire: Any) -> msgspec.json.Decoder[list[Any]]:
-    """Return the decoder of the quick way."""
+    """Return the decoder of the fast path."""
     return msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
 
 
@@ -380,7 +395,7 @@ inner = st.fixed_dictionaries({"number": st.integers() | odd}, optional={"name":
 
 
 def test_a_decimal_keeps_its_sign() -> None:
-    """A negative zero stays one, and digits stay as many as were sent."""
+    """Negative zeros and all digits are preserved."""
     rows = decode_resource(b'{"currencyCode": "usd", "value": "-0"}', Money)
     page = PageDecoder(Money, "prices").decode(
         b'{"prices": [{"currencyCode": "usd", "value": "-0"}, {"currencyCode": "usd", "value": "1.50"}]}'
@@ -413,7 +428,7 @@ def test_a_decimal_keeps_its_sign() -> None:
     )
 )
 def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any]) -> None:
-    """Whatever the quick way makes of a row, the thorough one makes of it too."""
+    """Fast and thorough decoders have equal results for any row."""
     kind = row_type(Everything)
     assert kind.fast is not None
     wire, finish = kind.fast
@@ -434,7 +449,10 @@ def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any])
     ids=lambda one: one.__name__,
 )
 def test_our_records_go_the_quick_way(record: Any) -> None:
-    """Nearly all records of ours are decoded the quick way; those with texts that may be numbers are not."""
+    """Records of ours take the fast decoder.
+
+    The exceptions are records with texts that may be numbers.
+    """
     slow = {"UsageValue", "RpcUsageValue", "UsageMetric", "RpcUsageMetric", "UsageMetrics"}
     slow |= {"SubnetRpcUsage", "PrimaryNetworkRpcUsage"}
     quick = row_type(record).fast
@@ -448,7 +466,7 @@ def test_our_records_go_the_quick_way(record: Any) -> None:
 
 
 def test_names_on_the_wire() -> None:
-    """Each field of each record has a name on the wire that leads back to it."""
+    """Fields of records have wire names that map back to them."""
     assert wire_name("l1_validator_details") == "l1ValidatorDetails"
     assert wire_name("from_") == "from"
     for record in RECORDS:

@@ -1,4 +1,4 @@
-"""Rows of services that are not as they were said to be: none is lost, and what cannot be told is said."""
+"""Rows that break a service's promises: none is lost, and events report it."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ ROWS = "/v1/rows"
 
 @define
 class Service:
-    """A service with one list; its tokens die, and its rows change, when told.
+    """Service with one list, whose tokens die and whose rows change on command.
 
     Attributes:
-        rows: the list as it is now.
-        size: rows a page.
+        rows: current rows of the list.
+        size: rows per page.
         items: name of the list field.
-        by: how a token names a page: by the row before it, or by its position.
-        refusals: what is said of the page behind so many rows, where that is refused.
-        expect: called before each request with how many came before it.
+        by: meaning of a token: the row before its page, or a position.
+        refusals: error bodies by the number of rows before the refused page.
+        expect: callback before each request, with the number of earlier requests.
 
     """
 
@@ -94,7 +94,7 @@ class Service:
         return reply(self.page(begin))
 
     def page(self, begin: int) -> Json:
-        """Return the page behind so many rows."""
+        """Return the page that begins at this row."""
         behind = begin + self.size
         body: Json = {self.items: deepcopy(self.rows[begin:behind])}
         if behind < len(self.rows):
@@ -113,7 +113,7 @@ def reply(body: Json, status: int = 200) -> Response:
 
 
 def session_of(service: Any, heard: list[Event] | None = None, **options: Any) -> Session:
-    """Return a session that reaches a service in memory, and says what happens to `heard`."""
+    """Return a session on a service in memory that appends its events to `heard`."""
     listener = None if heard is None else heard.append
     return Session(
         data_base_url="https://data.test",
@@ -126,7 +126,7 @@ def session_of(service: Any, heard: list[Event] | None = None, **options: Any) -
 
 
 def kinds(heard: Iterable[Event]) -> list[str]:
-    """Return what was said of the list, in order."""
+    """Return the types of the events about the list, in order."""
     told = KeyNotUnique | OrderBroken | Restarted | TokenRenewed | LoopFound
     return [type(event).__name__ for event in heard if isinstance(event, told)]
 
@@ -144,7 +144,7 @@ async def through_a_restart(service: Service, pages: Pages[Any], limit: int) -> 
 
 
 async def through_resumes(walk: Callable[..., Pages[Any]], limits: Sequence[int]) -> list[Any]:
-    """Read some rows, go on from the text of the checkpoint, and so on; then read the rest."""
+    """Read rows up to each limit, resuming from the checkpoint's text; then the rest."""
     rows: list[Any] = []
     resume: Checkpoint | None = None
     for limit in limits:
@@ -158,7 +158,7 @@ async def through_resumes(walk: Callable[..., Pages[Any]], limits: Sequence[int]
 
 
 def internal_transactions(serial: int = 0) -> list[Json]:
-    """Return 1,000 internal transactions as the service sends them: ten equal ones in each transaction."""
+    """Return 1,000 internal transactions: ten equal ones in each transaction."""
     model: Any = ROUTES["data.evm.internal_transactions"].route.model
     made = Maker(seed=7, whole=True).value(model)
     return [{**made, "txHash": f"0x{serial + index // 10:x}", "blockNumber": "5"} for index in range(1_000)]
@@ -179,7 +179,10 @@ TEN_EACH = Counter({f"0x{index:x}": 10 for index in range(100)})
 
 @pytest.mark.parametrize("size", [7, 10, 100, 1_000])
 async def test_equal_internal_transactions_are_all_given(size: int) -> None:
-    """1,000 internal transactions, ten equal ones in each transaction, are 1,000 rows and 1,000 in a list."""
+    """Equal internal transactions are all yielded: 1,000 rows, ten equal ones each.
+
+    `collect()`, `items()` and pages return the same number.
+    """
     service = Service(internal_transactions(), size, "transactions")
     async with session_of(service) as session:
         assert hashes([row async for row in internal(session).items()]) == TEN_EACH
@@ -190,7 +193,7 @@ async def test_equal_internal_transactions_are_all_given(size: int) -> None:
 
 @pytest.mark.parametrize("dies", [None, 3])
 async def test_equal_internal_transactions_are_all_exported(tmp_path: Path, dies: int | None) -> None:
-    """An export has the 1,000 rows as well, also when the tokens die on the way."""
+    """An export has all 1,000 equal rows, also if the tokens die on the way."""
     service = Service(internal_transactions(), 100, "transactions")
     service.expect = lambda number: service.forget() if number == dies else None
     out = tmp_path / "rows.jsonl"
@@ -205,7 +208,7 @@ async def test_equal_internal_transactions_are_all_exported(tmp_path: Path, dies
 
 @pytest.mark.parametrize("limit", [1, 5, 104, 250, 999])
 async def test_equal_internal_transactions_after_a_restart_and_a_resume(limit: int) -> None:
-    """After a restart, and after a resume, as many equal rows are left out as were given."""
+    """A restart or a resume leaves out as many equal rows as were yielded before."""
     service = Service(internal_transactions(), 100, "transactions")
     heard: list[Event] = []
     async with session_of(service, heard) as session:
@@ -217,7 +220,7 @@ async def test_equal_internal_transactions_after_a_restart_and_a_resume(limit: i
 
 
 async def test_equal_rows_that_came_meanwhile_are_given() -> None:
-    """After a restart of a list that grew by rows equal to some given before, those are given as well."""
+    """Equal rows added before a restart are yielded as well."""
     service = Service(internal_transactions(), 100, "transactions")
     async with session_of(service) as session:
         pages = internal(session)
@@ -230,7 +233,7 @@ async def test_equal_rows_that_came_meanwhile_are_given() -> None:
 
 @frozen
 class Narrow:
-    """Two of the fields of a row."""
+    """Model of two fields of a row."""
 
     block_number: int
     value: str
@@ -238,7 +241,7 @@ class Narrow:
 
 @pytest.mark.parametrize("how", ["once", "restart", "resume"])
 async def test_a_model_of_two_fields_keeps_all_rows(how: str) -> None:
-    """Rows that a model of the caller's makes alike are told apart by all that the service sent of them."""
+    """A model that makes rows equal loses none, as the bytes that were sent differ."""
     draw = Random(4)
     rows: list[Json] = [
         {"blockNumber": draw.randrange(20), "value": str(draw.randrange(9)), "txHash": f"0x{index}"}
@@ -262,7 +265,7 @@ async def test_a_model_of_two_fields_keeps_all_rows(how: str) -> None:
 
 
 async def test_within_a_page_nothing_is_dropped() -> None:
-    """Rows of one page are all given though they share the key that was named; an event says so once."""
+    """Rows of one page that share a key are all yielded, with one KeyNotUnique event."""
     rows = [{"id": index // 2, "part": index % 2} for index in range(100)]
     heard: list[Event] = []
     async with session_of(Service(rows), heard) as session:
@@ -274,7 +277,7 @@ async def test_within_a_page_nothing_is_dropped() -> None:
 
 @pytest.mark.parametrize(("by", "given"), [(1, 300), (9, 300), (128, 300), (129, 301), (149, 321)])
 async def test_rows_that_a_shifted_list_repeats(by: int, given: int) -> None:
-    """Where a list shifts, rows whose key was among the last 128 are left out; others come again."""
+    """A shifted list repeats no row whose key is among the last 128; others repeat."""
     service = Service([{"id": index} for index in range(300)], 10 if by < 10 else 150, by="position")
     news = [{"id": -index} for index in range(1, by + 1)]
     service.expect = lambda number: service.grow(news) if number == 1 else None
@@ -288,7 +291,7 @@ async def test_rows_that_a_shifted_list_repeats(by: int, given: int) -> None:
 
 
 async def test_one_hash_on_three_chains() -> None:
-    """A deployment that has one hash on three chains is three rows in the lists over all chains."""
+    """Transactions with one hash on three chains are three rows of all chains."""
     model: Any = ROUTES["data.evm.transactions_of_all_chains"].route.model
     made = Maker(seed=5, whole=True).value(model)
     rows = [{**made, "txHash": "0xsame", "chainId": str(chain)} for chain in (1, 43114, 43113)]
@@ -299,7 +302,7 @@ async def test_one_hash_on_three_chains() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 async def test_one_hash_on_three_chains_under_a_key_of_the_caller(size: int) -> None:
-    """Where the caller names the hash alone, rows of other times are other rows, and none is lost."""
+    """Rows with the caller's key but another time are distinct, and none is lost."""
     given = ((1, 30), (2, 30), (3, 30), (1, 20), (5, 20), (1, 15), (4, 9))
     rows = [{"hash": f"0x{number}", "time": time} for number, time in given]
     heard: list[Event] = []
@@ -314,7 +317,7 @@ def transfers() -> list[Json]:
 
 
 def change(service: Service) -> None:
-    """Let the price of every token be another one."""
+    """Change the price of every token."""
     for row in service.rows:
         if "token" in row:
             row["token"]["price"] += 0.25
@@ -324,7 +327,7 @@ def change(service: Service) -> None:
 
 @pytest.mark.parametrize("key", ["id", ["id"], ("id", "token.symbol")])
 async def test_transfers_whose_price_changes(key: str | Sequence[str]) -> None:
-    """500 transfers whose token dies half-way, while their price changes, come out as 500 where keyed."""
+    """Transfers whose price changes around a restart are 500 rows under a key."""
     service = Service(transfers(), 25)
     heard: list[Event] = []
     async with session_of(service, heard) as session:
@@ -338,7 +341,7 @@ async def test_transfers_whose_price_changes(key: str | Sequence[str]) -> None:
 
 
 async def test_transfers_whose_price_changes_without_a_key() -> None:
-    """Without a key a row that has changed comes as it was and as it is; none is lost."""
+    """A changed row without a key is yielded as it was and as it is; none is lost."""
     service = Service(transfers(), 25)
     async with session_of(service) as session:
         pages = session.data.list(ROWS)
@@ -351,7 +354,7 @@ async def test_transfers_whose_price_changes_without_a_key() -> None:
 
 
 async def test_declared_transfers_whose_price_changes() -> None:
-    """The transfers of an address are known by their transaction and log, whatever their token costs."""
+    """Transfers of an address are keyed by transaction and log, not by token price."""
     model: Any = ROUTES["data.evm.erc20_transactions"].route.model
     made = Maker(seed=5, whole=True).value(model)
     service = Service([{**made, "logIndex": index} for index in range(500)], 25, "transactions")
@@ -366,7 +369,7 @@ async def test_declared_transfers_whose_price_changes() -> None:
 
 
 async def test_rows_that_changed_between_a_checkpoint_and_its_resume() -> None:
-    """After a resume inside a page a row is known by its key, also where it has changed."""
+    """A resume inside a page recognizes changed rows by their key."""
     service = Service(transfers(), 25)
 
     def walk(**resume: Any) -> Pages[Json]:
@@ -385,7 +388,7 @@ NESTED = [{"a": {"b": index // 10, "c": {"d": index % 10}}, "e": [index // 50]} 
     "key", [["a.b", "a.c.d"], ("a.c", "a.b"), ["a"], "a", ["e", "a.b", "a.c.d"], ["a.c.d", "a.b"]]
 )
 async def test_keys_of_the_caller(key: str | Sequence[str]) -> None:
-    """`key=` takes a name, several names, and dots that lead into objects; a part may be an object."""
+    """`key=` accepts a name, several names, and dotted paths; a part may be an object."""
     service = Service(deepcopy(NESTED), 10, by="position")
     service.expect = lambda number: (
         service.grow([{"a": {"b": -1, "c": {"d": -number}}, "e": [0]}]) if 0 < number < 6 else None
@@ -423,7 +426,7 @@ async def test_a_key_that_cannot_be_hashed() -> None:
 
 @pytest.mark.parametrize("key", ["", [], (), [""], 5, ["a", 5], {"a"}, {"a": 1}, b"a", ["a", None]])
 async def test_nonsense_is_no_key(key: Any) -> None:
-    """What is no name, or no sequence of names, is refused before anything is sent."""
+    """Keys that are no name or sequence of names are refused before any request."""
     service = Service([])
     async with session_of(service) as session:
         with pytest.raises(ConfigurationError, match=r"key=.* must be the name of a row field"):
@@ -433,7 +436,7 @@ async def test_nonsense_is_no_key(key: Any) -> None:
 
 @pytest.mark.parametrize("key", ["idd", "id.x", ["id", "nme"], "a.b.c"])
 async def test_a_misspelt_key_names_the_field(key: str | Sequence[str]) -> None:
-    """A key that the rows do not have is an error that names it; no row was given before it."""
+    """A misspelt key raises an error with the field's name before any row is yielded."""
     async with session_of(Service([{"id": 1, "name": "x", "a": {"b": 5}}])) as session:
         pages = session.data.list(ROWS, key=key)
         with pytest.raises(DecodeError) as caught:
@@ -445,7 +448,7 @@ async def test_a_misspelt_key_names_the_field(key: str | Sequence[str]) -> None:
 
 
 async def test_a_misspelt_key_of_a_model_names_the_attribute() -> None:
-    """The attributes of a model are named in Python; a name of the wire is refused with the error above."""
+    """A model's key has attribute names; a name on the wire raises the same error."""
     rows = [{"blockNumber": 5, "value": "x"}]
     async with session_of(Service(rows)) as session:
         assert await session.data.list(ROWS, model=Narrow, key="block_number").collect() == [Narrow(5, "x")]
@@ -454,14 +457,14 @@ async def test_a_misspelt_key_of_a_model_names_the_attribute() -> None:
 
 
 async def test_a_row_with_null_in_its_key_has_none() -> None:
-    """Rows that lack a value of the key are rows without one: they are never dropped in a pass."""
+    """A row with a null in its key has no key, and no pass drops it."""
     rows = [{"id": None, "n": index // 10} for index in range(40)]
     async with session_of(Service(rows)) as session:
         assert await session.data.list(ROWS, key="id").collect() == rows
 
 
 async def test_a_key_that_turns_out_not_to_be_one_after_a_restart() -> None:
-    """Rows given under a key that is refuted later come again after a restart, and the event says so."""
+    """Rows of a key refuted later repeat after a restart, and the event reports it."""
     rows = [{"id": index, "n": index} for index in range(60)]
     rows[35]["id"] = rows[36]["id"]
     service = Service(rows)
@@ -478,7 +481,7 @@ async def test_a_key_that_turns_out_not_to_be_one_after_a_restart() -> None:
 
 
 async def through_a_restart_of(service: Service, pages: Pages[Any], before: int, behind: int) -> list[Any]:
-    """Read so many rows before, and so many behind a restart."""
+    """Read `before` rows, let the tokens die, and read `behind` more."""
     rows = await pages.collect(limit=before)
     service.forget()
     return rows + await pages.collect(limit=behind)
@@ -488,17 +491,17 @@ async def through_a_restart_of(service: Service, pages: Pages[Any], before: int,
 
 
 def numbered(numbers: Iterable[int], values: int = 1) -> list[Json]:
-    """Return rows with these numbers, and so many values on each of them."""
+    """Return rows with these numbers, with `values` rows for each number."""
     return [{"n": number, "value": value} for number in numbers for value in range(values)]
 
 
 def points(session: Session, key: str | None = None, **options: Any) -> Pages[Json]:
-    """Walk rows that are said to descend by `n`."""
+    """Walk rows with the declared descending order of `n`."""
     return session.data.list(ROWS, descending_key="n", key=key, **options)
 
 
 def swapped() -> list[Json]:
-    """Return 100 rows in descending order, two neighbours of which are swapped over a border of pages."""
+    """Return 100 descending rows, two of them swapped across the border of pages."""
     rows = numbered(range(100, 0, -1))
     rows[49], rows[50] = rows[50], rows[49]
     return rows
@@ -524,7 +527,7 @@ DISORDERED: dict[str, Callable[[], list[Json]]] = {
 @pytest.mark.parametrize("name", DISORDERED)
 @pytest.mark.parametrize("how", ["once", "restart", "restarts", "resume"])
 async def test_an_order_that_is_none(name: str, key: str | None, how: str) -> None:
-    """A list that is not in the order that was named gives every row, once, and one event says so."""
+    """A list out of its declared order yields each row once, with one event."""
     service = Service(DISORDERED[name](), size=50)
     heard: list[Event] = []
     async with session_of(service, heard) as session:
@@ -552,7 +555,7 @@ async def test_an_order_that_is_none(name: str, key: str | None, how: str) -> No
 @pytest.mark.parametrize("how", ["once", "restart", "resume"])
 @pytest.mark.parametrize("size", [7, 10, 100])
 async def test_two_values_on_one_number(size: int, how: str) -> None:
-    """1,000 rows, two on each number, are 1,000 rows: ties keep the order, and no event says otherwise."""
+    """Ties of two rows keep the order: all 1,000 rows and no OrderBroken event."""
     service = Service(numbered(range(500, 0, -1), values=2), size)
     heard: list[Event] = []
     async with session_of(service, heard) as session:
@@ -569,7 +572,7 @@ async def test_two_values_on_one_number(size: int, how: str) -> None:
 
 @pytest.mark.parametrize("size", [7, 10, 100])
 async def test_two_values_on_a_number_that_was_said_to_be_the_key(size: int) -> None:
-    """Where the number was named as the key as well, the two rows refute it, and both are given."""
+    """Two rows on a number that is also the key are both yielded and refute the key."""
     service = Service(numbered(range(500, 0, -1), values=2), size)
     heard: list[Event] = []
     async with session_of(service, heard) as session:
@@ -579,7 +582,7 @@ async def test_two_values_on_a_number_that_was_said_to_be_the_key(size: int) -> 
 
 @pytest.mark.parametrize("page", range(1, 8))
 async def test_a_second_value_on_a_neighbouring_page(page: int) -> None:
-    """A row with the number of one some pages before, and another content, is given; the key is refuted."""
+    """A row with the number of an earlier page's row is yielded and refutes the key."""
     rows = numbered(range(20, 0, -1))
     rows.insert(2 * page + 3, {"n": 18, "value": 99})
     heard: list[Event] = []
@@ -589,7 +592,10 @@ async def test_a_second_value_on_a_neighbouring_page(page: int) -> None:
 
 
 async def test_the_memory_of_a_tied_number_is_bounded() -> None:
-    """Beyond 1,000 rows on one number the rows are counted; the event says why, and a restart is exact."""
+    """Memory of tied rows is bounded: above 1,000 on one number they are counted.
+
+    The event has the reason, and a restart is exact.
+    """
     service = Service(numbered([9, 8], values=1_500) + numbered([7]), 100)
     heard: list[Event] = []
     async with session_of(service, heard) as session:
@@ -602,7 +608,7 @@ async def test_the_memory_of_a_tied_number_is_bounded() -> None:
 
 
 async def test_new_rows_on_the_newest_number() -> None:
-    """After a restart, rows that came on the number that was the newest are given, and none is lost."""
+    """New rows on the newest number are yielded after a restart, and none is lost."""
     for broken in (False, True):
         service = Service(numbered(range(100, 0, -1)))
         if broken:
@@ -617,7 +623,10 @@ async def test_new_rows_on_the_newest_number() -> None:
 
 
 async def test_a_walk_that_breaks_its_order_in_its_second_pass() -> None:
-    """Rows that changed places between two passes are known as well, the ones given in order among them."""
+    """Rows that changed places before the second pass are recognized.
+
+    These include the rows yielded in order.
+    """
     service = Service(numbered(range(100, 0, -1)))
     heard: list[Event] = []
     async with session_of(service, heard) as session:
@@ -632,7 +641,10 @@ async def test_a_walk_that_breaks_its_order_in_its_second_pass() -> None:
 
 
 async def test_an_order_of_no_pattern_says_that_a_restart_is_inexact() -> None:
-    """Where numbers follow no pattern, the rows before a late break come again; the event says so."""
+    """A late break in an irregular order repeats earlier rows after a restart.
+
+    The event reports that the restart is inexact.
+    """
     draw = Random(3)
     numbers = sorted(draw.sample(range(10**9), 5_000), reverse=True)
     service = Service(numbered([*numbers, 10**9, *range(500, 0, -1)]), 100)
@@ -647,7 +659,10 @@ async def test_an_order_of_no_pattern_says_that_a_restart_is_inexact() -> None:
 
 
 async def test_rows_that_lack_the_number() -> None:
-    """A row of an unknown kind, which has no number, breaks the order, and no row is lost by it."""
+    """A row without the number breaks the order, but causes no loss of rows.
+
+    Rows of unknown kinds have no number.
+    """
     maker = Maker(seed=2, whole=True)
     model: Any = ROUTES["data.primary_network.blockchains"].route.model
     made = maker.value(model)
@@ -663,7 +678,7 @@ async def test_rows_that_lack_the_number() -> None:
 
 
 async def test_a_deep_walk_that_was_resumed_in_its_second_pass() -> None:
-    """Pages of rows given before are progress while their numbers fall: 1,500 of them are no loop."""
+    """A second pass over 1,500 known pages with falling numbers is no loop."""
     service = Service(numbered(range(3_200, 0, -1)), 2)
     async with session_of(service) as session:
         pages = points(session, "n")
@@ -700,7 +715,7 @@ class Repeating:
 
 
 def repeating(back_to: int) -> Repeating:
-    """Return a service with 18 rows on six pages, which then begins again at one of them."""
+    """Return a service of 18 rows on six pages, which restarts at one of them."""
     rows = [{"id": f"r{number}", "n": 100 - number} for number in range(18)]
     return Repeating([rows[at : at + 3] for at in range(0, 18, 3)], back_to)
 
@@ -715,7 +730,10 @@ IDENTIFIED: dict[str, Json] = {
 
 
 async def read(reader: str, pages: Pages[Json], session: Session, out: Path, options: Json) -> None:
-    """Read a list to its end in one of three ways; an error of an export is that of its source."""
+    """Read a list to its end as items, pages or an export.
+
+    An error of the export is raised as that of its source.
+    """
     match reader:
         case "items":
             await pages.collect()
@@ -736,7 +754,7 @@ async def read(reader: str, pages: Pages[Json], session: Session, out: Path, opt
 async def test_a_service_that_repeats_itself(
     identified: str, back_to: int, reader: str, tmp_path: Path
 ) -> None:
-    """A walk whose service repeats its last page, or pages 1 to 6, ends within 1,100 requests."""
+    """A service that repeats its last page, or all six, ends within 1,100 requests."""
     service = repeating(back_to)
     heard: list[Event] = []
     options = IDENTIFIED[identified]
@@ -770,7 +788,7 @@ async def test_one_token_with_one_page_is_a_loop_at_once(reader: str) -> None:
 
 @pytest.mark.parametrize("identified", IDENTIFIED)
 async def test_pages_of_rows_given_before_a_restart_are_no_loop(identified: str) -> None:
-    """A walk that has to pass 1,200 pages again after a restart passes them."""
+    """A walk passes 1,200 known pages again after a restart."""
     rows = [{"id": f"r{number}", "n": 2_500 - number} for number in range(2_500)]
     service = Service(rows, 2)
     async with session_of(service) as session:
@@ -800,7 +818,10 @@ async def take(reader: str, pages: Pages[Json], got: list[Json]) -> None:
     + [(status, "keyed", "items") for status in (400, 404, 410)],
 )
 async def test_a_page_under_maintenance(status: int, identified: str, reader: str) -> None:
-    """A walk whose page 301 is refused ends with the service's words, and with fewer than 310 requests."""
+    """A refused page 301 ends the walk with the service's message.
+
+    The walk takes fewer than 310 requests.
+    """
     rows = [{"id": f"r{number}", "n": 900 - number, "price": 1.0} for number in range(800)]
     service = Service(rows, 2, refusals={600: {**MAINTENANCE, "statusCode": status}})
     heard: list[Event] = []
@@ -829,7 +850,7 @@ async def test_a_page_under_maintenance(status: int, identified: str, reader: st
 
 @pytest.mark.parametrize("identified", ["keyed", "both"])
 async def test_a_page_under_maintenance_of_rows_that_change(identified: str) -> None:
-    """The same, where the rows of the page before have changed meanwhile: their keys are what counts."""
+    """A refused page ends the walk early, as keys identify rows that change."""
     rows = [{"id": f"r{number}", "n": 900 - number, "price": 1.0} for number in range(800)]
     service = Service(rows, 2, refusals={600: MAINTENANCE})
     service.expect = lambda _: change(service)
@@ -840,7 +861,10 @@ async def test_a_page_under_maintenance_of_rows_that_change(identified: str) -> 
 
 
 async def test_a_page_under_maintenance_where_nothing_tells_rows() -> None:
-    """Without a key, a page before that has changed is no proof: one restart, then the service's words."""
+    """A refused page after unkeyed rows that change causes a single restart.
+
+    The error then has the service's message.
+    """
     rows = [{"id": f"r{number}", "price": 1.0} for number in range(100)]
     service = Service(rows, 2, refusals={60: MAINTENANCE})
     service.expect = lambda _: change(service)
@@ -854,7 +878,7 @@ async def test_a_page_under_maintenance_where_nothing_tells_rows() -> None:
 
 
 async def test_a_whole_service_under_maintenance() -> None:
-    """Where every page is refused from some time on, the restart meets the refusal itself, with its words."""
+    """A service that refuses every page ends the restart with its own error message."""
     rows = [{"id": f"r{number}"} for number in range(100)]
     service = Service(rows, 2)
 
@@ -876,7 +900,10 @@ async def test_a_whole_service_under_maintenance() -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 3])
 async def test_a_token_that_died_early_is_renewed(prefetch: int) -> None:
-    """Where one token alone is refused, the page before has a new one: no restart, and no row twice."""
+    """A single dead token is renewed from the page before, without a restart.
+
+    No row is yielded twice.
+    """
     rows = [{"id": f"r{number}"} for number in range(100)]
     service = Service(rows, 10)
     heard: list[Event] = []
@@ -893,7 +920,7 @@ async def test_a_token_that_died_early_is_renewed(prefetch: int) -> None:
 
 
 async def test_a_token_that_died_is_a_restart() -> None:
-    """Where the token before is refused as well, the walk begins again, at the cost of two requests."""
+    """Two dead tokens in a row cost two requests, and the walk restarts."""
     rows = [{"id": f"r{number}"} for number in range(100)]
     service = Service(rows, 10)
     heard: list[Event] = []

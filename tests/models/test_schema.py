@@ -1,4 +1,4 @@
-"""The schema of models: fields and types, as the decoder, exports, parameters and the simulator read them."""
+"""Schema of models: fields and types for decoder, exports and simulator."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ MaybeHeight = NewType("MaybeHeight", int | None)  # type: ignore[valid-newtype]
     ],
 )
 def test_kinds(hint: Any, kind: str) -> None:
-    """Each annotation has one kind; the same with None, with notes and under another name."""
+    """Annotations have one kind, unchanged by None, notes and aliases."""
     assert type_of(hint).kind == kind
     if hint is not None:
         assert type_of(Annotated[hint, "note"]).kind == kind
@@ -89,7 +89,7 @@ def test_kinds(hint: Any, kind: str) -> None:
 
 
 def test_none_and_notes() -> None:
-    """None and notes are taken off at any depth of unions, notes and new types."""
+    """None and notes are removed at any depth of unions, notes and new types."""
     assert type_of(int) == Type(int, "integer")
     assert type_of(Annotated[Annotated[int, 1] | None, 2]) == Type(int, "integer", True, (2, 1))
     assert type_of(MaybeHeight) == Type(int, "integer", True)
@@ -100,7 +100,7 @@ def test_none_and_notes() -> None:
 
 
 def test_choices() -> None:
-    """Listed values are those of a literal, of an enumeration, or of a literal noted beside a text."""
+    """Choices are the values of a literal, an enum, or a literal noted on a text."""
     assert type_of(Literal["a", "b"]).choices == ("a", "b")
     assert type_of(Colour).choices == ("red", "blue")
     noted = type_of(Annotated[str, Literal["a", "b"]] | None)  # pyright: ignore[reportOperatorIssue]
@@ -110,7 +110,10 @@ def test_choices() -> None:
 
 
 def test_parts() -> None:
-    """The parts of a type are itself and what lists, mappings and unions hold, but not fields of records."""
+    """Parts of a type are itself and its items, values and members.
+
+    Fields of records are no parts.
+    """
     hint = dict[str, list[int | Tree]] | None
     assert [part.kind for part in type_of(hint).parts()] == ["mapping", "list", "union", "integer", "record"]
     assert type_of(hint).key == Type(str, "text")
@@ -131,12 +134,12 @@ def test_parts() -> None:
     ],
 )
 def test_text(hint: Any, text: str) -> None:
-    """A type is written as in Python, without the values that a text is known to have."""
+    """Types are written as in Python, without the known values of a text."""
     assert str(type_of(hint)) == text
 
 
 def test_fields_of_attrs() -> None:
-    """A class of attrs: names in JSON, defaults, timestamps, and what its constructor does to a value."""
+    """Fields of attrs classes have JSON names, defaults, timestamps and converters."""
 
     @attrs.define
     class Row:
@@ -165,7 +168,7 @@ def test_fields_of_attrs() -> None:
 
 
 def test_fields_of_other_classes() -> None:
-    """Dataclasses have their own names, msgspec's Structs those that they are encoded by."""
+    """Fields of dataclasses keep their names; Structs have their encoded names."""
 
     @dataclasses.dataclass
     class Point:
@@ -185,7 +188,7 @@ def test_fields_of_other_classes() -> None:
 
 
 def test_no_record() -> None:
-    """What is no class with fields has none: plain JSON, a TypedDict, an instance."""
+    """Plain JSON, a TypedDict and an instance are no record and have no fields."""
 
     class Row(TypedDict):
         a: int
@@ -198,7 +201,7 @@ def test_no_record() -> None:
 
 
 def test_a_generic_class() -> None:
-    """A generic class with its arguments has the fields of the class, whose types are open."""
+    """A generic class with arguments has the fields of the class, with open types."""
     assert row_classes(Box[int]) == (Box,)
     assert fields_of(Box[int]) is fields_of(Box)
     assert not is_record(Box[int])
@@ -206,13 +209,13 @@ def test_a_generic_class() -> None:
 
 
 def test_a_class_that_contains_itself() -> None:
-    """Fields of a class that contains itself are read without end only if the reader goes on."""
+    """A class that contains itself has finite fields: the reader decides on recursion."""
     trees = fields_of(Tree)[1].type
     assert (trees.kind, trees.optional, trees.item) == ("list", True, Type(Tree, "record"))
 
 
 def test_unresolved_annotations() -> None:
-    """Fields with an annotation that names what is not there yet have no type, until it is there."""
+    """Unresolved annotations have no type until their name is defined."""
 
     @attrs.define
     class Row:
@@ -228,7 +231,7 @@ def test_unresolved_annotations() -> None:
 
 
 def test_row_classes() -> None:
-    """Rows of a union are of its kinds, each once; rows of a record are of that class."""
+    """Row classes of a union are its kinds, each once; a record is its own."""
     assert row_classes(MetricPoint) == (MetricPoint,)
     union = row_classes(models.PrimaryNetworkTransaction)
     assert set(union) > {models.PChainTransaction}
@@ -237,7 +240,7 @@ def test_row_classes() -> None:
 
 
 def test_amounts_by_name() -> None:
-    """A field is an amount where its name says so and it is a whole number, but no time."""
+    """Amounts are whole numbers with the name of an amount that are no times."""
 
     @attrs.define
     class Row:
@@ -256,12 +259,12 @@ NUMBERS = ("fee_count", "reward_id", "height", "evaluation", "id", "balance_inde
 
 @pytest.mark.parametrize("name", AMOUNTS + NUMBERS)
 def test_names_of_amounts(name: str) -> None:
-    """A word of the name makes it an amount, unless the last one is a counter or an identifier."""
+    """Names of amounts contain an amount word and end in no counter or identifier."""
     assert is_amount(name) is (name in AMOUNTS)
 
 
 def test_models_of_ours_are_described_whole() -> None:
-    """No field of a record has a type that the schema does not know; each is cached."""
+    """Models of ours have only fields of known kinds, and their schema is cached."""
     for name in models.__dir__():
         for kind in {*row_classes(getattr(models, name))} - {models.Invalid}:
             assert fields_of(kind) is fields_of(kind)

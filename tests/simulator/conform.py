@@ -1,9 +1,9 @@
-"""Check every answer of the simulator against documents: `python -m tests.simulator.conform [DATA METRICS]`.
+"""Conformance of simulated answers: `python -m tests.simulator.conform`.
 
-Each route is requested with several seeds, once for each listed value of its parameters. Each response has to
-fit the JSON Schema of its route, and its model. If no documents
-are named, those of `chainapi._tooling.openapi.find_documents` are read; a route that no document has is held
-to its model alone. Every misfit is a line, and any makes the command fail.
+The command requests each route with several seeds, once for each listed value of its parameters. Each
+response has to fit the JSON Schema of its route, and its model. The arguments are the paths of the documents
+(`[DATA METRICS]`), by default those of `chainapi._tooling.openapi.find_documents`; a route without a document
+is held to its model alone. The command prints a line for each misfit, and any makes it fail.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ EXCERPT = 200  # characters of a misfit
 
 @frozen(eq=False)
 class Checker:
-    """Checks bodies of one route; `schema` is None where no document has the route."""
+    """Checks of the bodies of one route; `schema` is None without a document."""
 
     declared: Endpoint
     schema: Draft202012Validator | None = None
 
     def misfits(self, body: bytes) -> Iterator[str]:
-        """Yield each place of a body that does not fit, with why."""
+        """Yield each misfit of a body with its place and reason."""
         route = self.declared.route
         try:
             if self.declared.single:
@@ -63,7 +63,7 @@ class Checker:
 
 
 def _reasons(error: ValidationError) -> Iterator[str]:
-    """Yield what does not fit, in the variant of a union that has the least of it."""
+    """Yield the misfits of the best-fitting variant of a union."""
     variants: dict[object, list[str]] = {}
     for inner in error.context or ():
         variants.setdefault(inner.schema_path[0], []).extend(_reasons(inner))
@@ -84,7 +84,7 @@ def _reasons(error: ValidationError) -> Iterator[str]:
 
 
 def checkers(documents: Sequence[Document]) -> dict[str, Checker]:
-    """Return what checks the answers of each route, by its name."""
+    """Return the checks of each route's answers by name."""
     schemas = {
         (document.name, operation.path): Schema(
             {**operation.answer, "components": document.content["components"]}
@@ -99,7 +99,7 @@ def checkers(documents: Sequence[Document]) -> dict[str, Checker]:
 
 
 def questions(name: str) -> Iterator[str]:
-    """Yield an address of a route, and one more for each value that one of its parameters lists."""
+    """Yield an address of a route, and one for each listed value of its parameters."""
     declared = ROUTES[name]
     given = values(declared, Maker(seed=1), optional=False)
     yield _address(name, given)
@@ -121,7 +121,7 @@ def _address(name: str, given: Mapping[str, Any]) -> str:
 
 
 def misfits(name: str, check: Checker, *, seeds: Iterable[int] = range(3), rows: int = 40) -> list[str]:
-    """Return what the simulator's answers of a route do not fit, each misfit once."""
+    """Return the misfits of a route's simulated answers, each once."""
     found: dict[str, None] = {}
     for seed in seeds:
         world = World(Settings(seed, chains=CHAINS, rows=rows, points=rows, forbidden=()))

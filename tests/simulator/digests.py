@@ -1,4 +1,4 @@
-"""Digests of the simulator's answers, by route and by setting: `python -m tests.simulator.digests`.
+"""Digests of simulated answers: `python -m tests.simulator.digests`.
 
 The command writes `digests.json` beside this file. Run it after a change of routes, models or factories that
 is meant to change answers; the diff of the file names the routes whose answers changed.
@@ -79,7 +79,7 @@ def _world(seed: int, **settings: Any) -> World:
 
 
 def of_route(name: str) -> str:
-    """Return the digest of the answers of a route, for each value that its parameters list."""
+    """Return the digest of a route's answers, for each listed value of its parameters."""
     digest = _Digest()
     for seed in SEEDS:
         world = _world(seed, forbidden=())
@@ -90,7 +90,7 @@ def of_route(name: str) -> str:
 
 
 def of_setting(setting: str, names: list[str]) -> str:
-    """Return the digest of the answers of routes, in their order, under one of the `SETTINGS`."""
+    """Return the digest of the answers of routes in order under one of the `SETTINGS`."""
     digest = _Digest()
     world = _world(1, **SETTINGS[setting]())
     for name in names:
@@ -99,7 +99,7 @@ def of_setting(setting: str, names: list[str]) -> str:
 
 
 def digests() -> dict[str, dict[str, str]]:
-    """Return all digests: of each route, and of the routes together under each setting."""
+    """Return all digests: of each route, and of the routes together by setting."""
     return {
         "routes": {name: of_route(name) for name in sorted(ROUTES)},
         "settings": {setting: of_setting(setting, sorted(ROUTES)) for setting in SETTINGS},

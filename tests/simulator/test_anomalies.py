@@ -1,4 +1,4 @@
-"""Anomalies of the simulated lists: each has its effect, and a walk gets the rows of `rows_of`."""
+"""Anomalies of simulated lists: each has its effect, and walks match `rows_of`."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class Caller:
         return [row for rows in self.pages(path, **query) for row in rows]
 
     def held(self, path: str, **query: object) -> list[Any]:
-        """Return the rows that the service holds, as they are sent."""
+        """Return the rows that the service has, as sent."""
         rows: list[Any] = loads(encode(self.sim.rows_of(short(path), **query)))
         return rows
 
 
 def loads(body: bytes) -> Any:
-    """Decode JSON and lose no digit."""
+    """Decode JSON without loss of digits."""
     return json.loads(body, parse_float=Decimal)
 
 
@@ -87,7 +87,7 @@ def short(path: str) -> str:
 
 
 def texts(rows: list[Any]) -> list[str]:
-    """Return rows as texts, to be counted."""
+    """Return rows as countable texts."""
     return [json.dumps(row, sort_keys=True, default=str) for row in rows]
 
 
@@ -117,7 +117,7 @@ anomalies_of_any_kind = st.builds(
 
 @given(anomalies_of_any_kind, st.sampled_from(SIZED), st.integers(1, 30), st.integers(0, 40))
 def test_a_walk_gives_what_the_service_holds(anomalies: Anomalies, name: str, size: int, rows: int) -> None:
-    """A walk on pages of any size gives the rows of `rows_of` in their order, and so does the next one."""
+    """A walk yields the rows of `rows_of` in order, for any page size, every time."""
     caller = Caller(anomalies, rows=rows, points=rows)
     path, needed = path_of(name), needed_by(name)
     for _ in range(2):
@@ -126,7 +126,10 @@ def test_a_walk_gives_what_the_service_holds(anomalies: Anomalies, name: str, si
 
 @given(anomalies_of_any_kind, st.sampled_from(SIZED), st.integers(0, 2))
 def test_same_seed_same_bytes(anomalies: Anomalies, name: str, seed: int) -> None:
-    """Two simulators with one seed and the same anomalies answer alike to the byte, walk after walk."""
+    """Simulators with one seed and the same anomalies answer alike to the byte.
+
+    This holds walk after walk.
+    """
     path, needed = path_of(name), needed_by(name)
     first, second = (Caller(anomalies, seed=seed, rows=25, points=25) for _ in range(2))
     for _ in range(2):
@@ -145,7 +148,7 @@ def test_same_seed_same_bytes(anomalies: Anomalies, name: str, seed: int) -> Non
     ids=str,
 )
 def test_another_seed_meets_other_rows(anomalies: Anomalies) -> None:
-    """Which rows an anomaly meets follows from the seed."""
+    """The seed determines the rows that an anomaly affects."""
     met: list[list[int]] = []
     for seed in (1, 2):
         sane, odd = Caller(seed=seed), Caller(anomalies, seed=seed)
@@ -157,7 +160,7 @@ def test_another_seed_meets_other_rows(anomalies: Anomalies) -> None:
 
 @given(anomalies_of_any_kind)
 def test_no_anomaly_moves_another_one(anomalies: Anomalies) -> None:
-    """The rows that are malformed are the same ones whatever else is wrong with the list."""
+    """Malformed rows are the same under any other anomaly."""
     combined = attrs.evolve(anomalies, ties=1, equal=1, unknown_fields=0.0, unknown_values=0.0)
     sane, alone = Caller().walk(BLOCKS), Caller(Anomalies(malformed=0.4)).walk(BLOCKS)
     odd = [row for row in alone if row not in sane]
@@ -169,7 +172,7 @@ def test_no_anomaly_moves_another_one(anomalies: Anomalies) -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_pages_hold_what_they_hold_besides_their_rows(name: str) -> None:
-    """Anomalies of rows leave alone what a page holds besides them."""
+    """Anomalies of rows leave the rest of the page unchanged."""
     pages = [
         Caller(*several).page(path_of(name), **needed_by(name))[1] for several in ([], [Anomalies(equal=2)])
     ]
@@ -186,7 +189,7 @@ def page_fields(name: str) -> set[str]:
 
 
 def test_anomalies_are_aimed_at_routes() -> None:
-    """A list has the anomalies of the first record whose route matches it, or no anomalies."""
+    """A list has the anomalies of the first record whose route matches, or none."""
     caller = Caller(
         Anomalies(route=short(BLOCKS), order="ascending"),
         Anomalies(route="data.evm.blocks", equal=3),
@@ -205,7 +208,7 @@ def test_anomalies_are_aimed_at_routes() -> None:
 
 @given(st.integers(1, 7), st.integers(1, 30), st.sampled_from([(BLOCKS, "blockNumber"), (TPS, "timestamp")]))
 def test_tied_rows_share_the_number_of_the_list(ties: int, size: int, of: tuple[str, str]) -> None:
-    """So many rows share each number or time, which still falls; they are different rows otherwise."""
+    """Tied rows share a descending number or time and differ in all else."""
     path, field = of
     rows = Caller(Anomalies(ties=ties), metrics_page_size=size).walk(path, pageSize=size)
     numbers = [int(row[field]) for row in rows]
@@ -223,7 +226,7 @@ def group_sizes(rows: int, size: int) -> list[int]:
 
 
 def test_tied_transactions_lie_in_one_block() -> None:
-    """Transactions that share a block number name one block; what is inside of a row is tied, too."""
+    """Tied transactions name one block, also in nested rows."""
     rows = Caller(Anomalies(ties=5)).walk(TRANSACTIONS)
     blocks = Counter((row["blockNumber"], row["blockHash"], row["blockTimestamp"]) for row in rows)
     assert set(blocks.values()) == {5}
@@ -249,7 +252,7 @@ def test_tied_transactions_lie_in_one_block() -> None:
 def test_bounds_take_in_what_lies_within(
     anomalies: Anomalies, first: int, last: int, size: int, order: str
 ) -> None:
-    """A query with bounds gets the rows of the whole list that lie within them as they are shown."""
+    """Bounds of a query select exactly the rows of the list within them, as shown."""
     path = path_of("data.primary_network.staking_transactions")
     start, end = EPOCH - 5 * first, EPOCH - 5 * last
     caller = Caller(anomalies, rows=27)
@@ -260,20 +263,20 @@ def test_bounds_take_in_what_lies_within(
 
 @given(st.integers(1, 12), st.integers(1, 30))
 def test_equal_rows_are_equal_byte_for_byte(equal: int, size: int) -> None:
-    """So many rows one after the other are one row, also over the border of a page."""
+    """Equal rows repeat byte for byte, also across the border of a page."""
     rows = texts(Caller(Anomalies(equal=equal)).walk(BLOCKS, pageSize=size))
     assert [len([*same]) for _, same in groupby(rows[::-1])] == group_sizes(60, equal)
 
 
 def test_ten_equal_internal_transactions_in_each_transaction() -> None:
-    """A thousand internal transactions may be a hundred different rows, ten of each."""
+    """Internal transactions may be 100 distinct rows, ten times each."""
     rows = Caller(Anomalies(equal=10), rows=1_000).walk(INTERNALS, pageSize=70)
     assert Counter(Counter(texts(rows)).values()) == {10: 100}
 
 
 @pytest.mark.parametrize("equal", [1, 2])
 def test_replays_have_one_hash_on_several_chains(equal: int) -> None:
-    """In a list over all chains, several chains have a transaction of one hash; in the list of one, none."""
+    """Replays have one hash on several chains, in lists over all chains only."""
     caller = Caller(Anomalies(replays=3, equal=equal))
     rows = caller.walk(ALL_TRANSACTIONS)
     places = {(row["txHash"], row["chainId"]) for row in rows}
@@ -290,14 +293,14 @@ def test_replays_have_one_hash_on_several_chains(equal: int) -> None:
 
 
 def positions(rows: list[Any], of: list[Any]) -> list[int]:
-    """Return where the rows of a list are in another one."""
+    """Return the positions of a list's rows in another list."""
     places = {text: place for place, text in enumerate(texts(of))}
     return [places[text] for text in texts(rows)]
 
 
 @given(st.integers(0, 30), st.integers(0, 120))
 def test_swapped_rows_are_neighbours(seed: int, rows: int) -> None:
-    """In a swapped list each row has its position or that of a neighbour."""
+    """Swapped rows have their own position or that of a neighbour."""
     sane, swapped = (
         Caller(seed=seed, rows=rows).walk(BLOCKS),
         Caller(Anomalies(order="swapped"), seed=seed, rows=rows),
@@ -308,7 +311,7 @@ def test_swapped_rows_are_neighbours(seed: int, rows: int) -> None:
 
 
 def test_neighbours_are_swapped_over_the_border_of_a_page() -> None:
-    """Some of the swapped neighbours are the last row of a page and the first of the next."""
+    """Swapped neighbours include the last row of a page and the first of the next."""
     places = positions(
         Caller(Anomalies(order="swapped"), rows=500).walk(BLOCKS), Caller(rows=500).walk(BLOCKS)
     )
@@ -318,7 +321,7 @@ def test_neighbours_are_swapped_over_the_border_of_a_page() -> None:
 
 
 def test_shuffled_rows_are_anywhere() -> None:
-    """A shuffled list has all rows, hardly one of them where it belongs; added rows are at its head."""
+    """A shuffled list has all rows, hardly one in place, and added rows at its head."""
     caller = Caller(Anomalies(order="shuffled"), rows=500)
     sane = Caller(rows=500).walk(BLOCKS, pageSize=100)
     rows = caller.walk(BLOCKS, pageSize=100)
@@ -330,7 +333,7 @@ def test_shuffled_rows_are_anywhere() -> None:
 
 
 def test_an_ascending_list_grows_at_its_end() -> None:
-    """The oldest row comes first; a walk meets rows that are added meanwhile as its last ones."""
+    """An ascending list begins with the oldest row and grows at its end."""
     caller = Caller(Anomalies(order="ascending"))
     sane = Caller().walk(BLOCKS)
     pages = caller.pages(BLOCKS)
@@ -342,7 +345,7 @@ def test_an_ascending_list_grows_at_its_end() -> None:
 
 @given(st.integers(0, 20), st.sampled_from([0.05, 0.5, 1.0]))
 def test_moved_rows_stand_elsewhere_in_each_later_pass(seed: int, moved: float) -> None:
-    """The first pass sees the list as it is, each later one another order of the same rows."""
+    """Moved rows have the true order in the first pass and another in each later one."""
     caller = Caller(Anomalies(moved=moved), seed=seed, rows=100)
     passes = [texts(caller.walk(BLOCKS, pageSize=30)) for _ in range(3)]
     assert passes[0] == texts(Caller(seed=seed, rows=100).walk(BLOCKS))
@@ -351,7 +354,7 @@ def test_moved_rows_stand_elsewhere_in_each_later_pass(seed: int, moved: float) 
 
 
 def test_a_small_share_moves_few_rows() -> None:
-    """Rows that do not move keep their order among themselves."""
+    """Rows that do not move keep their relative order."""
     caller = Caller(Anomalies(moved=0.1), rows=200)
     first, second = (caller.walk(BLOCKS, pageSize=100) for _ in range(2))
     places = positions(second, first)
@@ -360,7 +363,7 @@ def test_a_small_share_moves_few_rows() -> None:
 
 
 def test_a_walk_stays_in_its_pass() -> None:
-    """The pages of one walk are of one pass, though another walk begins in between."""
+    """Pages of one walk share a pass, even if another walk begins in between."""
     caller = Caller(Anomalies(moved=1.0, changing="pass"))
     pages = caller.pages(BLOCKS)
     rows = next(pages)
@@ -374,7 +377,7 @@ def test_a_walk_stays_in_its_pass() -> None:
 
 @pytest.mark.parametrize("order", ["swapped", "shuffled"])
 def test_the_order_of_a_long_list_costs_nothing_until_asked_for(order: Any) -> None:
-    """Rows move within runs of 10,000, so that a page of a list of any length takes little time."""
+    """Moved rows stay within runs of 10,000, so a page of any list is fast."""
     rows = 10**12 + 5_000
     caller = Caller(Anomalies(order=order), rows=rows)
     pages = [*islice(caller.pages(BLOCKS, pageSize=100), 51)]
@@ -400,7 +403,7 @@ def test_the_order_of_a_long_list_costs_nothing_until_asked_for(order: Any) -> N
 )
 @pytest.mark.parametrize("changing", ["pass", "answer"])
 def test_fields_change(path: str, field: str, changing: Any) -> None:
-    """What changes in reality changes with each pass or each answer; nothing else does."""
+    """Changing fields differ by pass or by answer, and no other field does."""
     path, _, question = path.partition("?")
     query = dict(part.split("=") for part in question.split("&") if part)
     caller = Caller(Anomalies(changing=changing))
@@ -424,14 +427,14 @@ def all_fields(value: Any) -> list[tuple[str, Any]]:
 
 
 def keeps(field: tuple[str, Any]) -> bool:
-    """Tell whether a field never changes; that of a price is its value."""
+    """Return whether a field never changes; a price's field is its value."""
     changes = ("value", "logoUri", "indexStatus", "progress", "uptimePerformance", "confirmations")
     return field[0] not in changes
 
 
 @pytest.mark.parametrize(("changing", "numbers"), [("pass", [0, 0, 0]), ("answer", [0, 1, 2])])
 def test_fields_change_within_a_walk_with_each_answer_only(changing: Any, numbers: list[int]) -> None:
-    """The pages of a walk are of one version, or each of its own; `rows_of` is of the latest one."""
+    """Pages of a walk share a version, or have one each; `rows_of` has the latest."""
     caller = Caller(Anomalies(changing=changing), rows=30)
     pages = [*caller.pages(BLOCKS)]
     assert [{row["confirmations"] for row in rows} for rows in pages] == [{number} for number in numbers]
@@ -439,7 +442,7 @@ def test_fields_change_within_a_walk_with_each_answer_only(changing: Any, number
 
 
 def test_resources_change_with_each_answer() -> None:
-    """A single resource is another one in each answer, whichever way the lists change."""
+    """A single resource changes with each answer in both modes."""
     for changing in ("pass", "answer"):
         caller = Caller(Anomalies(changing=changing))
         bodies = [loads(caller.body("/data/v1/chains/7")) for _ in range(2)]
@@ -462,7 +465,7 @@ def decodes(name: str, row: Any) -> bool:
 
 @pytest.mark.parametrize("name", [name for name in LISTS if ROUTES[name].route.model is not None])
 def test_malformed_rows_cannot_be_read(name: str) -> None:
-    """No malformed row of any list fits its model; the other rows are unchanged."""
+    """Malformed rows fit no model in any list, and the other rows are unchanged."""
     path, needed = path_of(name), needed_by(name)
     sane, odd = Caller().walk(path, **needed), Caller(Anomalies(malformed=0.5)).walk(path, **needed)
     for before, after in zip(sane, odd, strict=True):
@@ -481,7 +484,7 @@ def test_malformed_resources_cannot_be_read(name: str) -> None:
 
 
 def test_rows_are_malformed_in_every_way() -> None:
-    """A field is empty instead of a number, a number instead of a text, null, or missing."""
+    """Malformed fields are empty, of the wrong type, null, or missing."""
     sane = {row["blockHash"]: row for row in Caller(rows=1_000).walk(BLOCKS, pageSize=100)}
     odd = Caller(Anomalies(malformed=0.2), rows=1_000).walk(BLOCKS, pageSize=100)
     ways: Counter[str] = Counter()
@@ -494,7 +497,7 @@ def test_rows_are_malformed_in_every_way() -> None:
 
 
 def test_malformed_plain_values_are_objects() -> None:
-    """In a list of plain values, an object is what does not belong."""
+    """Malformed rows of a list of plain values are objects."""
     path = path_of("data.webhooks.addresses")
     rows = Caller(Anomalies(malformed=0.5, unknown_fields=1.0, unknown_values=1.0, changing="pass")).walk(
         path
@@ -503,7 +506,7 @@ def test_malformed_plain_values_are_objects() -> None:
 
 
 def test_unknown_fields_are_additions() -> None:
-    """A share of the rows has fields that no document names, inside of them too; so has each page."""
+    """Unknown fields are added to a share of the rows, nested records and each page."""
     caller = Caller(Anomalies(unknown_fields=0.5), rows=400)
     rows = caller.walk(TRANSACTIONS, pageSize=100)
     sane = Caller(rows=400).walk(TRANSACTIONS, pageSize=100)
@@ -523,7 +526,7 @@ def pruned(value: Any) -> Any:
 
 
 def test_unknown_numbers_have_more_digits_than_a_float() -> None:
-    """Numbers that no float holds are sent in all their digits."""
+    """Numbers too precise for a float are sent with all their digits."""
     body = Caller(Anomalies(unknown_fields=1.0), rows=400).body(BLOCKS, pageSize=100)
     for digits in (b":0.1234567890123456789", b":12345678901234567890.5", b":1180591620717411303424"):
         assert digits in body
@@ -531,14 +534,14 @@ def test_unknown_numbers_have_more_digits_than_a_float() -> None:
 
 @pytest.mark.parametrize("name", SINGLES)
 def test_resources_have_unknown_fields(name: str) -> None:
-    """A single resource with unknown fields is one of its model all the same."""
+    """A single resource with unknown fields still fits its model."""
     body = Caller(Anomalies(unknown_fields=1.0)).body(path_of(name), **needed_by(name))
     assert [field for field in loads(body) if field.startswith("new")]
     decode_resource(body, ROUTES[name].route.model)
 
 
 def test_unknown_values_are_of_fields_that_list_theirs() -> None:
-    """Where a row has a field with listed values, one such field has another value; nothing else changes."""
+    """Unknown values replace one listed value in a row; nothing else changes."""
     for name in ("data.evm.transactions", "data.icm.messages", "data.chains", "data.evm.blocks"):
         path = path_of(name)
         sane = Caller(rows=200).walk(path)
@@ -551,7 +554,7 @@ def test_unknown_values_are_of_fields_that_list_theirs() -> None:
 
 
 def test_values_may_be_unknown_inside_of_lists() -> None:
-    """An entry of a list of listed values may be an unknown one."""
+    """Lists of listed values may have an unknown entry."""
     rows = Caller(Anomalies(unknown_values=1.0), chains=range(1, 60)).walk("/data/v1/chains")
     assert any("UNHEARD_OF" in text for row in rows for text in row["enabledFeatures"])
 
@@ -565,7 +568,10 @@ def test_values_may_be_unknown_inside_of_lists() -> None:
     st.sampled_from(["descending", "swapped", "shuffled"]),
 )
 def test_counted_tokens_repeat_rows_when_the_list_grows(size: int, added: list[int], order: Any) -> None:
-    """A walk whose tokens count rows meets all rows in order, some again, and some of those added."""
+    """Position tokens yield all rows in order, some repeated, when the list grows.
+
+    Some of the added rows are among them.
+    """
     caller = Caller(Anomalies(paging="offset", order=order), rows=40)
     before = caller.held(BLOCKS)
     rows: list[Any] = []
@@ -578,7 +584,7 @@ def test_counted_tokens_repeat_rows_when_the_list_grows(size: int, added: list[i
 
 
 def test_a_counted_token_repeats_as_many_rows_as_were_added() -> None:
-    """The page after some rows were added begins with as many of the rows given last."""
+    """The next page after a growth by n rows repeats the last n rows."""
     caller = Caller(Anomalies(paging="offset"))
     pages = caller.pages(BLOCKS)
     first = next(pages)
@@ -587,7 +593,7 @@ def test_a_counted_token_repeats_as_many_rows_as_were_added() -> None:
 
 
 def test_counted_tokens_of_a_list_at_rest_are_like_any() -> None:
-    """Where nothing is added, both kinds of tokens open the same pages, in either direction."""
+    """Position tokens of a list at rest open the same pages as others, both ways."""
     path = path_of("data.primary_network.blockchains")
     for order in ("asc", "desc"):
         pages = [
@@ -599,7 +605,7 @@ def test_counted_tokens_of_a_list_at_rest_are_like_any() -> None:
 
 @pytest.mark.parametrize("paging", ["cursor", "offset"])
 def test_the_last_page_comes_for_ever(paging: Any) -> None:
-    """The last page has a token to itself, another one each time."""
+    """The last page has a token that leads back to it, a fresh one each time."""
     caller = Caller(Anomalies(repeat_pages="last", paging=paging), rows=25)
     pages = [*islice(caller.pages(BLOCKS), 8)]
     assert [len(rows) for rows in pages] == [10, 10, 5, 5, 5, 5, 5, 5]
@@ -610,14 +616,17 @@ def test_the_last_page_comes_for_ever(paging: Any) -> None:
 
 @pytest.mark.parametrize(("repeated", "length"), [(1, 1), (2, 2), (3, 3), (9, 3)])
 def test_the_first_pages_come_again_and_again(repeated: int, length: int) -> None:
-    """After this number of pages, or after the last one, the first page comes again, under a fresh token."""
+    """Repeated pages begin again at the first, under a fresh token.
+
+    This happens after the given number of pages, or after the last one.
+    """
     caller = Caller(Anomalies(repeat_pages=repeated), rows=25)
     pages = [*islice(caller.pages(BLOCKS), 10)]
     assert pages == ([*Caller(rows=25).pages(BLOCKS)][:length] * 10)[:10]
 
 
 def test_an_only_page_repeats_itself() -> None:
-    """A list of one page, or of none, is repeated as well."""
+    """A single page, even an empty one, repeats as well."""
     for rows in (0, 3):
         caller = Caller(Anomalies(repeat_pages="last"), rows=rows)
         assert [len(page) for page in islice(caller.pages(BLOCKS), 3)] == [rows, rows, rows]
@@ -627,7 +636,7 @@ def test_an_only_page_repeats_itself() -> None:
 
 
 def test_rows_are_held_whatever_was_paged() -> None:
-    """`rows_of` takes no part in the paging: it counts no request and moves no walk."""
+    """`rows_of` counts no request and advances no walk."""
     caller = Caller(Anomalies(moved=1.0, changing="answer"))
     assert caller.held(BLOCKS) == caller.held(BLOCKS)
     assert [row["blockHash"] for row in caller.held(BLOCKS)] == [
@@ -638,7 +647,7 @@ def test_rows_are_held_whatever_was_paged() -> None:
 
 
 def test_rows_are_held_as_of_now() -> None:
-    """Rows that were added, by hand or with time, are held at once."""
+    """Rows added by hand or with time are in `rows_of` at once."""
     caller = Caller(grow_every=10.0)
     caller.page(BLOCKS)
     assert len(caller.held(BLOCKS)) == 60
@@ -649,7 +658,7 @@ def test_rows_are_held_as_of_now() -> None:
 
 
 def test_rows_are_held_for_a_query() -> None:
-    """A query narrows and turns what is held as it does the pages."""
+    """`rows_of` applies filters and sort order like the pages."""
     path = "/metrics/v2/chains/7/metrics/txCount"
     query = {"startTimestamp": EPOCH - 5 * 86_400, "timeInterval": "day"}
     held = Caller().sim.rows_of(short(path), **query)
@@ -666,7 +675,7 @@ def test_rows_are_held_for_a_query() -> None:
     ],
 )
 def test_what_is_no_list_holds_no_rows(path: str, query: dict[str, str], said: str) -> None:
-    """Elsewhere than at a list, and for a query that is refused, `rows_of` is a ValueError."""
+    """`rows_of` raises ValueError for a path without a list and for a refused query."""
     with pytest.raises(ValueError, match=said):
         Caller().sim.rows_of(path, **query)
 
@@ -693,7 +702,7 @@ def test_what_is_no_list_holds_no_rows(path: str, query: dict[str, str], said: s
     ],
 )
 def test_impossible_anomalies_are_refused(wrong: Json, said: str) -> None:
-    """An anomaly that cannot be is a ValueError that names it."""
+    """Impossible anomalies raise ValueError with their name."""
     with pytest.raises(ValueError, match=said):
         Anomalies(**wrong)
 
@@ -709,7 +718,7 @@ def test_one_record_needs_no_list() -> None:
 
 @pytest.mark.real_time
 async def test_server_gives_what_memory_gives() -> None:
-    """Every anomaly reaches a client over a socket in the very bytes that it gets in memory."""
+    """The server sends every anomaly in the bytes of the transport in memory."""
     anomalies = Anomalies(
         ties=2,
         equal=2,

@@ -1,4 +1,4 @@
-"""The simulator's answers fit the documents of both services, and the check notices where they do not."""
+"""Conformance of simulated answers to both services' documents, and its check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", [pytest.param(name, id=f"{name}-{AGAINST}") for name in sorted(ROUTES)])
 def test_answers_fit(name: str) -> None:
-    """Every answer of a route fits its model, and its JSON Schema where the documents are at hand."""
+    """Answers of each route fit its model, and its JSON Schema if present."""
     assert conform.misfits(name, CHECKERS[name], seeds=[0], rows=12) == []
 
 
@@ -55,13 +55,13 @@ def test_answers_fit(name: str) -> None:
     ],
 )
 def test_what_the_services_always_send_is_never_left_out(name: str, where: str, fields: set[str]) -> None:
-    """Fields that the documents require are in every row, although the models let them be missing."""
+    """Fields that the documents require are in every row, if optional in the model."""
     rows = [row for seed in range(5) for row in Caller(seed=seed).route(name)[where]]
     assert all(fields <= set(row) and None not in row.values() for row in rows)
 
 
 def test_network_tokens_are_whole() -> None:
-    """The token of a chain has a name, a symbol and decimals wherever it is shown."""
+    """Tokens of a chain have a name, a symbol and decimals in every answer."""
     chains = Caller().route("data.evm.chains_of_address")["indexedChains"]
     tokens = [chain["networkToken"] for chain in chains]
     tokens += [
@@ -80,7 +80,10 @@ def test_active_validators_have_a_place() -> None:
 
 
 def test_numbers_are_texts_where_the_services_send_texts() -> None:
-    """An output's index is a text on the X-Chain and a number on the P-Chain; a page's height is a text."""
+    """Numbers are texts exactly in the fields that the services send as texts.
+
+    An output's index is a text on the X-Chain and a number on the P-Chain; a page's height is a text.
+    """
     caller = Caller()
     kinds = {
         chain: {type(value) for name, value in fields_of(caller.body(path)) if name == "outputIndex"}
@@ -104,7 +107,7 @@ ACTIVITY = "/data/v1/networks/{}/blockchains/p-chain/lastActivityTimestampByAddr
     ],
 )
 def test_networks_have_the_name_that_an_answer_lists(path: str, network: str, named: str) -> None:
-    """An answer that lists one name of a network has this name, whichever the request uses."""
+    """Networks have the one name that an answer lists, whichever the request uses."""
     assert Caller().body(path, network=network, addresses="a")["network"] == named
 
 
@@ -117,7 +120,10 @@ def test_networks_have_the_name_that_an_answer_lists(path: str, network: str, na
     ],
 )
 def test_messages_of_unknown_origin_name_the_contract_as_their_route_does(name: str, field: str) -> None:
-    """Messages whose source is not indexed call their contract otherwise in a list than by themselves."""
+    """Messages of unindexed sources name their contract in the field of their route.
+
+    The field in a list differs from that of a single message.
+    """
     bodies = [Caller(seed=seed).route(name) for seed in range(30)]
     rows = [row for body in bodies for row in body.get("messages", [body])]
     unknown = [row for row in rows if row["status"] == "delivered_source_not_indexed"]
@@ -180,7 +186,7 @@ ROW = {"$ref": "#/components/schemas/Row"}
     ],
 )
 def test_misfits_are_reported(schema: Json, said: list[str]) -> None:
-    """Each kind of misfit is one line with its path; a union needs one variant that fits."""
+    """Misfits are one line each with their path; a union needs one fitting variant."""
     check = conform.checkers([a_document(schema)])["data.evm.blocks"]
     assert conform.misfits("data.evm.blocks", check, seeds=[0], rows=3) == said
 
@@ -194,7 +200,7 @@ def test_answers_are_held_to_their_models() -> None:
 
 
 def test_refusals_are_misfits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question that the simulator refuses is reported with its words."""
+    """A query that the simulator refuses is reported with its message."""
     monkeypatch.setattr(conform, "CHAINS", (1,))
     (line,) = conform.misfits("data.evm.blocks", CHECKERS["data.evm.blocks"], seeds=[0])
     assert line.startswith("/data/v1/chains/7/blocks?pageSize=100&chainId=7: {")
@@ -204,7 +210,10 @@ def test_refusals_are_misfits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_command_counts_the_routes_that_do_not_fit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command reports every misfit, names what it read, and returns how many routes do not fit."""
+    """The command reports every misfit and returns the number of routes with one.
+
+    It also names its documents.
+    """
     monkeypatch.setattr(conform, "ROUTES", {"data.evm.blocks": ROUTES["data.evm.blocks"]})
     place = tmp_path / "data-api.json"
     place.write_text(json.dumps(a_document({"required": ["rows"]}).content), "utf-8")
@@ -218,7 +227,7 @@ def test_command_counts_the_routes_that_do_not_fit(
 
 
 def test_documents_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CHAINAPI_OPENAPI names the folder of the documents."""
+    """CHAINAPI_OPENAPI sets the folder of the documents."""
     (tmp_path / "data-api.json").write_text(json.dumps(a_document({}).content), "utf-8")
     (tmp_path / "notes.json").write_text("[]", "utf-8")
     monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))

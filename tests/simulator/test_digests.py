@@ -1,4 +1,4 @@
-"""The simulator's answers keep their bytes: users' tests may rely on the rows of a seed."""
+"""Stable bytes of simulated answers: users' tests may rely on the rows of a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEND = "the answers changed; if that is intended, run `python -m tests.simulator
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", sorted(KEPT["routes"]))
 def test_a_route_keeps_its_answers(name: str) -> None:
-    """Statuses, headers, bodies and page tokens of a route follow from the seed, in every version."""
+    """Routes keep statuses, headers, bodies and tokens for a seed in all versions."""
     if name not in ROUTES:
         pytest.fail(f"{name} is no route: run `python -m tests.simulator.digests`")
     assert of_route(name) == KEPT["routes"][name], MEND
@@ -24,7 +24,10 @@ def test_a_route_keeps_its_answers(name: str) -> None:
 
 @pytest.mark.parametrize("setting", sorted(KEPT["settings"]))
 def test_answers_keep_their_bytes_under_each_setting(setting: str) -> None:
-    """Growth, limits, faults and every anomaly give the same bytes for a seed, in every version."""
+    """Settings keep their bytes for a seed in all versions.
+
+    They are growth, limits, faults and every anomaly.
+    """
     names = sorted(KEPT["routes"].keys() & ROUTES.keys())
     assert of_setting(setting, names) == KEPT["settings"][setting], MEND
 

@@ -1,4 +1,4 @@
-"""The simulator follows its models: a required field that a model gains has a value in every row."""
+"""Required fields added to a model get a value in every simulated row."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ADDED: dict[str, tuple[Any, type | tuple[type, ...]]] = {
 
 @frozen(kw_only=True)
 class First(Record):
-    """One kind of a union."""
+    """Member of a union."""
 
     kind: Literal["first"]
     block_number: int
@@ -67,7 +67,7 @@ class First(Record):
 
 @frozen(kw_only=True)
 class Second(Record):
-    """The other kind."""
+    """Second member of the union."""
 
     kind: Literal["second"]
     addresses: list[str]
@@ -85,7 +85,7 @@ def rule(tag: Tag) -> str:
 
 @functools.cache
 def extended(model: Any) -> Any:
-    """Return a model whose records, and the records in them, require a field of each kind."""
+    """Return a model with a required field of each kind in it and its inner records."""
     if tags := type_of(model).tags:
         kinds = {tag.kind: extended(tag.kind) for tag in tags}
         union = functools.reduce(operator.or_, [*kinds.values(), Unknown])
@@ -107,7 +107,7 @@ def extended(model: Any) -> Any:
 
 
 def extend(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
-    """Extend the model of a route, and the records that its pages hold besides their rows."""
+    """Extend the model of a route, and the other records of its pages."""
     endpoint = ROUTES[name]
     others = tuple(
         (other, extended(kind) if row_classes(kind) else kind) for other, kind in endpoint.route.extra
@@ -118,7 +118,7 @@ def extend(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
 
 
 def assert_complete(record: Any) -> None:
-    """Check that a decoded record has a value of the right type in each field that was added."""
+    """Check that a decoded record has a value of the right type in each added field."""
     own = {field.name for kind in type(record).__mro__[1:] if attrs.has(kind) for field in fields_of(kind)}
     for name, (_, kinds) in ADDED.items():
         if name not in own:
@@ -133,7 +133,7 @@ NAMES = sorted(name for name, endpoint in ROUTES.items() if endpoint.route.model
 
 @pytest.mark.parametrize("name", NAMES)
 def test_required_fields_that_a_model_gains_have_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row of every route has the fields that its model gained, whatever handler makes the row."""
+    """Required fields added to a model get values in all rows of all routes."""
     model = extend(monkeypatch, name)
     endpoint, caller = ROUTES[name], Caller(rows=3, points=3)
     body = caller.response(path_of(name), **needed_by(name)).body
@@ -148,7 +148,7 @@ def test_required_fields_that_a_model_gains_have_values(name: str, monkeypatch: 
 
 
 def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block has the same values in its list, on pages of any size, and by itself."""
+    """A block is equal in its list, on pages of any size, and as a resource."""
     for name in ("data.evm.blocks", "data.evm.block"):
         extend(monkeypatch, name)
     caller = Caller()
@@ -163,7 +163,7 @@ def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: 
 @pytest.mark.parametrize("name", ["data.evm.transactions", "data.evm.erc20_balances", "data.chain"])
 @pytest.mark.parametrize("changing", ["pass", "answer"])
 def test_anomalies_take_any_model(name: str, changing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anomalies leave alone fields that are named as prices, logos or progress and hold something else."""
+    """Anomalies skip fields with names like prices, logos or progress but other types."""
     extend(monkeypatch, name)
     caller = Caller(anomalies=Anomalies(ties=2, changing=changing, unknown_fields=1.0, unknown_values=1.0))
     for _ in range(3):

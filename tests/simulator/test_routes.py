@@ -1,4 +1,4 @@
-"""The simulator serves every route: rows of its model, page by page, as the catalogue declares it."""
+"""Simulated routes: each serves rows of its model in pages, as catalogued."""
 
 from __future__ import annotations
 
@@ -104,7 +104,10 @@ class Caller:
         return decoded
 
     def route(self, name: str, **query: object) -> Json:
-        """Return the body of a page of a route, or of a resource, with what its query needs."""
+        """Return the body of a route's page or resource.
+
+        The query has what the route requires.
+        """
         return self.body(path_of(name), **{**needed_by(name), **query})
 
     def walk(self, name: str, **query: object) -> list[Any]:
@@ -143,7 +146,7 @@ def refused(response: Response) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", LISTS)
 async def test_every_list_is_walked_to_its_end(name: str) -> None:
-    """A list gives as many rows as there are, of its model, each once, on pages of the size asked for."""
+    """A list yields all its rows of its model, each once, in pages of any size."""
     declared = ROUTES[name]
     sim = simulator(metrics_page_size=7)
     given = arguments(declared)
@@ -169,7 +172,7 @@ async def test_every_list_is_walked_to_its_end(name: str) -> None:
 
 @pytest.mark.parametrize("name", SINGLES)
 async def test_every_resource_is_there(name: str) -> None:
-    """A single resource is one of its model."""
+    """Single resources fit their model."""
     declared = ROUTES[name]
     async with session_with(simulator()) as session:
         made = await method_of(session, name)(**arguments(declared))
@@ -178,7 +181,7 @@ async def test_every_resource_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_every_parameter_is_taken(name: str) -> None:
-    """No route refuses a parameter of its record."""
+    """Parameters in a route's record are all accepted."""
     declared = ROUTES[name]
     async with session_with(simulator()) as session:
         made = method_of(session, name)(**arguments(declared, optional=True))
@@ -186,7 +189,7 @@ async def test_every_parameter_is_taken(name: str) -> None:
 
 
 def test_each_kind_of_a_union_is_made() -> None:
-    """The rows of a union are of all its kinds."""
+    """Rows of a union have all of its kinds."""
     rows = Caller(rows=100).walk("data.primary_network.validators")
     assert {row["validationStatus"] for row in rows} == {"active", "completed", "pending", "removed"}
 
@@ -196,7 +199,7 @@ def test_each_kind_of_a_union_is_made() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_follow_from_the_seed(name: str) -> None:
-    """The same seed gives the same rows in any order of requests, another seed gives other rows."""
+    """Rows depend on the seed alone, not on the order of requests."""
     warm = Caller(seed=1)
     for other in NAMES[::7]:
         warm.route(other)
@@ -208,7 +211,7 @@ def test_rows_follow_from_the_seed(name: str) -> None:
 
 @given(name=st.sampled_from(GROWING), size=st.integers(1, 100), added=st.integers(0, 5))
 def test_a_row_stays_the_same_row(name: str, size: int, added: int) -> None:
-    """Neither the size of the pages nor rows that are added at the head change a row."""
+    """A row is unaffected by the page size and by rows added at the head."""
     before = Caller().walk(name)
     caller = Caller()
     caller.world.insert(path_of(name).removeprefix("/data").removeprefix("/metrics"), added)
@@ -219,7 +222,7 @@ def test_a_row_stays_the_same_row(name: str, size: int, added: int) -> None:
 
 
 def test_lists_grow_with_time() -> None:
-    """With grow_every, a generated list has more rows later."""
+    """Generated lists have more rows later with grow_every."""
     caller = Caller(grow_every=10.0)
     before = caller.walk("data.icm.messages")
     caller.now = 30.0
@@ -229,7 +232,7 @@ def test_lists_grow_with_time() -> None:
 
 @pytest.mark.parametrize("path", ["/v2/chains", "/v2/health-check", "/v1/chains/7/blocks/1/transactions"])
 def test_what_cannot_grow_is_not_inserted_into(path: str) -> None:
-    """Resources, the chains, and the transactions of a block take no new rows."""
+    """Insertion is refused for resources, chains and a block's transactions."""
     with pytest.raises(ValueError, match=path):
         Caller().world.insert(path, 1)
 
@@ -256,7 +259,7 @@ LOOKS: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_values_look_like_what_their_fields_are_named(name: str) -> None:
-    """Hashes, addresses, identifiers, amounts and times of all rows have the forms of the services."""
+    """Values have the form that their field names: hash, address, amount or time."""
     page = Caller().route(name)
     page.pop("nextPageToken", None)
     for field, value in fields_of(page):
@@ -274,13 +277,13 @@ def test_values_look_like_what_their_fields_are_named(name: str) -> None:
 
 
 def test_amounts_are_longer_than_64_bits_at_times() -> None:
-    """Balances come as texts, of which some do not fit into 64 bits."""
+    """Balances are texts, and some exceed 64 bits."""
     balances = [int(row["balance"]) for row in Caller(rows=100).walk("data.evm.erc20_balances")]
     assert min(balances) < 2**63 < max(balances)
 
 
 def test_fields_that_may_be_missing_are_missing_at_times() -> None:
-    """What a record does not require is there in some rows only; what it requires is in all."""
+    """Optional fields are missing in some rows; required ones are in all."""
     rows = Caller(rows=100).walk("data.evm.erc20_balances")
     assert 50 < len([row for row in rows if "logoUri" in row]) < 100
     assert all("name" in row for row in rows)
@@ -312,7 +315,7 @@ def test_series_inside_of_a_resource_have_a_point_a_day() -> None:
 
 
 def test_what_the_request_names_is_in_the_answer() -> None:
-    """Rows and resources repeat what the path and the query name, where they have such a field."""
+    """Rows and resources repeat the values of path and query in fields of that name."""
     caller = Caller()
     token = caller.body("/data/v1/chains/7/nfts/collections/0xabc/tokens/12")
     assert (token["address"], token["tokenId"]) == ("0xabc", "12")
@@ -336,7 +339,7 @@ def test_what_the_request_names_is_in_the_answer() -> None:
 
 
 def test_what_lies_deeper_repeats_what_holds_for_all() -> None:
-    """Records inside of a row repeat its chain, network and currency, and no identifier of the row."""
+    """Nested records repeat chain, network and currency, but no identifier of the row."""
     caller = Caller()
     rows = caller.body("/data/v1/chains/7/addresses/0xabc/balances:listErc20", currency="eur", pageSize=23)
     assert {value for name, value in fields_of(rows) if name == "currencyCode"} == {"eur"}
@@ -352,7 +355,7 @@ def test_what_lies_deeper_repeats_what_holds_for_all() -> None:
 
 
 def test_whose_list_it_is_is_no_row_of_it() -> None:
-    """The address that a list belongs to is not taken for that of its tokens or holders."""
+    """The address in the path is not copied to a list's tokens or holders."""
     for path in (
         "/data/v1/chains/7/addresses/0xabc/balances:listErc20",
         "/metrics/v2/chains/7/contracts/0xabc/nfts:listHolders",
@@ -362,7 +365,7 @@ def test_whose_list_it_is_is_no_row_of_it() -> None:
 
 @pytest.mark.parametrize(("chain", "kind"), [("p-chain", "unlockedUnstaked"), ("x-chain", "unlocked")])
 def test_rows_are_of_the_chain_that_is_asked_for(chain: str, kind: str) -> None:
-    """Each of the three chains of a network has its own kind of balances and transactions."""
+    """Rows of the three chains of a network have the kinds of their chain."""
     caller = Caller()
     path = f"/data/v1/networks/mainnet/blockchains/{chain}"
     assert kind in caller.body(f"{path}/balances")["balances"]
@@ -378,7 +381,7 @@ def test_rows_are_of_the_chain_that_is_asked_for(chain: str, kind: str) -> None:
     ],
 )
 def test_chains_of_a_network_have_several_names(given: str, chain: str) -> None:
-    """Outputs are found by the identifier of their chain, and by the other name of their network."""
+    """Chains and networks are found by either of their names."""
     caller = Caller()
     named = caller.body(f"/data/v1/networks/{given}/utxos")
     assert named["utxos"] == caller.body(f"/data/v1/networks/fuji/blockchains/{chain}/utxos")["utxos"]
@@ -389,7 +392,7 @@ def test_chains_of_a_network_have_several_names(given: str, chain: str) -> None:
 
 
 def test_a_block_is_the_one_of_the_list() -> None:
-    """A block is found by its number and by its hash, however old, and not before it is there."""
+    """A block is found by number and by hash, at any age, but not before it exists."""
     caller = Caller()
     rows = caller.body("/data/v1/chains/7/blocks", pageSize=100)["blocks"]
     for row in (rows[0], rows[5], rows[-1]):
@@ -417,7 +420,10 @@ def test_a_block_has_the_transactions_that_it_counts() -> None:
 
 
 def test_chains_have_one_record_in_both_services() -> None:
-    """A chain has the same name and identifiers in both services, in its list and by itself."""
+    """Chains have one name and the same identifiers in both services.
+
+    This holds in lists and in single records.
+    """
     caller = Caller()
     rows = caller.body("/metrics/v2/chains")["chains"]
     assert [row["evmChainId"] for row in rows] == list(CHAINS)
@@ -434,7 +440,7 @@ METRIC = "/metrics/v2/chains/7/metrics/activeAddresses"
 
 @pytest.mark.parametrize(("interval", "step"), [("hour", 3_600), ("day", 86_400), ("week", 604_800)])
 def test_points_lie_as_far_apart_as_asked_for(interval: str, step: int) -> None:
-    """A series has a point for each interval, the newest one at the epoch or shortly before it."""
+    """Points of a series are one interval apart, the newest at or before the epoch."""
     rows = Caller().body(METRIC, timeInterval=interval)["results"]
     assert 0 <= EPOCH - rows[0]["timestamp"] < step
     assert {a["timestamp"] - b["timestamp"] for a, b in pairwise(rows)} == {step}
@@ -449,7 +455,7 @@ def test_points_lie_as_far_apart_as_asked_for(interval: str, step: int) -> None:
 def test_time_bounds_take_in_what_lies_within(
     start: int | None, stop: int | None, size: int, name: str
 ) -> None:
-    """A walk with time bounds has the rows of the whole walk that lie within, both bounds included."""
+    """Time bounds select exactly the rows of the walk within them, bounds included."""
     half_day = 43_200
     bounds: Json = {"pageSize": size}
     if start is not None:
@@ -463,7 +469,7 @@ def test_time_bounds_take_in_what_lies_within(
 
 
 def test_block_bounds_take_in_what_lies_within() -> None:
-    """The transfers of some blocks are those of the whole walk in these blocks, the bounds included."""
+    """Block bounds select exactly the transfers of the walk within them."""
     caller = Caller()
     rows = caller.walk("data.evm.erc20_transactions")
     first, last = rows[9]["blockNumber"], rows[4]["blockNumber"]
@@ -471,7 +477,7 @@ def test_block_bounds_take_in_what_lies_within() -> None:
 
 
 def test_walks_go_up_when_asked_to() -> None:
-    """With sortOrder=asc the oldest row comes first, and rows that are added meanwhile come last."""
+    """sortOrder=asc yields the oldest row first and added rows last."""
     caller = Caller()
     down = caller.walk("data.primary_network.blockchains")
     first = caller.route("data.primary_network.blockchains", sortOrder="asc")
@@ -483,7 +489,7 @@ def test_walks_go_up_when_asked_to() -> None:
 
 @pytest.mark.parametrize(("metric", "kind", "least"), [("avgTps", float, 0), ("txCount", int, 1_000)])
 def test_values_are_as_large_as_their_metric(metric: str, kind: type, least: int) -> None:
-    """Counts are large whole numbers, rates a second have decimals."""
+    """Counts are large whole numbers, and rates per second have decimals."""
     rows = Caller().body(f"/metrics/v2/chains/7/metrics/{metric}")["results"]
     assert {type(row["value"]) for row in rows} == {kind}
     assert min(row["value"] for row in rows) > least
@@ -506,7 +512,10 @@ def test_tokens_are_bound_to_their_query() -> None:
 
 
 def test_pages_have_10_rows_unless_told() -> None:
-    """A page of the Data API has 10 rows, or all where no size can be given; one of a metric its own size."""
+    """Default pages of the Data API have 10 rows, or all of a list without sizes.
+
+    A metric has a default size of its own.
+    """
     caller = Caller(metrics_page_size=12)
     sizes = {name: len(caller.route(name)[ROUTES[name].route.items or "chains"]) for name in GROWING}
     assert {size for name, size in sizes.items() if name.startswith("metrics.")} == {12}
@@ -583,7 +592,10 @@ def test_pages_have_10_rows_unless_told() -> None:
     ],
 )
 def test_what_a_route_does_not_take_is_refused(path: str, query: Json, status: int, message: str) -> None:
-    """Values out of bounds, unknown values, missing ones and unknown chains are refused in words."""
+    """Invalid values, unknown values and missing parameters are refused in words.
+
+    Unknown chains are too.
+    """
     got, said = refused(Caller().response(path, **query))
     assert got == status
     assert said.startswith(message)
@@ -597,7 +609,7 @@ QUERIES = st.dictionaries(
 
 
 def test_what_a_route_does_not_know_is_ignored() -> None:
-    """Parameters that a route does not have change nothing, whatever their values."""
+    """Unknown parameters of any value change nothing."""
     caller = Caller()
     messages = caller.body("/data/v1/icm/messages", startTimestamp="then", id="7", sortOrder="asc")[
         "messages"
@@ -610,7 +622,7 @@ def test_what_a_route_does_not_know_is_ignored() -> None:
 @example(name="data.nfts.token", segment="00", query={})
 @given(name=st.sampled_from(NAMES), segment=st.text(max_size=8), query=QUERIES)
 def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, str]) -> None:
-    """Whatever the path and the query hold, the answer has rows of the model, or is an error."""
+    """Any path and query get rows of the model, or an error."""
     declared = ROUTES[name]
     path = declared.route.path.replace("{chainId}", "7")
     path = re.sub(r"\{\w+\}", quote(segment, safe=""), path)
@@ -628,7 +640,7 @@ def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, st
 
 
 def test_units_are_counted_by_the_weight_of_the_route() -> None:
-    """With `weighted`, a request costs the units of its route, one unit for a route without a known cost."""
+    """`weighted` charges the units of the route, or one if its cost is unknown."""
     caller = Caller(limit=200, weighted=True)
     names = ("data.evm.blocks", "data.chains", "data.primary_network.details", "data.avax_supply")
     paths = [*map(path_of, names), "/data/v1/health-check", "/data/v1/nothing"]
@@ -637,7 +649,7 @@ def test_units_are_counted_by_the_weight_of_the_route() -> None:
 
 
 def test_what_does_not_fit_into_the_limit_is_refused() -> None:
-    """A request that costs more than is left gets 429, and cheaper ones still go through."""
+    """A request above the remaining units gets 429, and cheaper ones still succeed."""
     caller = Caller(limit=25, weighted=True)
     path = path_of("data.evm.transactions")
     assert [caller.response(path).status for _ in range(2)] == [200, 429]
@@ -654,7 +666,7 @@ def test_metrics_are_not_weighted() -> None:
 
 
 async def test_a_session_stays_below_a_weighted_limit() -> None:
-    """A walk through a weighted limit gets all its rows, and no refusal after it has learned the cost."""
+    """A session gets all rows of a weighted limit, unrefused once it has the cost."""
     sim = simulator(limit=100, weighted=True, rows=50)
     async with session_with(sim) as session:
         rows = await session.data.evm.transactions(7, page_size=2).collect()
@@ -667,7 +679,7 @@ async def test_a_session_stays_below_a_weighted_limit() -> None:
 
 
 def test_pages_that_are_kept_take_bounded_memory() -> None:
-    """Large pages are forgotten before they fill the memory; small ones are encoded once."""
+    """Cached pages take bounded memory: large ones are dropped, small ones kept."""
     caller = Caller(rows=200_000)
     kept = caller.world._pages._rows
     for _ in range(2):
@@ -683,7 +695,7 @@ def test_pages_that_are_kept_take_bounded_memory() -> None:
 
 
 def test_records_are_loaded_when_a_route_needs_them() -> None:
-    """Importing the simulator loads no route; a request loads the records of its own route only."""
+    """The import of the simulator loads no route; a request loads its own alone."""
     script = (
         "import sys\n"
         "from chainapi.core.http import Request\n"

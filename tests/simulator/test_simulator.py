@@ -1,4 +1,4 @@
-"""The simulator: its answers, limits, page tokens and faults."""
+"""Simulator: answers, limits, page tokens and faults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Caller:
         self.now = 1_000.0
 
     def response(self, path: str, **rest: Any) -> Response:
-        """Return the answer to a request that is sent, answered and delivered in one moment."""
+        """Return the answer to a request that is sent and delivered in one moment."""
         asked = request(path, **rest)
         self.world.sent(asked, self.now)
         answer = self.world.answer(asked, self.now)
@@ -89,7 +89,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def refused(response: Response) -> tuple[int, str, list[str]]:
-    """Return status, phrase and messages of an error body; its status has to be the response's."""
+    """Return status, phrase and messages of an error body with the right status."""
     error = body(response)
     assert set(error) == {"message", "error", "statusCode"}
     assert error["statusCode"] == response.status
@@ -122,14 +122,14 @@ def test_series_ignores_what_it_does_not_know() -> None:
 
 @given(st.floats(-10, 1e6), st.integers(-1_000, 10**8))
 def test_values_are_rounded_as_round_does(value: float, halves: int) -> None:
-    """The rounding of points to two decimals is that of `round`, at halves and beside them, too."""
+    """Points are rounded to two decimals exactly as `round` does, also near halves."""
     half = halves / 200
     for number in (value, half, math.nextafter(half, math.inf), math.nextafter(half, -math.inf)):
         assert to_hundredths(number) == round(number, 2)
 
 
 def test_series_differ_by_chain_and_seed() -> None:
-    """Two chains, or two seeds, have different values."""
+    """Series of two chains, or of two seeds, have different values."""
     values = [
         [point["value"] for point in Caller(seed=seed).page(f"/v1/avg_tps/{chain}")["results"]]
         for seed, chain in [(0, 43114), (0, 43113), (1, 43114)]
@@ -138,7 +138,7 @@ def test_series_differ_by_chain_and_seed() -> None:
 
 
 def test_blocks_are_chained_and_add_up() -> None:
-    """Each block names the hash, number, time and running total that the next row bears out."""
+    """Blocks chain: each parent hash, number, time and total agrees with the next row."""
     blocks = Caller(rows=100).walk(BLOCKS, "blocks", pageSize=30)
     assert len(blocks) == 100
     for newer, older in pairwise(blocks):
@@ -152,7 +152,7 @@ def test_blocks_are_chained_and_add_up() -> None:
 
 
 def test_transactions_lie_in_the_blocks_that_count_them() -> None:
-    """For every block, the list holds as many transactions as the block counts, at indexes from 0."""
+    """Transactions of a block match its count, at indexes from 0."""
     caller = Caller(rows=60)
     blocks = {block["blockHash"]: block for block in caller.walk(BLOCKS, "blocks")}
     places: dict[str, list[int]] = {}
@@ -179,7 +179,10 @@ def test_outputs_have_ids_of_their_own_and_name_their_chain(network: str, blockc
 
 
 def test_chains_come_all_at_once_unless_a_page_size_is_given() -> None:
-    """The list of chains has the order it was given in; each chain has a record of its own."""
+    """Chains come in their given order, in one page unless a size is given.
+
+    Each chain has a record of its own.
+    """
     caller = Caller(chains=[43113, 7, 43114])
     whole = caller.page("/v1/chains")
     assert "nextPageToken" not in whole
@@ -211,13 +214,13 @@ def test_walk_gives_each_row_once_whatever_is_added_at_the_head(
 
 
 def test_a_million_rows_cost_nothing_until_asked_for() -> None:
-    """A page is the same work however long the list is."""
+    """The cost of a page does not depend on the length of the list."""
     caller = Caller(rows=10**12)
     assert len(caller.page(BLOCKS, pageSize=100)["blocks"]) == 100
 
 
 def test_lists_grow_with_time() -> None:
-    """With grow_every, each list but that of the chains has one more row after each interval."""
+    """Lists other than that of the chains gain a row per interval with grow_every."""
     caller = Caller(rows=5, points=5, grow_every=60.0)
     old = {path: caller.walk(path, name) for path, name in ((BLOCKS, "blocks"), (TPS, "results"))}
     chains = caller.page("/v1/chains")
@@ -234,7 +237,7 @@ def test_lists_grow_with_time() -> None:
     ("path", "count"), [("/v1/chains", 1), ("/v1/chains/43114", 1), ("/v1/nothing", 1), (BLOCKS, -1)]
 )
 def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> None:
-    """Inserting elsewhere than into a list that grows is a ValueError that names the path."""
+    """Insertion outside of a growing list raises ValueError with the path."""
     with pytest.raises(ValueError, match=path):
         Caller().world.insert(path, count)
 
@@ -243,7 +246,7 @@ def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> N
 
 
 def exchange(seed: int) -> list[Response]:
-    """Ask a world of the seed a number of things at fixed times."""
+    """Send a world of the seed a series of requests at fixed times."""
     caller = Caller(seed=seed, limit=6, faults=[Fault(at=4, status=502)])
     answers = []
     token = ""
@@ -257,7 +260,7 @@ def exchange(seed: int) -> list[Response]:
 
 
 def test_same_seed_same_requests_same_times_same_bytes() -> None:
-    """Two worlds with one seed answer alike to the byte; another seed answers differently."""
+    """Simulators with one seed answer alike to the byte, and others differ."""
     assert exchange(3) == exchange(3)
     assert exchange(3) != exchange(4)
 
@@ -277,7 +280,10 @@ GIVEN = {
 
 @pytest.mark.parametrize(("path", "digest"), GIVEN.items())
 def test_the_lists_of_the_specification_keep_their_bytes(path: str, digest: str) -> None:
-    """Statuses, headers and bodies of a seed, its page tokens among them, are what they have always been."""
+    """Lists of the specification keep their bytes for a seed in all versions.
+
+    These include statuses, headers, bodies and page tokens.
+    """
     world = World(Settings(seed=3, limit=50, grow_every=60.0))
     given = hashlib.sha256()
     address = path
@@ -300,20 +306,20 @@ def test_whether_pages_are_kept_changes_no_answer() -> None:
 
 @pytest.mark.parametrize("key", [None, "", "another", "simulated-key "])
 def test_data_needs_a_valid_key(key: str | None) -> None:
-    """Without a valid key the Data API answers 401, without limit headers."""
+    """A missing or invalid key of the Data API gets 401 without limit headers."""
     response = Caller(limit=10).response(BLOCKS, key=key)
     assert refused(response)[:2] == (401, "Unauthorized")
     assert set(response.headers) == {"content-type"}
 
 
 def test_metrics_need_no_key_and_tell_no_limit() -> None:
-    """The Metrics API answers anybody, with no header about limits."""
+    """The Metrics API answers without a key, and without headers on limits."""
     response = Caller(limit=10, metrics_limit=10).response(TPS, key=None)
     assert (response.status, set(response.headers)) == (200, {"content-type"})
 
 
 def test_key_may_travel_in_another_header() -> None:
-    """api_key_header names the header, in any case of letters."""
+    """api_key_header sets the header's name, in any case of letters."""
     caller = Caller(api_key_header="X-Other-Key", api_key="k")
     asked = Request("GET", "http://any/data/v1/chains", {"x-other-key": "k"})
     assert caller.world.answer(asked, 0.0).response.status == 200
@@ -339,7 +345,7 @@ def test_key_may_travel_in_another_header() -> None:
     ],
 )
 def test_what_does_not_exist_is_refused_with_an_error_body(path: str, status: int, error: str) -> None:
-    """Unknown, forbidden and malformed paths get their status, and count against the limit."""
+    """Unknown, forbidden and malformed paths get their status and spend the limit."""
     caller = Caller(limit=10)
     response = caller.response(path)
     assert refused(response)[:2] == (status, error)
@@ -347,13 +353,13 @@ def test_what_does_not_exist_is_refused_with_an_error_body(path: str, status: in
 
 
 def test_forbidden_paths_are_of_the_data_api() -> None:
-    """forbidden= names paths of the Data API; the Metrics API, which has no privileges, is not affected."""
+    """`forbidden` affects Data API paths alone; the Metrics API has no privileges."""
     caller = Caller(forbidden=[BLOCKS, TPS])
     assert [caller.response(path).status for path in (BLOCKS, TPS, TRANSACTIONS)] == [403, 200, 200]
 
 
 def test_paths_outside_both_services_do_not_exist() -> None:
-    """A path with neither prefix is a 404 that counts for no service."""
+    """A path without a service's prefix gets 404 and counts for no service."""
     world = World(Settings())
     response = world.answer(Request("GET", "https://simulator.invalid/v1/chains"), 0.0).response
     assert refused(response)[:2] == (404, "Not Found")
@@ -362,12 +368,12 @@ def test_paths_outside_both_services_do_not_exist() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "HEAD", "DELETE"])
 def test_only_get_is_allowed(method: str) -> None:
-    """Any other method is a 405."""
+    """Methods other than GET get 405."""
     assert refused(Caller().response(BLOCKS, method=method))[:2] == (405, "Method Not Allowed")
 
 
 def test_escaped_path_is_the_same_list() -> None:
-    """A path is compared after decoding: a token goes with either way of writing it."""
+    """Paths are compared after decoding: a token works with either spelling."""
     caller = Caller()
     token = caller.page(BLOCKS)["nextPageToken"]
     assert caller.page("/v1/chains/%343114/blocks", pageToken=token)["blocks"]
@@ -385,12 +391,12 @@ def test_escaped_path_is_the_same_list() -> None:
     ],
 )
 def test_bad_page_sizes_are_refused(size: str, message: str) -> None:
-    """A page size other than a whole number from 1 to 100 is a 400 with a message about it."""
+    """Page sizes other than whole numbers from 1 to 100 get 400 with a message."""
     assert refused(Caller().response(BLOCKS, pageSize=size)) == (400, "Bad Request", [message])
 
 
 def test_page_size_is_10_unless_told() -> None:
-    """A page holds 10 rows, or pageSize."""
+    """Pages have 10 rows, or pageSize."""
     caller = Caller()
     assert [len(caller.page(BLOCKS, **q)["blocks"]) for q in ({}, {"pageSize": 1}, {"pageSize": 100})] == [
         10,
@@ -403,7 +409,7 @@ def test_page_size_is_10_unless_told() -> None:
 
 
 def test_token_lives_for_its_lifetime_and_may_be_used_again() -> None:
-    """A token gives the same rows until it is 24 hours old, and none from then on."""
+    """A token gives the same rows for 24 hours and is refused from then on."""
     caller = Caller()
     token = caller.page(BLOCKS)["nextPageToken"]
     first = caller.page(BLOCKS, pageToken=token)
@@ -421,7 +427,7 @@ def test_token_lives_for_its_lifetime_and_may_be_used_again() -> None:
 
 @pytest.mark.parametrize("status", [404, 410, 422, 499])
 def test_expired_token_may_get_another_status(status: int) -> None:
-    """expired_status and token_lifetime are what was asked for."""
+    """An expired token gets expired_status after token_lifetime."""
     caller = Caller(expired_status=status, token_lifetime=5.0)
     token = caller.page(TPS)["nextPageToken"]
     caller.now += 5
@@ -453,7 +459,7 @@ def test_token_is_bound_to_its_query(path: str, query: dict[str, object]) -> Non
 
 
 def test_tokens_are_unique() -> None:
-    """Every page has a token of its own, also when it is asked for twice."""
+    """Page tokens are unique, also if a page is requested twice."""
     caller = Caller()
     tokens = [caller.page(path)["nextPageToken"] for path in (BLOCKS, BLOCKS, TPS, TRANSACTIONS)]
     assert len(set(tokens)) == 4
@@ -468,7 +474,10 @@ def limits(response: Response) -> dict[str, str]:
 
 
 def test_limit_headers_are_those_of_the_specification() -> None:
-    """Policy, limit and remaining on every keyed answer; reset and retry-after from the refusal on."""
+    """Limit headers have policy, limit and remaining on every answer with a key.
+
+    Refusals and later answers have reset and retry-after too.
+    """
     caller = Caller(limit=2)
     policy = {"ratelimit-policy": "2;w=60", "ratelimit-limit": "2"}
     assert limits(caller.response(BLOCKS)) == {**policy, "ratelimit-remaining": "1"}
@@ -483,7 +492,7 @@ def test_limit_headers_are_those_of_the_specification() -> None:
 
 
 def test_window_begins_with_the_first_request_in_it() -> None:
-    """A window that ended is followed by one that opens when the next request comes."""
+    """The next request after a window has ended opens a new one."""
     caller = Caller(limit=1, window=10.0)
     assert caller.response(BLOCKS).status == 200
     caller.now += 17
@@ -494,7 +503,7 @@ def test_window_begins_with_the_first_request_in_it() -> None:
 
 @given(start=st.floats(0, 1e9), window=st.floats(0.001, 1e6), passed=st.floats(0, 0.999))
 def test_waiting_as_told_is_always_enough(start: float, window: float, passed: float) -> None:
-    """Who waits exactly retry-after seconds, at least one, is served."""
+    """A client that waits exactly retry-after seconds, at least one, is served."""
     caller = Caller(limit=1, window=window)
     caller.now = start
     caller.response(BLOCKS)
@@ -508,7 +517,7 @@ def test_waiting_as_told_is_always_enough(start: float, window: float, passed: f
 
 
 def test_float_error_adds_no_second_to_a_wait() -> None:
-    """A wait is rounded up to whole seconds, but not for the error of a sum of floats."""
+    """A wait is rounded up to whole seconds, without the error of float sums."""
     caller = Caller(limit=1)
     caller.now = 4.4
     caller.response(BLOCKS)
@@ -517,7 +526,7 @@ def test_float_error_adds_no_second_to_a_wait() -> None:
 
 
 def test_keys_have_quotas_of_their_own() -> None:
-    """One key's refusal does not touch another's requests."""
+    """Each key has a quota of its own: a refusal affects no other key."""
     caller = Caller(limit=1, other_keys=["second"])
     statuses = [
         caller.response(BLOCKS, key=key).status for key in ("simulated-key", "simulated-key", "second")
@@ -539,7 +548,7 @@ def test_metrics_limit_is_hidden() -> None:
 
 
 def test_limit_may_change_while_it_runs() -> None:
-    """The settings are read at each request: a limit that is lowered below what is used leaves 0."""
+    """The limit may change at any request; one lowered below the use leaves 0."""
     caller = Caller(limit=10)
     caller.response(BLOCKS)
     caller.response(BLOCKS)
@@ -550,7 +559,7 @@ def test_limit_may_change_while_it_runs() -> None:
 
 
 def test_long_windows_are_written_out() -> None:
-    """A policy's window is written in digits, however long."""
+    """A policy's window is written in digits, even a very long one."""
     assert limits(Caller(limit=1, window=2_592_000.0).response(BLOCKS))["ratelimit-policy"] == "1;w=2592000"
 
 
@@ -558,7 +567,7 @@ def test_long_windows_are_written_out() -> None:
 
 
 def test_counts_go_by_status_service_and_key() -> None:
-    """Requests and answers are counted in all, by service and by key."""
+    """Requests and answers are counted in total, by service and by key."""
     caller = Caller(limit=2)
     for path, key in [(BLOCKS, "simulated-key"), (BLOCKS, None), (TPS, None), (TPS + "0", "simulated-key")]:
         caller.response(path, key=key)
@@ -572,7 +581,10 @@ def test_counts_go_by_status_service_and_key() -> None:
 
 
 def test_requests_sent_before_the_refusal_arrived_are_excused() -> None:
-    """Only what is sent after a 429 was delivered and before its wait is over counts as sent in a stop."""
+    """Requests after a delivered 429 and before its end count as sent in a stop.
+
+    Requests sent before the 429 arrived do not count.
+    """
     world = World(Settings(limit=1, other_keys=("second",)))
     asked, other = request(BLOCKS), request(BLOCKS, key="second")
     world.answer(asked, 0.0)
@@ -591,7 +603,7 @@ def test_requests_sent_before_the_refusal_arrived_are_excused() -> None:
 
 
 def test_second_refusal_never_shortens_the_stop() -> None:
-    """The stop lasts until the latest of all ends, and grace counts from the first refusal only."""
+    """A second refusal never shortens the stop; grace counts from the first alone."""
     world = World(Settings(faults=[Fault(every=1, status=429, headers={"Retry-After": "10"})]))
     asked = request(BLOCKS)
     world.delivered(asked, world.answer(asked, 0.0).response, 0.0, grace=1.0)
@@ -618,7 +630,7 @@ def test_second_refusal_never_shortens_the_stop() -> None:
     ],
 )
 def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
-    """A fault meets the requests that at, every and times say."""
+    """Faults hit the requests given by at, every and times."""
     caller = Caller(faults=[fault])
     statuses = [caller.response(BLOCKS).status for _ in range(10)]
     assert [ordinal for ordinal, status in enumerate(statuses, 1) if status == 500] == met
@@ -644,12 +656,12 @@ def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
 )
 def test_fault_must_say_when_and_what(wrong: dict[str, Any]) -> None:
     """A fault without a time or with other than one effect is a ValueError."""
-    with pytest.raises(ValueError, match=r"fault|must be"):
+    with pytest.raises(ValueError, match=r"fault|must be|need a status"):
         Fault(**wrong)
 
 
 def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
-    """A name that no route has is a ValueError; a path is taken as it is."""
+    """Unknown route names raise ValueError; any path is accepted."""
     with pytest.raises(ValueError, match=r"no route is named 'data\.evm\.bloks'"):
         Fault(route="data.evm.bloks", status=500)
     assert Fault(route="/v1/of/my/own", status=500).is_due(1)
@@ -671,7 +683,7 @@ def test_fault_must_be_aimed_at_a_route_that_there_is() -> None:
     ],
 )
 def test_faults_are_aimed_at_routes(route: str | None, met: list[str]) -> None:
-    """A fault meets the requests to its route: one, some of a name, or all of both services."""
+    """Faults on routes hit the requests to one route, some by name, or all."""
     caller = Caller(faults=[Fault(route=route, status=500, every=1)])
     paths = [BLOCKS, TRANSACTIONS, UTXOS, TPS]
     assert [path for path in paths if caller.response(path).status == 500] == met
@@ -680,13 +692,13 @@ def test_faults_are_aimed_at_routes(route: str | None, met: list[str]) -> None:
 
 
 def test_escaped_paths_meet_the_faults_of_their_route() -> None:
-    """However an address is escaped, it is of its route."""
+    """Escaped paths belong to the route of the plain path."""
     caller = Caller(faults=[Fault(route=BLOCKS, status=500)])
     assert caller.response("/v1/chains/%343114/blocks").status == 500
 
 
 def test_aimed_faults_count_the_requests_to_their_route() -> None:
-    """`at`, `every` and `times` of a fault that is aimed at a route count the requests to this route only."""
+    """Faults on a route count the requests to that route alone in at, every and times."""
     caller = Caller(
         faults=[
             Fault(route="data.evm.blocks", every=2, times=2, status=500),
@@ -701,7 +713,7 @@ def test_aimed_faults_count_the_requests_to_their_route() -> None:
 
 
 def test_pages_beyond_one_are_refused_in_the_words_of_the_service() -> None:
-    """`after_page` meets requests for later pages, whatever their token, until it has met enough of them."""
+    """`after_page` refuses later pages with any token, up to `times` requests."""
     fault = Fault(
         route="data.evm.blocks", after_page=2, times=3, status=422, messages=["under maintenance until 17:00"]
     )
@@ -716,7 +728,7 @@ def test_pages_beyond_one_are_refused_in_the_words_of_the_service() -> None:
 
 
 def test_dead_tokens_are_of_their_page() -> None:
-    """A request with a token that has died is one for a later page all the same."""
+    """A request with a dead token counts as one for a later page."""
     caller = Caller(token_lifetime=5.0, faults=[Fault(after_page=1, at=2, status=503)])
     token = caller.page(BLOCKS)["nextPageToken"]
     caller.now += 5
@@ -751,7 +763,7 @@ def test_dead_tokens_are_of_their_page() -> None:
     ],
 )
 def test_faults_can_be_written(text: str, fault: Fault) -> None:
-    """A fault written as ROUTE=KEY:VALUE,... is that fault."""
+    """ROUTE=KEY:VALUE,... is parsed to the fault that it describes."""
     assert Fault.parse(text) == fault
 
 
@@ -773,14 +785,14 @@ def test_faults_can_be_written(text: str, fault: Fault) -> None:
     ],
 )
 def test_what_is_no_fault_is_refused(text: str, said: str) -> None:
-    """Any other text is a ValueError with the reason."""
+    """Texts that are no fault raise ValueError with the reason."""
     with pytest.raises(ValueError, match=re.escape(said)):
         Fault.parse(text)
 
 
 @given(st.text(alphabet="*=:,.adtlsnuory-/{}0123456789 ", max_size=40))
 def test_any_text_is_a_fault_or_refused(text: str) -> None:
-    """Reading a fault never fails in another way than with ValueError."""
+    """Parsing of a fault raises no exception other than ValueError."""
     try:
         fault = Fault.parse(text)
     except ValueError:
@@ -789,7 +801,7 @@ def test_any_text_is_a_fault_or_refused(text: str) -> None:
 
 
 def test_scripted_status_never_meets_the_limit() -> None:
-    """A scripted answer spends nothing; its body is a proper error body unless one is given."""
+    """A scripted status spends no quota and has an error body unless one is given."""
     caller = Caller(
         limit=10,
         faults=[
@@ -810,7 +822,7 @@ def test_scripted_status_never_meets_the_limit() -> None:
 
 
 async def test_round_trip_takes_its_latency() -> None:
-    """The answer is decided half a round trip after sending and arrives a whole one after."""
+    """A round trip takes its latency: the decision half-way, the arrival at its end."""
     loop = asyncio.get_running_loop()
     sim = Simulator(latency=3.0, limit=1, window=2.0)
     transport = sim.transport()
@@ -851,7 +863,7 @@ async def test_clock_can_be_moved() -> None:
 
 
 async def test_clock_can_be_given() -> None:
-    """With now=, the loop's clock does not matter."""
+    """now= replaces the clock of the loop."""
     sim = Simulator(limit=1, now=lambda: 5.0)
     await sim.transport().send(request(BLOCKS))
     await asyncio.sleep(1_000)
@@ -859,7 +871,7 @@ async def test_clock_can_be_given() -> None:
 
 
 async def test_rows_can_be_inserted() -> None:
-    """Inserted rows are the first of a new walk."""
+    """Inserted rows are the first ones of a new walk."""
     sim = Simulator(rows=3)
     sim.insert(BLOCKS, 2)
     assert len(body(await sim.transport().send(request(BLOCKS)))["blocks"]) == 5
@@ -867,7 +879,7 @@ async def test_rows_can_be_inserted() -> None:
 
 @pytest.mark.parametrize("fault", [Fault(at=1, disconnect=True), Fault(at=1, truncate=True)])
 async def test_broken_connections_raise_in_memory(fault: Fault) -> None:
-    """A connection that breaks is an APIConnectionError; the service did the work all the same."""
+    """Broken connections raise APIConnectionError after the service did the work."""
     sim = Simulator(limit=5, latency=1.0, faults=[fault])
     with pytest.raises(APIConnectionError):
         await sim.transport().send(request(BLOCKS))
@@ -877,7 +889,7 @@ async def test_broken_connections_raise_in_memory(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", [Fault(at=1, stall=True), Fault(at=1, stall_body=True)])
 async def test_stalled_request_waits_for_ever(fault: Fault) -> None:
-    """A stalled request ends only by being cancelled."""
+    """A stalled request ends only by cancellation."""
     sim = Simulator(faults=[fault])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1e6):
@@ -886,7 +898,7 @@ async def test_stalled_request_waits_for_ever(fault: Fault) -> None:
 
 @pytest.mark.parametrize("effect", [{}, {"status": 503}, {"truncate": True}])
 async def test_slow_answers_are_late(effect: dict[str, Any]) -> None:
-    """A slow answer is late by its seconds and its latency; the service had the request before."""
+    """A slow answer is late by its seconds and latency, after prompt receipt."""
     sim = Simulator(latency=2.0, faults=[Fault(at=1, slow=30.0, **effect)])
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -901,7 +913,7 @@ async def test_slow_answers_are_late(effect: dict[str, Any]) -> None:
 
 
 async def test_closed_transport_sends_nothing() -> None:
-    """After aclose, twice or once, sending is a SessionClosedError; other transports still work."""
+    """A closed transport raises SessionClosedError; other transports still work."""
     sim = Simulator()
     closed = sim.transport()
     await closed.aclose()
@@ -930,20 +942,20 @@ async def test_closed_transport_sends_nothing() -> None:
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
-    """A setting that cannot be is a ValueError that names it."""
+    """Impossible settings raise ValueError with their name."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Simulator(**wrong)
 
 
 def test_key_is_in_no_repr() -> None:
-    """Neither the simulator nor its parts show a key."""
+    """Reprs of the simulator and its parts contain no key."""
     sim = Simulator(api_key="s3cret-1", other_keys=["s3cret-2"])
     shown = repr((sim, sim.stats, sim.transport(), sim._world, sim._world.settings))
     assert "s3cret" not in shown
 
 
 def test_without_a_server_the_addresses_lead_nowhere() -> None:
-    """The base URLs of a simulator that has no server are of a name that cannot be resolved."""
+    """Base URLs of a simulator without a server have a name that cannot be resolved."""
     assert Simulator(api_key="k").environment() == {
         "CHAINAPI_METRICS_BASE_URL": "https://simulator.invalid/metrics",
         "CHAINAPI_DATA_BASE_URL": "https://simulator.invalid/data",
@@ -966,7 +978,7 @@ def test_nothing_of_a_server_is_loaded_before_one_is_started() -> None:
 
 @pytest.mark.real_time
 async def test_server_gives_what_memory_gives() -> None:
-    """A request over the socket gets the status, the headers and the bytes that it gets in memory."""
+    """The server sends the status, headers and bytes of the transport in memory."""
     settings: dict[str, Any] = {"seed": 5, "limit": 3, "now": lambda: 7.0}
     memory = Simulator(**settings).transport()
     async with Simulator(**settings) as sim, aiohttp.ClientSession() as client:
@@ -984,7 +996,7 @@ async def test_server_gives_what_memory_gives() -> None:
 
 @pytest.mark.real_time
 async def test_server_breaks_connections_for_real() -> None:
-    """Over the socket, connections close unanswered or within the body, or stall until the client leaves."""
+    """The server closes connections early or within the body, or stalls them."""
     faults = [Fault(at=1, disconnect=True), Fault(at=2, truncate=True), Fault(at=3, stall=True)]
     async with Simulator(faults=faults) as sim, aiohttp.ClientSession() as client:
         address = sim.metrics_base_url + TPS
@@ -1007,7 +1019,7 @@ async def test_server_breaks_connections_for_real() -> None:
 
 @pytest.mark.real_time
 async def test_server_stalls_in_the_body_for_real() -> None:
-    """Over the socket, a stalled body begins, and neither continues nor ends until the client leaves."""
+    """The server stalls within the body until the client leaves."""
     async with Simulator(faults=[Fault(at=1, stall_body=True)]) as sim, aiohttp.ClientSession() as client:
         tasks = len(asyncio.all_tasks())
         async with client.get(sim.metrics_base_url + TPS) as answer:
@@ -1024,7 +1036,7 @@ async def test_server_stalls_in_the_body_for_real() -> None:
 
 @pytest.mark.real_time
 async def test_server_delays_slow_answers() -> None:
-    """Over the socket, a slow answer is not there when another one is."""
+    """The server delays a slow answer, but not later answers."""
     faults = [Fault(route="metrics.*", at=1, slow=1_000.0)]
     async with aiohttp.ClientSession() as client, Simulator(faults=faults) as sim:
         slow = asyncio.create_task(client.get(sim.metrics_base_url + TPS))
@@ -1037,7 +1049,7 @@ async def test_server_delays_slow_answers() -> None:
 
 @pytest.mark.real_time
 async def test_server_counts_what_is_sent_after_a_refusal() -> None:
-    """A client that goes on after the moment of grace is counted; the simulated clock makes that moment."""
+    """The server counts requests after a refusal and its grace, on simulated time."""
     async with Simulator(limit=1, now=lambda: 0.0) as sim, aiohttp.ClientSession() as client:
         headers = {"x-data-api-key": sim.api_key}
         for second, wanted in [(0, 0), (0, 0), (0, 0), (59, 1), (1, 1)]:
@@ -1050,7 +1062,7 @@ async def test_server_counts_what_is_sent_after_a_refusal() -> None:
 
 @pytest.mark.real_time
 async def test_server_closes_at_once_and_frees_its_port() -> None:
-    """Open connections and stalled requests keep nobody waiting, and the port is free again."""
+    """The server closes at once despite open connections, and frees its port."""
     sim = Simulator(faults=[Fault(every=2, stall=True)])
     async with aiohttp.ClientSession() as client:
         async with sim:
@@ -1073,7 +1085,7 @@ async def test_server_closes_at_once_and_frees_its_port() -> None:
 
 @pytest.mark.real_time
 async def test_server_waits_its_latency() -> None:
-    """Over the socket, too, the services have a request only after half its latency."""
+    """The server gets a request after half its latency, as in memory."""
     drawn: list[float] = []
 
     def latency(random: Random) -> float:

@@ -1,4 +1,4 @@
-"""Types of `merge`: pages of the kind of the streams, with the type of their source.
+"""Types of `merge`: pages of the streams' kinds, with the type of their source.
 
 Type checkers read this module; nothing runs it.
 """
@@ -17,7 +17,7 @@ Rows = Pages[dict[str, Any]]
 
 
 async def streams(many: Iterable[Rows], later: AsyncIterable[Rows], session: Session) -> None:
-    """Without keys the source is the stream, of the type it has."""
+    """Merge without keys: the source is the stream, of its own type."""
     async for stream, page in merge(many):
         assert_type(stream, Rows)
         assert_type(page, Page[dict[str, Any]])
@@ -34,7 +34,7 @@ async def streams(many: Iterable[Rows], later: AsyncIterable[Rows], session: Ses
 async def keyed(
     pairs: Iterable[tuple[str, Rows]], later: AsyncIterable[tuple[int, Rows]], session: Session
 ) -> None:
-    """With keys the source is the key."""
+    """Merge with keys: the source is the key."""
     async for name, page in merge(pairs):
         assert_type(name, str)
         assert_type(page, Page[dict[str, Any]])
@@ -54,7 +54,7 @@ async def given(
     mapping: Mapping[str, Rows],
     metrics: AsyncIterable[MetricPages[MetricPoint]],
 ) -> None:
-    """With on_error="yield" an outcome may be a failure."""
+    """Merge with on_error="yield": an outcome may be a failure."""
     async for stream, outcome in merge(many, on_error="yield"):
         assert_type(stream, Rows)
         assert_type(outcome, Page[dict[str, Any]] | Failure)

@@ -1,1 +1,1 @@
-"""The routes of both services as methods, in groups of what they tell about."""
+"""Routes of both services as methods, in groups by topic."""

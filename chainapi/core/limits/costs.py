@@ -35,7 +35,7 @@ class Costs:
     """
 
     learned: dict[str, float] = field(factory=dict[str, float])
-    dearest: float = 0.0
+    most_expensive: float = 0.0
     roof: float = inf  # the least limit that the service tells
     units: bool | None = None
     version: int = 0  # counts up when a price changes
@@ -51,7 +51,7 @@ class Costs:
     _most_left: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
-        """Return what a request of `route` costs: as learned, else `prior`, else as the dearest known.
+        """Return what a request of `route` costs: as learned, else `prior`, else as the most expensive known.
 
         A `prior` above a whole limit is in other units than the limit, and says nothing.
         """
@@ -59,9 +59,11 @@ class Costs:
         if prior is not None and (prior > self.roof or self.units is False):
             prior = None
         if known is None:
-            price = max(prior if prior is not None else self.dearest or 1.0, self._above.get(route, 0.0))
+            price = max(
+                prior if prior is not None else self.most_expensive or 1.0, self._above.get(route, 0.0)
+            )
             # Units that drip in hid the price of requests that flew alone.
-            # A burst may be far smaller than the limit: that counts only before anything was said to remain.
+            # A burst may be far smaller than the limit: that counts only before any remainder.
             most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
             most = max(SHARE * most_left, self._hidden.get(route, 0.0))
             return max(price, most) if self._tries.get(route, 0) >= TRIES else price
@@ -70,16 +72,16 @@ class Costs:
         return known
 
     def known(self, route: str) -> bool:
-        """Tell whether several requests of `route` may fly at once: the first have flown alone."""
+        """Return whether several requests of `route` may fly at once: the first have flown alone."""
         return route in self.learned or self._tries.get(route, 0) >= TRIES or len(self._tries) >= MOST_ROUTES
 
     def likely(self, route: str, prior: float | None) -> float:
         """Return what a request of `route` is foreseen to cost: a `prior` that nothing confirms is none."""
         return self.price(route, prior if self.units else None)
 
-    def tried(self, route: str, *, told: bool = True) -> None:
-        """Note that a request of `route` flew alone; `told` if its answer says what remains."""
-        self._tries[route] = self._tries.get(route, 0.0) + (1.0 if told else SILENT)
+    def tried(self, route: str, *, reported: bool = True) -> None:
+        """Note that a request of `route` flew alone; `reported` if its response has what remains."""
+        self._tries[route] = self._tries.get(route, 0.0) + (1.0 if reported else SILENT)
 
     def refused(self, route: str, left: float) -> None:
         """Learn from a request that was refused while `left` was left: it costs more than that."""
@@ -122,7 +124,7 @@ class Costs:
         fresh: bool,
         drips: bool = False,
     ) -> None:
-        """Note what an answer for `route`, sent and received at these times, told to remain of `source`.
+        """Note what an answer for `route`, sent and received at these times, reported to remain of `source`.
 
         `fresh` is the first answer after a pause, in which units came back; where a quota `drips`, some do
         between any two requests that were not sent at once.
@@ -174,4 +176,4 @@ class Costs:
         if self.learned.get(route) != best:
             self.learned[route] = best
             self.version += 1
-            self.dearest = max(self.learned.values())
+            self.most_expensive = max(self.learned.values())

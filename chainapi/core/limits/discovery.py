@@ -1,4 +1,4 @@
-"""Limits that no header tells: found by being refused, and then kept by counting.
+"""Limits without headers: found by being refused, and then kept by counting.
 
 Requests begin few and grow to a moderate number in flight. After a refusal single requests try again, after
 1, 2, 4 ... 60 seconds with jitter, and after eight minutes an eighth more each time; within that, at the end
@@ -13,7 +13,7 @@ of a window that services usually have. When one passes, a second refusal shows 
 A learned window is tried out from time to time, with more requests in it or a little earlier, so that a limit
 that was learned too low grows. Each trial that is refused doubles the windows until the next one.
 
-A limit beside others that are told is taken to drip: that uses a window as well, if not at once.
+A limit beside others that are announced is taken to drip: that uses a window as well, if not at once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Trial:
     _since: float = 0.0
 
     def beyond(self, in_flight: float) -> bool:
-        """Tell whether a trial runs and so much is used that the next refusal may come any time."""
+        """Return whether a trial runs and so much is used that the next refusal may come any time."""
         return self._runs and self.limit.limit - self.limit.room(in_flight) >= self._kept[0]
 
     def passed(self, now: float) -> None:
@@ -95,7 +95,7 @@ class Trial:
             self.limit.remaining += more
 
     def refused(self, now: float, in_flight: float) -> None:
-        """Note a refusal: take back a trial that runs, else believe that less is left than was learned."""
+        """Note a refusal: take back a trial that runs, else take less for left than was learned."""
         limit, window = self.limit, self.limit.window
         limit.collect(now)
         if self._runs:
@@ -115,7 +115,7 @@ class Trial:
 
 @define(eq=False, repr=False)
 class Discovery:
-    """What is found out about limits of which nothing is told; `drips` where they are taken to."""
+    """Limits without headers, as far as found; `drips` if they are taken to."""
 
     drips: bool = False
     most: float = 1.0
@@ -126,7 +126,7 @@ class Discovery:
     _refused: float | None = None  # when the first refusal came that nothing passed since
     _tried: float = -inf  # when the last request was sent that was refused
     _tries: int = 0
-    _told: bool = False  # whether a wait was told since: then trying did not show it
+    _announced: bool = False  # whether a wait was announced since: then trying did not show it
     _passed: float = 0.0  # units since the opening
     _count: int = 0  # requests since the opening
     _before: float | None = None  # units that passed from the opening before it to the refusal
@@ -147,11 +147,11 @@ class Discovery:
         return now if self.drip is None else max(now, self.drip.next)
 
     def disproved(self) -> bool:
-        """Tell whether so much passed since the last refusal that there is likely no limit."""
+        """Return whether so much passed since the last refusal that there is likely no limit."""
         return self._count >= PROVEN if self.drip is None else self.drip.disproved()
 
     def longest(self) -> float:
-        """Return the longest wait in seconds that a limit which drips asks for."""
+        """Return the longest wait in seconds that a limit which drips has."""
         return max(SOON, 0.0 if self.drip is None else 2.0 / self.drip.rate)
 
     def wait_for(self, now: float, units: float, *, least: bool = False) -> float:
@@ -162,7 +162,7 @@ class Discovery:
         """Return when trying will likely have found the window: after a minute, or twice what it took."""
         if (
             self._refused is None
-            or self._told
+            or self._announced
             or self.drip is not None
             or self._foreseen(self._refused) > now
         ):
@@ -178,12 +178,12 @@ class Discovery:
 
     # --- refusals ---------------------------------------------------------------------------
 
-    def refused(self, sent: float, now: float, in_flight: float, *, told: bool) -> None:
-        """Note a refusal, while `in_flight` units are out; `told` if it named a wait."""
+    def refused(self, sent: float, now: float, in_flight: float, *, announced: bool) -> None:
+        """Note a refusal, while `in_flight` units are out; `announced` if it named a wait."""
         self._tried = max(self._tried, sent)
         if self._refused is not None:
             return
-        self._refused, self._tries, self._told, self._found = now, 0, told, False
+        self._refused, self._tries, self._announced, self._found = now, 0, announced, False
         self.most = min(self.most, SLOW_START)
         if self._trial is not None:
             self._trial.refused(now, in_flight)
@@ -195,7 +195,7 @@ class Discovery:
             self._found = self.drip is None and (self._before or 0.0) >= LEAST and within
 
     def _dripped(self) -> bool:
-        """Tell whether what passed since the opening is too little for a window."""
+        """Return whether what passed since the opening is too little for a window."""
         if self._before is None or self.drip is not None or self.drips:
             return self._last_refused is not None
         return self._passed < max(LEAST, WHOLE * self._before)
@@ -273,7 +273,7 @@ class Discovery:
         if self.learned is not None:
             self.most = min(self.most + 1.0, FEW if self._count < PROVEN else AFTERWARDS)
         elif self.drip is not None:
-            # Two more than its pace asks for find out how fast it drips.
+            # Two more than its pace has find out how fast it drips.
             self.most = NEAR + self.drip.pace() * trip
         elif before is None:
             self.most += 1.0 if self.most < SLOW_START else 1.0 / 512.0
@@ -299,7 +299,7 @@ class Discovery:
                 self.drip.reopened(sent)
             self._last_refused, self._since_refused = refused, 0.0
         self.most = 1.0
-        self._before, self._window = self._passed, None if self._told else window
+        self._before, self._window = self._passed, None if self._announced else window
         self._refused, self._opened, self._found = None, sent, False
         self._passed, self._count = 0.0, 0
         self._history.clear()

@@ -37,7 +37,7 @@ def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = 
     """Say what `rows` rows take in pages of `page_size`, at `price` units a request.
 
     Raises:
-        ConfigurationError: a number is not whole and above 0, or one request is dearer than a limit.
+        ConfigurationError: a number is not whole and above 0, or one request costs more than a limit.
 
     """
     for name, number in (("rows", rows), ("page_size", page_size)):

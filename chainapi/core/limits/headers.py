@@ -8,7 +8,7 @@ The forms are those of draft-ietf-httpapi-ratelimit-headers, -00 to -10, and of 
 - ``RateLimit: "default";r=50;t=30`` with ``RateLimit-Policy: "default";q=100;w=60``.
 
 Two rules hold throughout. A malformed field is as if absent. And where an answer says several things about
-the same, the strictest is believed: the smallest limit and remainder, the longest wait.
+the same, the strictest counts: the smallest limit and remainder, the longest wait.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["PolicyField", "RateLimitInfo", "ServiceLimit", "hold", "read_limits"
 class PolicyField:
     """One rate-limit policy as the service announces it: `quota` units in `window` seconds.
 
-    A quota of 0 is kept as said; a window of 0, or one that makes no sense, is None as if it were not said.
+    A quota of 0 is kept as sent; a window of 0, or one that makes no sense, is None as if it were absent.
     """
 
     quota: float
@@ -131,7 +131,7 @@ def hold(status: int, info: RateLimitInfo) -> float:
 
 
 def _strictness(claim: _Claim) -> tuple[float, float, bool]:
-    """Sort claims: the one to believe comes first, one that says nothing last."""
+    """Sort claims: the one that counts comes first, one that says nothing last."""
     remaining = inf if claim.remaining is None else claim.remaining
     reset = 1.0 if claim.reset is None else -claim.reset
     return remaining, reset, claim.limit is None
@@ -241,10 +241,10 @@ def _read_combined(
 
 
 def _dictionary_claim(pairs: Iterable[tuple[str, Item]]) -> _Claim:
-    said: dict[str, list[float | None]] = {"limit": [], "remaining": [], "reset": []}
+    amounts: dict[str, list[float | None]] = {"limit": [], "remaining": [], "reset": []}
     for key, item in pairs:
-        said.get(key, []).append(_amount(item.value))
-    return _Claim(_smallest(said["limit"]), _smallest(said["remaining"]), _longest(said["reset"]))
+        amounts.get(key, []).append(_amount(item.value))
+    return _Claim(_smallest(amounts["limit"]), _smallest(amounts["remaining"]), _longest(amounts["reset"]))
 
 
 # --- moments ---

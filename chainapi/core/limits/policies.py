@@ -21,30 +21,30 @@ class Policies:
     """
 
     known: list[Policy] = field(factory=list[Policy])
-    told: Policy | None = None
+    latest: Policy | None = None
     _listed: list[Policy] = field(factory=list[Policy])
     _names: dict[str, Policy] = field(factory=dict[str, Policy])
-    _said: object = None
+    _last_fields: object = None
 
     def read(self, info: RateLimitInfo, now: float, cost: float, *, refused: bool) -> Policy | None:
         """Follow the policies that an answer names; return the one that its numbers are about."""
         if not info.limit and info.remaining is None and not info.policies:
-            return self.told if refused else None
-        said = (info.limit, info.policies)
-        if said == self._said and not refused and self.told is not None:
-            return self.told
+            return self.latest if refused else None
+        fields = (info.limit, info.policies)
+        if fields == self._last_fields and not refused and self.latest is not None:
+            return self.latest
         named = [policy for policy in info.policies if policy.quota > 0]
         if named:
             current = self._list(named, refused=refused)
         elif info.limit:
             current = [self._find(info.limit, None) or self._add(Policy(info.limit, None, named=True))]
-            current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].told
+            current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].reported
         else:
             current = self._unnamed(info, cost)
-        self._said = None if refused or not named else said
+        self._last_fields = None if refused or not named else fields
         self._choose(current, info)
         self._forget(now)
-        return self.told
+        return self.latest
 
     def claims(self, info: RateLimitInfo) -> dict[Policy, tuple[float, float | None]]:
         """Return what an answer says of each policy beside the one of `read`: what remains, the reset."""
@@ -53,7 +53,7 @@ class Policies:
         claims = dict[Policy, tuple[float, float | None]]()
         for one in info.service_limits:
             policy = self._names.get(one.name)
-            if policy is not None and policy is not self.told and one.remaining is not None:
+            if policy is not None and policy is not self.latest and one.remaining is not None:
                 claims[policy] = one.remaining, one.reset
         return claims
 
@@ -84,7 +84,7 @@ class Policies:
         return current
 
     def _find(self, quota: float, window: float | None) -> Policy | None:
-        """Return the policy that is meant; one whose window or limit was not told yet may be."""
+        """Return the policy that is meant; one whose window or limit is still unknown may be."""
         for one in self.known:
             if one.sized and one.limit == quota and (window is None or one.window == window):
                 return one
@@ -99,8 +99,8 @@ class Policies:
 
     def _unnamed(self, info: RateLimitInfo, cost: float) -> list[Policy]:
         """Return what a number without a limit is about."""
-        if self.told is not None:
-            return [self.told]
+        if self.latest is not None:
+            return [self.latest]
         if info.remaining is None:
             return []
         return [self._add(Policy(info.remaining + cost, None, named=True, sized=False))]
@@ -108,17 +108,17 @@ class Policies:
     def _choose(self, current: list[Policy], info: RateLimitInfo) -> None:
         matching = [one for one in current if one.limit == info.limit]
         if matching:
-            self.told = matching[0]
-        elif current and self.told not in current:
-            self.told = current[0]
+            self.latest = matching[0]
+        elif current and self.latest not in current:
+            self.latest = current[0]
 
     def _forget(self, now: float) -> None:
         """Forget what was named without a list, and not for a window."""
         self.known = [
             one
             for one in self.known
-            if one is self.told
+            if one is self.latest
             or one.only_on_refusal
             or one in self._listed
-            or now <= one.believed_at + (one.window or UNTOLD_WINDOW)
+            or now <= one.recorded_at + (one.window or UNTOLD_WINDOW)
         ]

@@ -15,12 +15,8 @@ FAULTY = 3  # at once, if responses come that did not pass the limiter
 
 @define(eq=False, repr=False)
 class Probes:
-    """How many probes may be in flight at once: one, and twice as many each time that one is not answered.
+    """Probes in flight: one at once, and twice as many each time that one is not answered."""
 
-    `due` says that the next request is a probe.
-    """
-
-    due: bool = True
     trip: float = 0.0
     _in_flight: set[object] = field(factory=set[object])
     _most: int = 1
@@ -39,31 +35,27 @@ class Probes:
         if len(self._in_flight) >= self._most:
             self._most *= 2
         self._in_flight.add(reservation)
-        self.due = False
         self._hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self._most
 
-    def __contains__(self, reservation: object) -> bool:
-        return reservation in self._in_flight
+    def __len__(self) -> int:
+        return len(self._in_flight)
 
     def answered(self, reservation: object) -> None:
         """Note an answer, of a probe or another: the service is alive."""
         self._in_flight.discard(reservation)
         self._most = 1
 
-    def faulty(self, reservation: object, *, due: bool) -> None:
+    def faulty(self, reservation: object, *, failed: bool) -> None:
         """Note an answer that did not pass the limiter: few others may try at once."""
         self._in_flight.discard(reservation)
-        self.due = self.due or due
-        self._most = min(FAULTY, self._most + 1) if due else self._most
+        self._most = min(FAULTY, self._most + 1) if failed else self._most
 
-    def lost(self, reservation: object, *, due: bool) -> None:
+    def lost(self, reservation: object, *, failed: bool) -> None:
         """Note that a request was not answered; after a lost probe, send more."""
         self._in_flight.discard(reservation)
-        self.due = self.due or due
-        if due:
+        if failed:
             self._most *= 2
 
-    def unsent(self, reservation: object, *, due: bool) -> None:
+    def unsent(self, reservation: object) -> None:
         """Note that a probe did not leave."""
         self._in_flight.discard(reservation)
-        self.due = self.due or due

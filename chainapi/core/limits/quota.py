@@ -1,7 +1,7 @@
-"""One quota of the service: what its answers say, and what may be sent because of it.
+"""One quota of the service: what its responses report, and what may be sent.
 
 Pure arithmetic: times are seconds on any monotonic clock and come in as arguments, like the jitter. The
-rules, in the order in which they are asked:
+rules, in the order in which they apply:
 
 1. A refusal stops everybody until its wait ends; the end only ever moves later. One that shows quota left
    stops its route alone (`chainapi.core.limits.scope`).
@@ -11,9 +11,9 @@ rules, in the order in which they are asked:
 4. What an answer says remains, less what is in flight, may go at once.
 5. What is predicted to have come back since may go too, few at first and more with every answer that says
    what remains.
-6. Used up, with nothing in flight and a long wait ahead: one request asks when the quota comes back.
+6. Used up, with nothing in flight and a long wait ahead: one probe shows when the quota comes back.
 7. A limit that nobody tells is found by refusals (`chainapi.core.limits.discovery`), and paces requests.
-   Beside told limits that is so for refusals while those have quota left.
+   Beside announced limits that holds for refusals while those have quota left.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from attrs import Attribute, define, field, frozen
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Discovery
 from chainapi.core.limits.headers import RateLimitInfo, hold
+from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Kind, Policy
 from chainapi.core.limits.probe import Probes
@@ -44,7 +45,8 @@ LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
 ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
 ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
 CAUTIOUS = 3  # guesses at once that answers without fields allow
-DRIP = Kind.DRIP  # looked up once: in an Enum that takes as long as a call
+# Looked up once: in an Enum that takes as long as a call.
+DRIP, PROBING, KNOWN, DRAINED = Kind.DRIP, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
@@ -169,7 +171,7 @@ class Quota:
         max_in_flight: how many requests may be without an answer at once.
         limits: what the user knows of limits, kept by counting.
         probe: whether one request may be risked to learn when the quota comes back.
-        max_stop: seconds after which a wait that an answer told is tried nevertheless.
+        max_stop: seconds after which an announced wait is tried nevertheless.
 
     """
 
@@ -182,6 +184,8 @@ class Quota:
     costs: Costs = field(factory=Costs, init=False)
     routes: Routes = field(factory=Routes, init=False)
     probes: Probes = field(factory=Probes, init=False)
+    mode: Mode = field(default=Mode.LEARNING, init=False)
+    _probe_next: bool = field(default=True, init=False)  # by the mode
     policies: Policies = field(factory=Policies, init=False)
     _given: list[Policy] = field(factory=list[Policy], init=False)
     _in_force: list[Policy] = field(factory=list[Policy], init=False)
@@ -196,13 +200,12 @@ class Quota:
     _refused_route: str | None = field(default=None, init=False)
     _guesses: int = field(default=0, init=False)
     _most_guesses: int = field(default=1, init=False)
-    _heard_at: float = field(default=-inf, init=False)
 
     def __attrs_post_init__(self) -> None:
         limits, self.limits = self.limits, ()
-        self.know(limits)
+        self.add_limits(limits)
 
-    def know(self, limits: Sequence[Limit]) -> None:
+    def add_limits(self, limits: Sequence[Limit]) -> None:
         """Keep limits that the user knows of, besides those known before."""
         new = [one for one in limits if one not in self.limits]
         if not new:
@@ -216,7 +219,7 @@ class Quota:
             self.costs.units = True
 
     def _list(self) -> None:
-        """List all limits: those that the user knows of, those that are told, and the one that was found."""
+        """List all limits: those of the user, those announced, and the one discovered."""
         learned = None if self._discovery is None else self._discovery.learned
         self._in_force = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
 
@@ -237,15 +240,15 @@ class Quota:
             return Decision(hedge)
         if self.in_flight and hedge is None and self._alone(route):
             return NEVER
-        probe = self.probes.due or hedge is not None
+        probe = self._probe_next or hedge is not None
         opens = now
         if self._discovery is not None and not probe:
             opens = self._discovery.opens_at(now, self.in_flight)
         return self._by_policies(now, cost, opens, probe)
 
     def _alone(self, route: str) -> bool:
-        """Tell whether a request has to fly alone, because nobody knows what it costs."""
-        return self.policies.told is not None and not self.costs.known(route)
+        """Return whether a request has to fly alone, because nobody knows what it costs."""
+        return self.policies.latest is not None and not self.costs.known(route)
 
     def _by_policies(self, now: float, cost: float, opens: float, probe: bool) -> Decision:
         """Decide by the policies, where `opens` is the earliest time that they may choose."""
@@ -256,7 +259,7 @@ class Quota:
             if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
                 # What may have been counted is held back, but not for ever: the next answer includes it.
                 continue
-            if one.named and self.probes.due and one.reset_at <= now:
+            if one.named and self._probe_next and one.reset_at <= now:
                 continue
             at = one.opens_at(now, cost, held)
             if at <= now and not one.named:
@@ -277,7 +280,7 @@ class Quota:
             if self.in_flight:
                 return Decision(opens)
             most = 1
-            probes_at = scarce.asks_at(opens) if self.probe else inf
+            probes_at = scarce.probes_at(opens) if self.probe else inf
             if probes_at > now:
                 return Decision(min(opens, probes_at), used_up=True)
             inquiry = scarce
@@ -287,12 +290,12 @@ class Quota:
         return Decision(now, True, probe or (most == 1 and not self.in_flight), inquiry, used_up)
 
     def room(self, now: float) -> float:
-        """Return the units that may go before a dearer request that has to wait for more.
+        """Return the units that may go before a more expensive request that has to wait for more.
 
         None in a pause; and none where units drip, for there they are not lost but only delay it.
         """
         decision = self.decide(now, 0.0)
-        if decision.when > now or self.probes.due or decision.guess:
+        if decision.when > now or self._probe_next or decision.guess:
             return 0.0
         if any(one.kind is DRIP for one in self._in_force):
             return 0.0
@@ -303,6 +306,8 @@ class Quota:
         """Note that a request waits by a decision: after a pause the first guess leaves alone."""
         if decision.used_up:
             self._most_guesses = 1
+            if self.mode is KNOWN:
+                self._take(Event.USED_UP)
 
     def send(
         self, decision: Decision, now: float, route: str, cost: float, prior: float | None = None
@@ -313,12 +318,15 @@ class Quota:
         reservation = Reservation(route, cost, now, self._stops, probe, guess, prior, alone)
         if probe or (alone and self._alone(route)):
             self.probes.send(reservation, now)
+            self._take(Event.PROBE_SENT)
+        elif self.mode is DRAINED:
+            self._take(Event.UNITS_BACK)
         if guess:
             self._guesses += 1
             if used_up:
                 self._most_guesses = 1
             if inquiry is not None:
-                inquiry.asked = True
+                inquiry.probed = True
         if self._discovery is not None:
             self._discovery.send(now, self._counted(cost))
         if self.routes.known:
@@ -329,7 +337,7 @@ class Quota:
         return reservation
 
     def holds(self, reservation: Reservation, now: float) -> bool:
-        """Tell whether a request that was granted a moment ago may still leave."""
+        """Return whether a request that was granted a moment ago may still leave."""
         return reservation.stops == self._stops and now >= self.stopped_until
 
     # --- how it ended -----------------------------------------------------------------------
@@ -337,18 +345,32 @@ class Quota:
     def unsent(self, reservation: Reservation) -> None:
         """Take back a grant that was not used."""
         self._land(reservation)
-        self.probes.unsent(reservation, due=reservation.probe and not reservation.guess)
+        self.probes.unsent(reservation)
+        self._probe_ended(failed=reservation.probe and not reservation.guess)
 
     def lost(self, reservation: Reservation, now: float) -> None:
         """Note that no answer will come: the service may have counted the request."""
         self._land(reservation)
-        self.probes.lost(reservation, due=reservation.probe and not reservation.guess)
+        failed = reservation.probe and not reservation.guess
+        self.probes.lost(reservation, failed=failed)
+        self._probe_ended(failed=failed)
         self._unclear(reservation, now)
+
+    def _probe_ended(self, *, failed: bool) -> None:
+        """Leave the mode PROBING when a probe `failed`, or none is in flight any more."""
+        if failed:
+            self._take(Event.PROBE_FAILED)
+        elif self.mode is PROBING and not self.probes:
+            self._take(Event.PROBES_ENDED)
+
+    def _take(self, event: Event) -> None:
+        self.mode = TRANSITIONS[self.mode][event]
+        self._probe_next = sends_probe(self.mode)
 
     def _unclear(self, reservation: Reservation, now: float) -> None:
         """Hold back what may have been counted, until a later answer includes it."""
         for one in self._in_force:
-            if one.told:
+            if one.reported:
                 one.doubt(reservation.cost)
             else:
                 one.spend(reservation.sent, now, reservation.cost)
@@ -360,25 +382,28 @@ class Quota:
     ) -> Verdict:
         """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
         self._land(reservation)
-        self._heard_at = now
         if status >= 500 and info.remaining is None:
             # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
-            self.probes.faulty(reservation, due=reservation.probe and not reservation.guess)
+            failed = reservation.probe and not reservation.guess
+            self.probes.faulty(reservation, failed=failed)
+            self._probe_ended(failed=failed)
             self._unclear(reservation, now)
             return Verdict.PASSED
         self.probes.answered(reservation)
+        if self.mode is PROBING:
+            self._probe_ended(failed=False)
         trip = now - reservation.sent
         self.probes.trip += 0.1 * (trip - self.probes.trip) if self.probes.trip else trip
         refused = status == 429
-        last = self.policies.told
+        last = self.policies.latest
         before = last.remaining if last is not None and last.sure else None
-        told = self._read(reservation, now, info, refused=refused)
+        policy = self._read(reservation, now, info, refused=refused)
         if not refused:
-            self._passed(reservation, now, status, info, told, before)
-            self._account(reservation, now, info, told, refused=False)
+            self._passed(reservation, now, status, info, policy, before)
+            self._account(reservation, now, info, policy, refused=False)
             return Verdict.PASSED
-        verdict, used_up = self._refused(reservation, now, info, told, jitter)
-        self._account(reservation, now, info, told, refused=True)
+        verdict, used_up = self._refused(reservation, now, info, policy, jitter)
+        self._account(reservation, now, info, policy, refused=True)
         if used_up is not None:
             backed = not reservation.guess and not reservation.probe
             used_up.refused(now, self.stopped_until, reservation.cost, backed=backed)
@@ -390,13 +415,13 @@ class Quota:
         """Return the policy that the numbers of an answer are about."""
         policies = self.policies
         known, cost = policies.known, 0.0 if refused else reservation.cost
-        told = policies.read(info, now, cost, refused=refused)
+        policy = policies.read(info, now, cost, refused=refused)
         if policies.known is not known:
             if policies.known and not known:
                 self._discovery = None
             self.costs.roof = policies.roof()
             self._list()
-        return told
+        return policy
 
     def _passed(
         self,
@@ -404,28 +429,28 @@ class Quota:
         now: float,
         status: int,
         info: RateLimitInfo,
-        told: Policy | None,
+        policy: Policy | None,
         before: float | None,
     ) -> None:
         """Note what a request shows that was not refused."""
-        tells = info.remaining is not None or not any(one.told for one in self._in_force)
-        if tells:
+        reports = info.remaining is not None or not any(one.reported for one in self._in_force)
+        if reports:
             # Else it may not have met a limiter at all, and refusals go on behind it.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes.known:
             self.routes.passed(reservation.route, reservation.sent)
         reservation.counted = status < 400 and not reservation.probe and not reservation.guess
-        if reservation.guess and (tells or self._most_guesses < CAUTIOUS):
+        if reservation.guess and (reports or self._most_guesses < CAUTIOUS):
             self._most_guesses += 1
         if reservation.alone and not self.costs.known(reservation.route):
-            self.costs.tried(reservation.route, told=info.remaining is not None)
-            if told is not None and told.sized:
-                self._price(reservation, now, info.remaining, told, before)
+            self.costs.tried(reservation.route, reported=info.remaining is not None)
+            if policy is not None and policy.sized:
+                self._price(reservation, now, info.remaining, policy, before)
         if self._discovery is not None:
             self._find(self._discovery, reservation, now, status)
 
     def _find(self, discovery: Discovery, reservation: Reservation, now: float, status: int) -> None:
-        """Let a success show what nobody tells; beside told limits, that nothing is hidden after all."""
+        """Learn from a success about limits without headers, or that there are none."""
         learned = discovery.learned
         discovery.passed(reservation.sent, now, self._counted(reservation.cost), answered=status < 400)
         if self.policies.known and discovery.disproved():
@@ -434,44 +459,50 @@ class Quota:
             self._list()
 
     def _counted(self, cost: float) -> float:
-        """Return what counts against the hidden limit: beside told ones, which weigh, requests."""
+        """Return what counts against the hidden limit: beside announced ones, which weigh, requests."""
         return 1.0 if self.policies.known else cost
 
     def _price(
-        self, reservation: Reservation, now: float, left: float | None, told: Policy, before: float | None
+        self, reservation: Reservation, now: float, left: float | None, policy: Policy, before: float | None
     ) -> None:
         """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
         if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:
-            self.costs.hidden(reservation.route, 0.0, told.drip(now - reservation.sent))
+            self.costs.hidden(reservation.route, 0.0, policy.drip(now - reservation.sent))
         else:
-            self.costs.hidden(reservation.route, before - left, told.drip(now - told.believed_at))
+            self.costs.hidden(reservation.route, before - left, policy.drip(now - policy.recorded_at))
         if left is not None:
-            self.costs.alone(reservation.route, reservation.prior, before, told.limit, left)
+            self.costs.alone(reservation.route, reservation.prior, before, policy.limit, left)
 
     def _account(
-        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, *, refused: bool
+        self,
+        reservation: Reservation,
+        now: float,
+        info: RateLimitInfo,
+        policy: Policy | None,
+        *,
+        refused: bool,
     ) -> None:
         """Book what the request cost, and what the answer says remains."""
         claims = self.policies.claims(info)
-        if told is not None and info.remaining is not None:
-            claims[told] = (info.remaining, info.reset)
+        if policy is not None and info.remaining is not None:
+            claims[policy] = (info.remaining, info.reset)
         for one in self._in_force:
             claim = claims.get(one)
             if claim is not None and not (refused and one.only_on_refusal):
-                self._believe(one, reservation, now, *claim, refused=refused)
+                self._record(one, reservation, now, *claim, refused=refused)
             elif not refused:
                 if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
-                    # The wait is over, and a request passed; how much is back no answer said.
+                    # The wait is over, and a request passed; no response reported how much is back.
                     one.restart()
                 one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
-            elif one is told and one.only_on_refusal:
+            elif one is policy and one.only_on_refusal:
                 one.restart()
         while self._lost and self._lost[0][0] <= reservation.sent:
             self._lost_units -= self._lost.popleft()[1]
 
-    def _believe(
+    def _record(
         self,
         one: Policy,
         reservation: Reservation,
@@ -482,10 +513,10 @@ class Quota:
         refused: bool,
     ) -> None:
         cost = 0.0 if refused else reservation.cost
-        one.believe(reservation.sent, now, remaining, cost, judge=reservation.probe and not refused)
+        one.record(reservation.sent, now, remaining, cost, classify=reservation.probe and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
-            # Else it is from before what others said, who overtook it.
-            one.tell_reset(now, min(reset, self.max_stop))
+            # Else responses that overtook it are newer.
+            one.record_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._reservations)).sent if self._reservations else now)
         if not refused:
             drips = one.kind is DRIP and one.drip(now - reservation.sent) >= 1.0
@@ -506,38 +537,40 @@ class Quota:
     # --- refusals ---------------------------------------------------------------------------
 
     def _refused(
-        self, reservation: Reservation, now: float, info: RateLimitInfo, told: Policy | None, jitter: float
+        self, reservation: Reservation, now: float, info: RateLimitInfo, policy: Policy | None, jitter: float
     ) -> tuple[Verdict, Policy | None]:
-        """Return how far a refusal reaches, and the told policy that is used up."""
+        """Return how far a refusal reaches, and the announced policy that is used up."""
         left = None
-        if told is not None and info.remaining is not None:
-            needed = min(max(reservation.cost, reservation.prior or 0.0, LEFT * told.limit, 1.0), told.limit)
+        if policy is not None and info.remaining is not None:
+            needed = min(
+                max(reservation.cost, reservation.prior or 0.0, LEFT * policy.limit, 1.0), policy.limit
+            )
             left = info.remaining - self._held >= needed
         wait = min(hold(429, info), self.max_stop) if info.retry_after is not None or info.reset else None
         hidden = self._is_hidden(reservation, left, wait)
         shared = hidden and self._is_shared(reservation, now, left)
-        if not shared and self.routes.judge(reservation.route, now, left=left):
-            whole = told is not None and info.remaining == told.limit
+        if not shared and self.routes.concerns_route_only(reservation.route, now, left=left):
+            whole = policy is not None and info.remaining == policy.limit
             return self._refuse_route(reservation, now, wait, jitter, whole=whole), None
         if hidden and self._discovery is None:
             self._discovery = Discovery(drips=True)
-        if reservation.alone and not left and told is not None and info.remaining is not None:
+        if reservation.alone and not left and policy is not None and info.remaining is not None:
             self.costs.refused(reservation.route, info.remaining)
         if reservation.probe:
             self._refusals += 1
         if self._discovery is not None and (hidden or not self.policies.known):
-            self._discovery.refused(reservation.sent, now, self._held, told=wait is not None)
-        self._stop(reservation, now, wait, told, jitter)
+            self._discovery.refused(reservation.sent, now, self._held, announced=wait is not None)
+        self._stop(reservation, now, wait, policy, jitter)
         if left is None and reservation.probe:
             if reservation.route == self._refused_route:
                 self.routes.step_back(reservation.route, now, self.stopped_until)
             self._refused_route = reservation.route
         if hidden:
             return Verdict.UNANNOUNCED, None
-        return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, told
+        return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, policy
 
     def _is_hidden(self, reservation: Reservation, left: bool | None, wait: float | None) -> bool:
-        """Tell whether a refusal shows a limit beside the told ones: they have quota left."""
+        """Return whether a refusal shows a limit beside the announced ones: they have quota left."""
         known = self.policies.known
         longest = SOON if self._discovery is None else self._discovery.longest()
         if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
@@ -545,7 +578,7 @@ class Quota:
         return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
 
     def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
-        """Tell whether a limit that nobody told is surely more than one route that was closed."""
+        """Return whether an unannounced limit is surely more than one route that was closed."""
         if self._discovery is not None:
             return not reservation.probe and self.routes.passes(reservation.route)
         others = (one for one in self.routes.closed(now) if one != reservation.route)
@@ -557,7 +590,8 @@ class Quota:
         self, reservation: Reservation, now: float, wait: float | None, jitter: float, *, whole: bool
     ) -> Verdict:
         """Stop the requests of one route."""
-        self.probes.due = self.probes.due or (reservation.probe and not reservation.guess)
+        if reservation.probe and not reservation.guess:
+            self._take(Event.PROBE_FAILED)
         refusals = self.routes.refused(reservation.route, now)
         backoff = self._backoff(refusals, jitter)
         if wait is None or refusals > 1:
@@ -571,22 +605,24 @@ class Quota:
         return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
-        self, reservation: Reservation, now: float, wait: float | None, told: Policy | None, jitter: float
+        self, reservation: Reservation, now: float, wait: float | None, policy: Policy | None, jitter: float
     ) -> None:
         """Stop everybody."""
-        backoff = self._backoff(self._refusals, jitter, told.window if told is not None else None)
+        backoff = self._backoff(self._refusals, jitter, policy.window if policy is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
-        elif self._discovery is not None and (told is None or self._discovery.drip is not None):
+        elif self._discovery is not None and (policy is None or self._discovery.drip is not None):
             stop = self._discovery.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
         else:
             known = (
-                told.opens_at(now, reservation.cost, 0.0) if told is not None and self._refusals < 2 else inf
+                policy.opens_at(now, reservation.cost, 0.0)
+                if policy is not None and self._refusals < 2
+                else inf
             )
             stop = known if now + backoff < known < inf else now + backoff
         self.stopped_until = max(self.stopped_until, stop)
         self._stops += 1
-        self.probes.due = True
+        self._take(Event.REFUSED)
         self._most_guesses = 1
 
     # --- for people -------------------------------------------------------------------------
@@ -601,7 +637,7 @@ class Quota:
         ends = [stop - now]
         for one in self._in_force:
             one.collect(now)
-            ends.append(one.wait_for(now, units, held, least=least, asks=self.probe))
+            ends.append(one.wait_for(now, units, held, least=least, probe=self.probe))
         if discovery is not None:
             counted = requests + self.in_flight if self.policies.known else units + held
             seconds = discovery.wait_for(stop, counted, least=least)
@@ -612,26 +648,28 @@ class Quota:
         """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
         if self._discovery is not None:
             seconds = max(seconds, self._discovery.surely_at(now) - now)
-        # What is in flight may still be told a time that is a round trip later.
+        # Responses under way may still report a time that is a round trip later.
         return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return what is known, to be read by people."""
-        told = self.policies.told
-        if told is None and self._discovery is not None:
-            told = self._discovery.learned
+        policy = self.policies.latest
+        if policy is None and self._discovery is not None:
+            policy = self._discovery.learned
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
         if stopped is None:
             used_up = [one for one in self._in_force if not one.backed(1.0, self._held)]
-            told = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=told)
-            opens = told.opens_at(now, 1.0, self._held) if used_up and told is not None else inf
+            policy = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=policy)
+            opens = policy.opens_at(now, 1.0, self._held) if used_up and policy is not None else inf
             reset = opens if opens < inf else None
         return QuotaSnapshot(
             time=now,
-            limit=told.limit if told else None,
-            remaining=max(0.0, told.remaining + (0.0 if told.told else told.returned)) if told else None,
-            window=told.window if told else None,
+            limit=policy.limit if policy else None,
+            remaining=max(0.0, policy.remaining + (0.0 if policy.reported else policy.returned))
+            if policy
+            else None,
+            window=policy.window if policy else None,
             stopped_until=stopped,
             reset_at=reset,
             costs=dict(self.costs.learned),

@@ -96,8 +96,8 @@ class Routes:
         if mine.passed >= PROVEN:
             del self.known[route]
 
-    def judge(self, route: str, now: float, *, left: bool | None) -> bool:
-        """Tell whether a refusal is about its route alone; `left` says whether quota was left, if known."""
+    def concerns_route_only(self, route: str, now: float, *, left: bool | None) -> bool:
+        """Return whether a refusal is about its route alone; `left` says whether quota was left, if known."""
         mine = self.known.get(route)
         if left:
             return not any(
@@ -107,12 +107,12 @@ class Routes:
         return left is None and mine is not None and (mine.others_passed or mine.own)
 
     def passes(self, route: str) -> bool:
-        """Tell whether a route was never refused alone, or some of it passed since."""
+        """Return whether a route was never refused alone, or some of it passed since."""
         one = self.known.get(route)
         return one is None or one.passed > 0
 
     def passes_alone(self, route: str) -> bool:
-        """Tell whether some of a route passed since it was refused, and nothing of any other."""
+        """Return whether some of a route passed since it was refused, and nothing of any other."""
         one = self.known.get(route)
         return one is not None and one.passed > 0 and not one.others_passed
 

@@ -1,4 +1,7 @@
-"""File formats: each writes rows that `Codec` encoded, and reads them back without a model."""
+"""File formats: writers and readers of encoded rows.
+
+`Codec` encodes the rows; no model is needed to read them.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +32,17 @@ class Format(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the format."""
+        """Name of the format."""
         ...
 
     @property
     def suffix(self) -> str:
-        """The suffix of its file names, such as ``.csv``."""
+        """Suffix of its file names, such as ``.csv``."""
         ...
 
     @property
     def needs_columns(self) -> bool:
-        """Whether it accepts only rows whose columns are known."""
+        """Check whether the format accepts only rows whose columns are known."""
         ...
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
@@ -72,7 +75,7 @@ class Format(Protocol):
 
 
 def format_of(name_or_path: str | Path) -> Format:
-    """Return a format by its name (``csv``), or by the suffix of a path (``blocks.csv``).
+    """Return a format by name (``csv``) or by the suffix of a path (``a.csv``).
 
     Raises:
         ConfigurationError: no format has such a name, or its extra is not installed.

@@ -1,4 +1,4 @@
-"""Rows as Arrow tables for typed file formats: types of columns, and conversion of values.
+"""Arrow tables for typed file formats: column types and value conversion.
 
 Each kind of column has types from narrow to wide. A column begins with the first. If a value does not fit,
 the column takes a wider one, and the file is started again with the types that all rows need. Nothing is
@@ -44,7 +44,7 @@ TYPES: dict[str, tuple[Any, ...]] = {
 
 
 class Types:
-    """Types of the columns of a file; `widened` is True once one of them had to become wider."""
+    """Types of a file's columns; `widened` is True once one became wider."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = (Column(SOURCE, "text"), *columns)
@@ -54,7 +54,7 @@ class Types:
 
     @property
     def schema(self) -> Any:
-        """The schema of the file."""
+        """Schema of the file."""
         return pa.schema([(column.name, _type(column, self._steps)) for column in self.columns])
 
     def take(self, schema: Any) -> bool:
@@ -149,7 +149,7 @@ def _type(column: Column, steps: Mapping[str, int], above: str = "") -> Any:
 
 
 def _fields(column: Column, value: Any) -> tuple[Any, ...]:
-    """Return the values of a record: of an unpacked one, or of a dict of an earlier file."""
+    """Return the values of a record: unpacked, or a dict from an earlier file."""
     if isinstance(value, dict):
         return tuple(value[field.name] for field in column.fields)
     return astuple(value)
@@ -166,7 +166,10 @@ _PREPARE: dict[str, Callable[[Any], Any]] = {
 
 
 def _leaf(column: Column, values: Sequence[Any], wanted: Any) -> Any:
-    """Return values as an array of a type; ValueError or OverflowError if one does not fit."""
+    """Return values as an array of a type.
+
+    Raises ValueError or OverflowError if a value does not fit.
+    """
     if wanted is TIME:
         if given := [value for value in values if value is not None]:
             _ = utc_datetime(min(given)), utc_datetime(max(given))
@@ -179,7 +182,10 @@ def _leaf(column: Column, values: Sequence[Any], wanted: Any) -> Any:
 
 
 def _fits(value: int | Decimal, wanted: Any) -> bool:
-    """Check that a number fits unchanged: pyarrow silently cuts off digits after the 38th."""
+    """Check that a number fits unchanged.
+
+    pyarrow silently cuts off digits after the 38th.
+    """
     if isinstance(value, int):
         return bool(abs(value) < 10**wanted.precision)
     exponent = value.as_tuple().exponent
@@ -204,7 +210,10 @@ def _plain(value: int | Decimal) -> str:
 def write_fitting(
     types: Types, rows: Rows, earlier: Callable[[], Iterable[Any]], write: Callable[[Iterator[Any]], None]
 ) -> None:
-    """Call `write` with all rows as tables of `types.schema`, again after a type became wider."""
+    """Call `write` with all rows as tables of `types.schema`.
+
+    It calls `write` again after a type became wider.
+    """
     types.widened = True
     while types.widened:
         types.widened = False
@@ -237,7 +246,7 @@ def _chunks(rows: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes
 
 
 def _groups(tables: Iterable[Any]) -> Iterator[Any]:
-    """Join small tables to ones of about 100,000 rows, or of 64 MiB where that is less."""
+    """Join small tables into tables of about 100,000 rows, but at most 64 MiB."""
     group, rows, size = [], 0, 0
     for table in tables:
         group.append(table)

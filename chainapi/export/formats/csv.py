@@ -102,7 +102,10 @@ _CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^,"\n]*))(?:,|\n\Z)')
 
 
 def _records(path: Path) -> Iterator[list[str | None]]:
-    """Yield the cells of each record; one with an odd number of quotation marks has more lines."""
+    """Yield the cells of each record.
+
+    A line with an odd number of quotation marks continues in the next one.
+    """
     record: list[str] = []
     within = 0
     try:

@@ -1,4 +1,4 @@
-"""A DuckDB database with one table, ``rows``; its types are those of Parquet files."""
+"""DuckDB database with one table, ``rows``, and the types of Parquet files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _plain_table(path: Path, database: duckdb.DuckDBPyConnection) -> str:
-    """Return the whole name of the table ``rows``; refuse one that the file would have to compute.
+    """Return the qualified name of the table ``rows``; refuse computed rows.
 
     The system's views are named in full, and filtered here: the file may have its own of the same names.
     """

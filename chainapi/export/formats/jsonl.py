@@ -1,4 +1,7 @@
-"""JSON lines: an object a line, as the rows were encoded; times are whole seconds, decimals are texts."""
+"""JSON lines: one encoded row in each line.
+
+Times are whole seconds, decimals are texts.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A SQLite database with one table, ``rows``.
+"""SQLite database with one table, ``rows``.
 
 Whole numbers and times (Unix seconds) are INTEGER, amounts and decimals are TEXT because SQLite has no exact
-type for them, records, lists and other JSON are JSON texts. A column of whole numbers of which one does not
-fit into 64 bits is TEXT.
+type for them, records, lists and other JSON are JSON texts. A column of whole numbers is TEXT if one of them
+does not fit into 64 bits.
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ def _types_in(path: Path, columns: Sequence[Column]) -> list[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database to read its rows; SQLite would make one that is not there."""
+    """Open an existing database to read its rows.
+
+    SQLite would create a missing one.
+    """
     path.stat()
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
         try:
@@ -146,7 +149,10 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_plain(path: Path, database: sqlite3.Connection) -> None:
-    """Refuse rows that the file would have to compute: it may come from anywhere."""
+    """Refuse rows that the file would have to compute.
+
+    The file may come from anywhere.
+    """
     database.execute("PRAGMA trusted_schema = OFF")
     database.execute("PRAGMA query_only = ON")
     kinds = {

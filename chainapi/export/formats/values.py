@@ -1,4 +1,4 @@
-"""Values of columns as Python objects, and the errors that file formats have in common."""
+"""Column values as Python objects, and shared errors of the file formats."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def unlike(path: Path, name: str) -> ConfigurationError:
 
 
 def not_a_table(path: Path, what: str) -> ConfigurationError:
-    """Return the error for a file with a view or a virtual table in the place of ``rows``."""
+    """Return the error for a file whose ``rows`` is a view or a virtual table."""
     return ConfigurationError(
         f"{path} has {what} in place of a table of rows: reading it would run code of the file, which may"
         " read other files or never end. Copy the rows into a table of another file"
@@ -54,7 +54,10 @@ def not_a_table(path: Path, what: str) -> ConfigurationError:
 
 
 def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:
-    """Return the value of a column as a Python object; with `json_texts`, ``json`` values are texts."""
+    """Return the value of a column as a Python object.
+
+    With `json_texts`, ``json`` values are texts.
+    """
     if value is None:
         return None
     if column.kind == "struct":

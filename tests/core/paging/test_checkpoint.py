@@ -165,7 +165,7 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
         ({"done": True}, "done, and has a token"),
         ({"minted_at": None}, "belong together"),
         ({"token": None}, "belong together"),
-        ({"minted_at": 10**400}, "minted_at is 1000"),
+        ({"minted_at": 10**400}, "minted_at is a number of more than 100 digits"),
         ({"minted_at": float("nan")}, "minted_at is nan"),
         ({"minted_at": float("inf")}, "minted_at is inf"),
         ({"minted_at": True}, "minted_at is True"),
