@@ -1,7 +1,7 @@
-"""The gate: every request of one quota passes it, first come, first served.
+"""Gate that every request of one quota passes, first come, first served.
 
-All waiting happens here, in one queue with one timer; what may leave when is decided by the pure
-`chainapi.core.limits.quota`. A request is granted immediately before it is sent, so a stop that begins
+All waiting happens here, in one queue with one timer; the pure `chainapi.core.limits.quota` decides which
+request may leave when. The gate grants a request immediately before it is sent, so a stop that begins
 while a granted task has not run yet still holds it back.
 
 Sessions share a gate (`chainapi.client.gates`). Each has a `Share` of it: the settings of its own requests.
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["Gate", "Permit"]
 
 LOOK_AHEAD = 16  # waiters behind an expensive request that may pass it
-UNANSWERED = 5.0  # seconds after which a service that answers nobody is taken to hang
-GRACE = 1.0  # seconds that a forecast may be wrong by before a waiter is sent away before its time is over
-CLOSE = 0.05  # seconds: a turn that is so close is waited for
+UNANSWERED = 5.0  # seconds without any response after which the gate assumes that the service hangs
+GRACE = 1.0  # seconds by which a forecast must exceed the limit of a waiter to fail it early: it may be wrong
+CLOSE = 0.05  # seconds: a request waits for a turn as close as this
 
 
 class Permit:
-    """Leave to send one request; exactly one of its methods ends it.
+    """Permit to send one request; exactly one of its methods ends it.
 
-    A caller that is cancelled settles it too, in a ``finally``: with `unsent` when nothing left, else with
+    A cancelled caller ends it too, in a ``finally``: with `unsent` if the request was not sent, else with
     `lost`. Ending it a second time does nothing.
     """
 
@@ -50,21 +50,21 @@ class Permit:
         self._reservation: Reservation | None = reservation
 
     def answered(self, status: int, info: RateLimitInfo) -> Verdict:
-        """Report that the service answered with `status`, and that its headers say `info`.
+        """Report a response with `status`, and `info` read from its headers.
 
-        Return how far the answer reaches: whether it was a refusal, and of what.
+        Return its meaning for the quota: whether it was a refusal, and which requests it stops.
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
         return self._gate.answered(reservation, status, info)
 
     def lost(self) -> None:
-        """Report that no answer is known: the service may have counted the request or not."""
+        """Report that no response arrived: the service may have counted the request."""
         if (reservation := self._settle()) is not None:
             self._gate.lost(reservation)
 
     def unsent(self) -> None:
-        """Hand the permit back: the request never left."""
+        """Return the permit unused: the request was not sent."""
         if (reservation := self._settle()) is not None:
             self._gate.unsent(reservation)
 
@@ -76,7 +76,10 @@ class Permit:
 
 
 class _Ticket(Waiter):
-    """A request in the queue, with the future that its task awaits; `reservation` is set by its grant."""
+    """Request in the queue, with the future that its task awaits.
+
+    The grant sets `reservation`.
+    """
 
     __slots__ = ("deadline", "future", "max_wait", "paid", "reservation", "share", "waits_until")
 
@@ -96,28 +99,29 @@ class _Ticket(Waiter):
         self.paid = False
         self.max_wait = inf
         self.waits_until = inf  # on the loop's clock, by max_wait
-        self.deadline = inf  # the same, of the whole call
+        self.deadline = inf  # on the loop's clock, for the whole call
 
     @property
     def latest(self) -> float:
-        """The time of the loop that its turn may not be later than."""
+        """Latest time of its turn, on the loop's clock."""
         return min(self.waits_until, self.deadline)
 
 
 class Gate:
-    """Lets requests of one quota leave as early as the service allows, and never during a stop.
+    """Sends requests of one quota as early as the service allows, never in a stop.
 
     Args:
         rate: the user's own ceiling: a `Limit`, or an `aiolimiter.AsyncLimiter`, which other parts of the
             program may share. It counts requests, and a `Limit` with ``units=True`` counts units.
-        max_in_flight: how many requests may be without an answer at once.
-        limits: limits of a service that does not tell them in headers.
-        probe: whether one request may be risked to learn when the quota comes back.
-        max_stop: seconds after which a wait that an answer told is tried nevertheless; None obeys it.
+        max_in_flight: most requests without a response at once.
+        limits: limits of a service that does not send them in headers.
+        probe: whether the gate may risk one request to find out when the quota comes back.
+        max_stop: seconds after which the gate sends a request although an announced wait is longer; None
+            waits for as long as announced.
         random: returns numbers from 0 to 1, for jitter.
         on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when the queue begins to wait for a
             known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
-        now: the wall clock in Unix seconds, only for what is told to people.
+        now: the wall clock in Unix seconds, only for messages and snapshots.
 
     These are settings of a gate that is used by itself; each `Share` that joins one has its own.
     """
@@ -140,14 +144,14 @@ class Gate:
         self._random = random
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
-        self._woken = 0  # granted, but their tasks did not run yet: nobody leaves before them
+        self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
-        self._waits_until = -inf  # when the queue is known to go on, where it waits for that
-        self._told = -inf  # the end of the longest wait that listeners heard of
-        self._judged = -inf  # the opening time that the waiters were judged by
-        self._judged_idle = False  # whether nothing was in flight then
-        self._asked_at = inf  # when the oldest request left that nothing was answered since
+        self._waits_until = -inf  # known time of the next grant while the queue waits for it
+        self._reported_until = -inf  # end of the longest wait reported to listeners
+        self._rechecked_opening = -inf  # opening time at the last recheck of the waiters
+        self._rechecked_idle = False  # whether nothing was in flight at that recheck
+        self._unanswered_since = inf  # when the oldest request was sent after the last response
 
     async def acquire(
         self,
@@ -162,17 +166,17 @@ class Gate:
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
-        `route` names what costs alike, `cost` is what a request of it is said to cost in units; it counts
-        where the service is known to count in units, until answers tell better. A higher `priority` goes
-        first; `again` says that this request was refused or lost before, and puts it in front of all.
+        Requests of one `route` cost the same; `cost` is the documented cost in units. It counts only if the
+        service is known to count units, and until responses show the real cost. A higher `priority` goes
+        first; `again` marks a request that was refused or lost before, and puts it in front of all others.
         `share` has the settings of the session that sends it.
 
         Raises:
-            QuotaWaitError: when its turn would come later than in `max_wait` seconds, or than `deadline`, a
-                time of the loop. That is foreseen and raised at once; where it was not foreseeable, as soon
-                as it is known. Waiting for a place among `max_in_flight` does not count. The caller itself
-                sees to it that the deadline is kept.
-            APITimeoutError: when `max_wait` is over, and the service answered nobody for as long (and
+            QuotaWaitError: if its turn would come more than `max_wait` seconds from now, or after
+                `deadline`, a time of the loop. The gate raises it at once if it can predict that, else as
+                soon as it can. Waiting for a place among `max_in_flight` does not count. The caller
+                itself has to enforce the deadline.
+            APITimeoutError: if `max_wait` is over, and the service sent no response at all for as long (and
                 for at least five seconds).
 
         """
@@ -200,30 +204,30 @@ class Gate:
                 late.cancel()
 
     def price(self, route: str, prior: float | None) -> float:
-        """Return what a request of `route` costs in units, as far as is known; `prior` is what is said."""
+        """Return the known cost of a request of `route`; `prior` is the documented one."""
         return self._quota.costs.price(route, prior)
 
     def snapshot(self, share: Share | None = None) -> QuotaSnapshot:
-        """Return what is known of the quota now; inside a running loop only."""
+        """Return the known state of the quota; call it inside a running loop only."""
         unix_time = (share or self._own).now()
         return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
 
     # --- sessions that share it -------------------------------------------------------------
 
     def join(self, share: Share) -> None:
-        """Take the settings of a session into account; its limits hold from now on."""
+        """Apply the settings of a session; its limits hold from now on."""
         self._shares.setdefault(share.settings, WeakSet()).add(share)
         self._agree()
         self._quota.add_limits(share.limits)
 
     def leave(self, share: Share) -> None:
-        """Forget the settings of a session that was closed; its requests under way are not affected."""
+        """Forget the settings of a closed session; its requests in flight continue."""
         if (shares := self._shares.get(share.settings)) is not None:
             shares.discard(share)
         self._agree()
 
     def _agree(self) -> None:
-        """Use the largest `max_in_flight` and `max_stop` of all, and probe only where all may."""
+        """Use the largest `max_in_flight` and `max_stop`; probe only if all allow it."""
         self._shares = {settings: shares for settings, shares in self._shares.items() if shares}
         if self._shares:
             quota, wanted = self._quota, self._shares
@@ -234,7 +238,7 @@ class Gate:
     # --- the queue --------------------------------------------------------------------------
 
     def _enter(self, now: float, waiter: _Ticket, max_wait: float | None, deadline: float) -> None:
-        """Put a request in the queue, unless its turn is known to come too late."""
+        """Put a request in the queue, unless its turn will be too late."""
         waiter.deadline = deadline
         if max_wait is not None:
             waiter.max_wait, waiter.waits_until = max_wait, now + max_wait
@@ -244,14 +248,14 @@ class Gate:
         self._pump()
         if waiter.queued:
             until = self._waits_until
-            waiter.share.tell(self._reason(until), now, until, len(self._queue))
+            waiter.share.report_wait(self._reason(until), now, until, len(self._queue))
 
     async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Reservation:
         """Wait until the request is granted and may still leave."""
         while True:
             try:
                 if self._woken > 1 and waiter.future.done():
-                    await asyncio.sleep(0)  # behind those who were granted before
+                    await asyncio.sleep(0)  # behind the requests granted before
                 await waiter.future
                 if waiter.reservation is None:
                     await self._pay(waiter)
@@ -271,13 +275,13 @@ class Gate:
             self._pump()
 
     def _claim(self, waiter: _Ticket) -> Reservation | None:
-        """Take what was granted to a waiter; None where nothing was."""
+        """Take the reservation of a waiter; None without a grant."""
         reservation, waiter.reservation = waiter.reservation, None
         self._woken -= reservation is not None
         return reservation
 
     def _leave(self, waiter: _Ticket) -> None:
-        """Take a waiter out that gives up, and let the next one have its turn."""
+        """Remove a waiter that gives up, and let the next one have its turn."""
         reservation = self._claim(waiter)
         if reservation is not None:
             self.landed(waiter.share)
@@ -287,9 +291,12 @@ class Gate:
         self._pump()
 
     async def _pay(self, waiter: _Ticket) -> None:
-        """Take what the request costs from its session's ceiling; the session's others wait meanwhile."""
+        """Pay the cost of a request from its session's ceiling.
+
+        Other requests of the session wait meanwhile.
+        """
         rate = waiter.share.rate
-        assert rate is not None  # noqa: S101 - only then a waiter is woken without a grant
+        assert rate is not None  # noqa: S101 - otherwise the gate wakes no waiter without a grant
         left = self._toll(waiter)
         while left > 1e-9:
             part = min(left, rate.max_rate)
@@ -301,15 +308,15 @@ class Gate:
         return self._quota.costs.price(waiter.route, waiter.prior) if waiter.share.rate_units else 1.0
 
     def _late(self, waiter: _Ticket) -> None:
-        """Send a waiter away whose time is over, unless its turn is close."""
+        """Fail a waiter whose time is over, unless its turn is close."""
         if not waiter.queued or waiter.future.done():
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._forecast(now, waiter) > CLOSE:
             self._fail(waiter, self._too_long(now, waiter))
-        elif self._asked_at <= now - max(waiter.max_wait, UNANSWERED):
-            waited = now - self._asked_at
+        elif self._unanswered_since <= now - max(waiter.max_wait, UNANSWERED):
+            waited = now - self._unanswered_since
             self._fail(waiter, APITimeoutError(f"no answer to any request for {waited:.0f} s"))
         else:
             loop.call_later(GRACE, self._late, waiter)
@@ -328,7 +335,7 @@ class Gate:
     def _forecast(self, now: float, waiter: _Ticket, *, least: bool = False, again: bool = False) -> float:
         """Return the seconds until a waiter leaves, as far as limits decide that.
 
-        With `least`, as soon as may be; with `again`, if it comes again behind all who wait now.
+        With `least`, the earliest possible time; with `again`, the time if it came again behind all others.
         """
         units, ahead = self._queue.ahead(waiter, last=again)
         units += self._quota.costs.likely(waiter.route, waiter.prior)
@@ -344,7 +351,7 @@ class Gate:
     # --- grants -----------------------------------------------------------------------------
 
     def _try(self, now: float, route: str, prior: float | None) -> Reservation | None:
-        """Grant a request if it may leave now; else make sure that the timer wakes the queue."""
+        """Grant a request if it may leave now; else set the timer that wakes the queue."""
         quota = self._quota
         cost = quota.costs.price(route, prior)
         decision = quota.decide(now, cost, route)
@@ -352,30 +359,33 @@ class Gate:
         if when <= now and quota.routes.known:
             when = quota.routes.opens_at(route, now)
         if when <= now:
-            if now < self._asked_at:
-                self._asked_at = now
+            if now < self._unanswered_since:
+                self._unanswered_since = now
             return quota.send(decision, now, route, cost, prior)
         quota.wait(decision)
         self._wait_until(now, when)
         return None
 
     def _wait_until(self, now: float, when: float) -> None:
-        """Set the timer, and tell that the queue waits; an answer that is waited for is no such wait."""
+        """Set the timer, and report the wait to listeners.
+
+        Waiting for the response to a probe is not reported.
+        """
         self._wake_at(when)
         if not self._queue or self._quota.probes.opens_at(now) is not None:
             return
         if now + WORTH_TELLING <= when < inf:
             self._waits_until = when
-            if when > self._told:
-                self._told = when
+            if when > self._reported_until:
+                self._reported_until = when
                 for share in {waiter.share for waiter in self._queue.all()}:
-                    share.tell(self._reason(when), now, when, len(self._queue))
+                    share.report_wait(self._reason(when), now, when, len(self._queue))
 
     def _reason(self, until: float) -> str:
         return "stop" if until == self._quota.stopped_until else "quota"
 
     def _pump(self) -> None:
-        """Grant everybody who may leave now."""
+        """Grant all requests that may leave now."""
         if not self._queue and self._timer is None:
             return
         now = asyncio.get_running_loop().time()
@@ -397,10 +407,10 @@ class Gate:
             self._wake_at(self._queue.parked_until)
         if self._queue.parked_until < self._wakes_at:
             self._wake_at(self._queue.parked_until)
-        self._judge(now)
+        self._recheck(now)
 
     def _first(self, now: float) -> _Ticket | None:
-        """Return whose turn it is; who waits for its route stands aside."""
+        """Return the waiter whose turn it is; park those whose route is closed."""
         routes = self._quota.routes
         while (waiter := self._queue.first()) is not None:
             if waiter.future.done():
@@ -415,37 +425,40 @@ class Gate:
         return None
 
     def _reopen(self, now: float) -> None:
-        """Put those back in the queue whose route opened."""
+        """Put waiters back in the queue whose route opened."""
         routes = self._quota.routes
         for route in self._queue.parked_routes():
             self._queue.unpark(route, routes.places(route, now), routes.wakes_at(route, now))
 
     def _bill(self, now: float, waiter: _Ticket) -> bool:
-        """Let a waiter pay its session's ceiling before it is granted; False where quota comes first."""
+        """Let a waiter pay its session's ceiling before its grant.
+
+        Return False if the quota does not allow the request yet: then it does not pay.
+        """
         quota, share, rate = self._quota, waiter.share, waiter.share.rate
         decision = quota.decide(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
-        quota.wait(decision)  # for its turn, or until its session's ceiling is paid
+        quota.wait(decision)  # for its turn, or until the request has paid its session's ceiling
         if decision.when > now:
             self._wait_until(now, decision.when)
             return False
         self._queue.step_out(waiter)
-        assert rate is not None  # noqa: S101 - the caller saw it
+        assert rate is not None  # noqa: S101 - the caller checked it
         toll = self._toll(waiter)
         if not rate.has_capacity(min(toll, rate.max_rate)):
-            share.tell("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
+            share.report_wait("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
         waiter.future.set_result(None)
         return True
 
-    def _judge(self, now: float) -> None:
-        """Fail at once those whose turn, as it is foreseen now, comes later than they may wait.
+    def _recheck(self, now: float) -> None:
+        """Fail waiters at once whose predicted turn is later than they may wait.
 
-        Newcomers are judged when they enter, so all are judged again only when the opening moved, and when
-        everybody has an answer: until then more may be left than it seems.
+        `_enter` checks each new waiter, so a recheck is necessary only when the opening moved, and when
+        nothing is in flight any more: until then more units may be left than the known responses show.
         """
         opens, idle = self._wakes_at, not self._quota.in_flight
-        if not now < opens < inf or (opens < self._judged + 1 and self._judged_idle >= idle):
+        if not now < opens < inf or (opens < self._rechecked_opening + 1 and self._rechecked_idle >= idle):
             return
-        self._judged, self._judged_idle = opens, idle
+        self._rechecked_opening, self._rechecked_idle = opens, idle
         for waiter in self._queue.all():
             if waiter.latest == inf or waiter.future.done():
                 continue
@@ -456,7 +469,7 @@ class Gate:
     def _let_pass(self, now: float, expensive: _Ticket) -> None:
         """Let cheaper requests use units too few for an expensive one, at most its cost.
 
-        So nothing is left over when a window ends, and an expensive request waits at most twice as long.
+        So no units are lost when a window ends, and an expensive request waits at most twice as long.
         """
         quota = self._quota
         cost = quota.costs.price(expensive.route, expensive.prior)
@@ -500,24 +513,24 @@ class Gate:
         self._timer, self._wakes_at = None, inf
         self._pump()
 
-    # --- how reservations end; called by the permits ---------------------------------------------
+    # --- end of reservations; called by the permits ----------------------------------------------
 
     def landed(self, share: Share) -> None:
-        """Note that a request of a share is in flight no more; another of its requests may follow."""
+        """Record that a request of a share ended; the next one of the share may follow."""
         if share.group is not None:
             share.group.in_flight -= 1
             self._queue.freed(share.group)
 
     def answered(self, reservation: Reservation, status: int, info: RateLimitInfo) -> Verdict:
-        """Take in an answer, and return how far it reaches."""
+        """Record a response, and return its meaning for the quota."""
         now = asyncio.get_running_loop().time()
-        self._asked_at = now if self._quota.in_flight > 1 else inf
+        self._unanswered_since = now if self._quota.in_flight > 1 else inf
         verdict = self._quota.answered(reservation, now, status, info, self._random())
         self._pump()
         return verdict
 
     def lost(self, reservation: Reservation) -> None:
-        """Note that no answer will come."""
+        """Record that no response will arrive."""
         self._quota.lost(reservation, asyncio.get_running_loop().time())
         self._pump()
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_IN_FLIGHT", "WORTH_TELLING", "Settings", "Share", "is_rate"]
 
-MAX_IN_FLIGHT = 100  # requests without an answer, where a session does not say
-WORTH_TELLING = 1.0  # seconds
+MAX_IN_FLIGHT = 100  # requests without a response, if a session does not set it
+WORTH_TELLING = 1.0  # seconds: the gate reports no shorter wait
 
 
 @frozen
@@ -33,13 +33,13 @@ class Settings:
 
 
 class Share:
-    """A session's share of a gate: settings of its own requests, and its listener.
+    """Share of a session in a gate: settings of its own requests, and its listener.
 
     Args:
         rate: a ceiling for these requests; see `Gate`.
-        max_in_flight: how many of them may be without an answer at once. None has no such limit of its own
-            besides that of the gate, which is the largest of its open sessions, each with 100 by default.
-        limits: limits of the service that it does not tell; once said they hold for the whole gate.
+        max_in_flight: most of these requests without a response at once. None sets no limit besides that
+            of the gate, which is the largest of its open sessions, each with 100 by default.
+        limits: limits that the service does not announce; they hold for the whole gate from then on.
         probe: False on one open session holds for the whole gate.
         max_stop: the longest of the open sessions holds for the whole gate.
         on_wait: see `Gate`; called for waits of these requests.
@@ -65,25 +65,25 @@ class Share:
         self.settings = Settings(flying, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
         self.now = now
-        self.told = -inf  # the end of the wait that `on_wait` heard of last
+        self.told = -inf  # end of the wait last reported to `on_wait`
         limited = rate is not None or max_in_flight is not None
         most = inf if max_in_flight is None else max_in_flight
         self.group = Group(most, rate is not None) if limited else None
 
     def too_long(self, seconds: float, max_wait: float, left: float | None) -> QuotaWaitError:
-        """Make the error of a wait that is longer than `max_wait`, or than is left until a deadline."""
+        """Return the error of a wait longer than `max_wait` or the time until a deadline."""
         allowed = max_wait if left is None else None
         return QuotaWaitError(self.now() + seconds, retry_after=seconds, max_wait=allowed, deadline=left)
 
-    def tell(self, reason: str, now: float, until: float, waiting: int) -> None:
-        """Tell the listener that the queue waits until a known time, unless it has heard of that."""
+    def report_wait(self, reason: str, now: float, until: float, waiting: int) -> None:
+        """Call the listener when the queue waits until a known time, once for each wait."""
         if self.on_wait is not None and now + WORTH_TELLING <= until and until > self.told:
             self.told = until
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 
 
 def is_rate(value: object) -> bool:
-    """Tell whether a value can be a gate's `rate`; aiolimiter is not imported for that."""
+    """Return whether a value can be a gate's `rate`; does not import aiolimiter."""
     if isinstance(value, Limit):
         return True
     aiolimiter = sys.modules.get("aiolimiter")
@@ -93,9 +93,9 @@ def is_rate(value: object) -> bool:
 def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
     if not isinstance(rate, Limit):
         return rate
-    from aiolimiter import AsyncLimiter  # here, because most sessions have no ceiling
+    from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
 
     if rate.amount < 1 and not rate.units:
-        # A bucket has to hold a whole request.
+        # A bucket must hold a whole request.
         return AsyncLimiter(1, rate.per / rate.amount)
     return AsyncLimiter(rate.amount, rate.per)

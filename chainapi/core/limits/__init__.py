@@ -1,1 +1,1 @@
-"""Quotas: the policies of a service, their discovery, and what they allow now; pure."""
+"""Quotas: policies of a service, their discovery, requests they allow; pure."""

@@ -1,4 +1,4 @@
-"""The pace of a limit that drips, between a rate that was measured and a pace that was refused."""
+"""Pace of a limit that drips, between a measured rate and a refused pace."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from attrs import define, field
 
 __all__ = ["Drip"]
 
-MARGIN = 0.05  # below what was found, at first
+MARGIN = 0.05  # below the rate found, at first
 GROWTH = 0.05  # a second, at first
-SURE = 0.003  # of both remains after many refusals
-SURER = 0.4  # after each refusal
-DOUBLES = 0.5  # seconds, or a request, in which the pace doubles until it is refused
-HALFWAY = 2.0  # seconds in which it comes half as near to the pace that was refused
-NEAR = 0.98  # of that pace
+SURE = 0.003  # the part of both left after many refusals
+SURER = 0.4  # factor of both at each refusal
+DOUBLES = 0.5  # seconds, or a request, in which the pace doubles until a refusal
+HALFWAY = 2.0  # seconds in which its distance from the refused pace halves
+NEAR = 0.98  # of the refused pace
 FASTER = 30.0  # seconds after which it grows twice as fast
 LONGEST = 600.0  # seconds of growth
-REQUESTS = 10.0  # that count for a second at least
-KEPT = 0.9  # of a rate is kept when less is measured
+REQUESTS = 10.0  # requests that count as a second at least
+KEPT = 0.9  # the part of a rate kept after a lower measurement
 FIRST_TRY = 1.0  # seconds
-DROPS = 4.0  # that come back before the next try, once a pace was refused
-DISPROVED = 4.0  # times the pace that was refused
-UNBOUND = 1024.0  # times the rate that was measured
+DROPS = 4.0  # units that come back before the next retry, once a pace was refused
+DISPROVED = 4.0  # times the refused pace
+UNBOUND = 1024.0  # times the measured rate
 
 
 @define(eq=False, repr=False)
 class Drip:
-    """Units a second that may leave: `rate` at first, then more, and less after each refusal.
+    """Units per second that may leave: `rate`, then more, less after each refusal.
 
-    What passed from one refusal to the next is a rate that is never too high, but too low where a small burst
-    was full for a part of that time. So the pace doubles until it is refused, begins again in the middle
-    between the rate and that pace, and comes near to it.
+    The units that passed between two refusals give a rate that is never too high, but too low if a small
+    burst was full for a part of that time. So the pace doubles until a refusal, begins again in the middle
+    between the rate and that pace, and approaches it.
     """
 
     rate: float
@@ -40,14 +40,14 @@ class Drip:
     _measured: float = field(init=False)
     _too_fast: float = field(default=inf, init=False)
     _doubt: float = field(default=1.0, init=False)
-    _seconds: float = field(default=0.0, init=False)  # for which requests left at the pace
+    _seconds: float = field(default=0.0, init=False)  # during which requests left at the pace
 
     def __attrs_post_init__(self) -> None:
         self._low = self._measured = self.rate
         self._begin(self.rate)
 
     def pace(self) -> float:
-        """Return the units a second that may leave now."""
+        """Return the units per second that may leave now."""
         seconds = min(self._seconds, LONGEST)
         if self._too_fast == inf:
             return self.rate * exp2(seconds / DOUBLES)
@@ -56,14 +56,14 @@ class Drip:
         return near * exp(GROWTH * self._doubt * (seconds + seconds * seconds / FASTER))
 
     def send(self, now: float, cost: float) -> None:
-        """Note that a request leaves."""
+        """Record a sent request."""
         seconds = cost / self.pace()
         self.next = max(self.next, now) + seconds
         self._seconds += min(seconds, DOUBLES if self._too_fast == inf else 1.0 / REQUESTS)
 
     def refused(self, measured: float, units: float) -> None:
-        """Note a refusal, before which `units` passed, `measured` a second, since the last one."""
-        # A burst that is never full shows the same rate each time, but for a unit more or less.
+        """Record a refusal: `units` passed since the last one, `measured` per second."""
+        # A burst that is never full shows the same rate each time, plus or minus one unit.
         rises = measured > self._measured * (1.0 + 2.0 / units)
         self._too_fast = max(measured, self.pace())
         self._low = max(measured, self.rate if rises else KEPT * self._low)
@@ -76,19 +76,19 @@ class Drip:
         self._seconds = 0.0
 
     def tries_at(self, now: float) -> float:
-        """Return when to try again after a refusal that names no wait."""
+        """Return when to retry after a refusal that names no wait."""
         drops = inf if self._too_fast == inf else DROPS
         return now + max(1.0 / self.rate, min(FIRST_TRY, drops / self.rate))
 
     def reopened(self, sent: float) -> None:
-        """Begin again with a request that passed after a refusal."""
+        """Restart the pace with a request that passed after a refusal."""
         self.next = sent + 1.0 / self.rate
 
     def wait_for(self, now: float, units: float, *, least: bool = False) -> float:
-        """Return the seconds until `units` have left; the `least` at a pace that was refused."""
+        """Return the seconds until `units` have left; with `least`, at the refused pace."""
         pace = self._too_fast if least else self.pace()
         return max(0.0, self.next - now) + max(0.0, units - 1.0) / pace
 
     def disproved(self) -> bool:
-        """Tell whether so much passes that there is likely no such limit."""
+        """Return whether the pace is so high that there is likely no such limit."""
         return self.pace() > min(DISPROVED * self._too_fast, UNBOUND * self._low)

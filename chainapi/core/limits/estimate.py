@@ -1,4 +1,4 @@
-"""What fetching some rows takes under the limits of a plan: arithmetic, before anything is sent."""
+"""Estimate of requests, units and time for some rows; sends nothing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Estimate", "estimate"]
 
 @frozen
 class Estimate:
-    """What a walk takes.
+    """Estimate of a walk.
 
     Attributes:
-        requests: how many requests are sent.
-        units: what they cost, in the units of the limits.
-        minutes: how long the limits make it last at least; 0 where it fits into them at once.
-        day_share: share of the units that may be used in a day, 1 for all; None without a limit per day.
+        requests: number of requests.
+        units: their cost, in the units of the limits.
+        minutes: least duration under the limits; 0 if they allow all requests at once.
+        day_share: share of the units allowed per day, 1 for all; None without a limit per day.
 
     """
 
@@ -34,7 +34,7 @@ class Estimate:
 
 
 def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = ()) -> Estimate:
-    """Say what `rows` rows take in pages of `page_size`, at `price` units a request.
+    """Estimate `rows` rows in pages of `page_size`, at `price` units a request.
 
     Raises:
         ConfigurationError: a number is not whole and above 0, or one request costs more than a limit.
@@ -50,7 +50,7 @@ def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = 
 
 
 def _seconds(limit: Limit, requests: int, price: float) -> float:
-    """Return how long a limit makes the requests last: each window takes as many as fit into it."""
+    """Return the least duration of the requests under a limit, with full windows."""
     if price <= 0:
         return 0.0
     fitting = int(limit.amount // price)

@@ -1,4 +1,4 @@
-"""What an answer says about limits: the RateLimit fields in all their forms, and Retry-After.
+"""Limit headers of a response: all forms of the RateLimit fields, Retry-After.
 
 The forms are those of draft-ietf-httpapi-ratelimit-headers, -00 to -10, and of the vendors before it:
 
@@ -7,8 +7,8 @@ The forms are those of draft-ietf-httpapi-ratelimit-headers, -00 to -10, and of 
 - ``RateLimit: limit=100, remaining=50, reset=30``;
 - ``RateLimit: "default";r=50;t=30`` with ``RateLimit-Policy: "default";q=100;w=60``.
 
-Two rules hold throughout. A malformed field is as if absent. And where an answer says several things about
-the same, the strictest counts: the smallest limit and remainder, the longest wait.
+Two rules hold throughout. A malformed field counts as absent. And of several values for the same thing the
+strictest counts: the smallest limit and remainder, the longest wait.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = ["PolicyField", "RateLimitInfo", "ServiceLimit", "hold", "read_limits"
 
 @frozen
 class PolicyField:
-    """One rate-limit policy as the service announces it: `quota` units in `window` seconds.
+    """Announced rate-limit policy: `quota` units in `window` seconds.
 
-    A quota of 0 is kept as sent; a window of 0, or one that makes no sense, is None as if it were absent.
+    A quota of 0 stays as sent; a window of 0, or a malformed one, is None as if it were absent.
     """
 
     quota: float
@@ -49,7 +49,7 @@ class PolicyField:
 
 @frozen
 class ServiceLimit:
-    """Where a named policy stands: `remaining` units, `reset` seconds from the answer's arrival."""
+    """State of a named policy: `remaining` units, `reset` seconds from the arrival."""
 
     name: str
     remaining: float | None = None
@@ -58,14 +58,14 @@ class ServiceLimit:
 
 @frozen
 class RateLimitInfo:
-    """What one answer says about the quota; None means that it does not say.
+    """Quota information of one response; None for a value that it does not have.
 
-    `limit` and `remaining` are quota units, `reset` and `retry_after` seconds from the answer's arrival. No
+    `limit` and `remaining` are quota units, `reset` and `retry_after` seconds from the response's arrival. No
     number is negative, infinite or NaN, and none is capped.
 
-    When several limits are announced, `limit`, `remaining` and `reset` are those of one of them, never mixed:
-    the one with the smallest remainder, and of equals the one with the longest reset. Limits that keep their
-    remainder to themselves count only where all do. `policies` and `service_limits` hold them all.
+    If a response announces several limits, `limit`, `remaining` and `reset` are those of one of them, never
+    mixed: the one with the smallest remainder, and of equals the one with the longest reset. Limits without a
+    remainder count only if no limit has one. `policies` and `service_limits` hold them all.
     """
 
     limit: float | None = None
@@ -77,7 +77,7 @@ class RateLimitInfo:
 
 
 class _Claim(NamedTuple):
-    """What one family of fields, or one member of a list, says about its limit."""
+    """Values of one family of fields, or of one member of a list."""
 
     limit: float | None = None
     remaining: float | None = None
@@ -94,10 +94,10 @@ _NAMES = frozenset(("ratelimit", "ratelimit-policy", "retry-after")).union(*_FAM
 
 
 def read_limits(headers: Mapping[str, str], now: float) -> RateLimitInfo:
-    """Read the limit headers of one answer (specification, section 8); a malformed one is as if absent.
+    """Read the limit headers of one response (specification, section 8).
 
-    The names in `headers` are lower-case. `now` is Unix time in seconds; in an answer that has a Date,
-    moments are measured against that instead. Nothing raises.
+    A malformed header counts as absent. The names in `headers` are lower-case. `now` is Unix time in
+    seconds; moments in a response with a Date are relative to that instead. Never raises.
     """
     if _NAMES.isdisjoint(headers):
         return _SILENCE
@@ -118,10 +118,10 @@ def read_limits(headers: Mapping[str, str], now: float) -> RateLimitInfo:
 
 
 def hold(status: int, info: RateLimitInfo) -> float:
-    """Say for how many seconds a client that obeys sends nothing after an answer with this status.
+    """Return the seconds without requests that a response with this status demands.
 
-    Retry-After wins over the reset. The reset counts when nothing remains, whatever the answer was otherwise,
-    and on a refusal (429 or 503) even when something does.
+    Retry-After wins over the reset. The reset counts if nothing remains, with any status, and on a refusal
+    (429 or 503) even if something remains.
     """
     if info.retry_after is not None:
         return info.retry_after
@@ -131,7 +131,7 @@ def hold(status: int, info: RateLimitInfo) -> float:
 
 
 def _strictness(claim: _Claim) -> tuple[float, float, bool]:
-    """Sort claims: the one that counts comes first, one that says nothing last."""
+    """Return the sort key of a claim: the strictest first, an empty one last."""
     remaining = inf if claim.remaining is None else claim.remaining
     reset = 1.0 if claim.reset is None else -claim.reset
     return remaining, reset, claim.limit is None
@@ -141,13 +141,13 @@ def _strictness(claim: _Claim) -> tuple[float, float, bool]:
 
 
 def _plain(text: str) -> float | None:
-    """Take the short way to a plain integer; None says only that the text is not one."""
-    # isdecimal alone would let the digits of other scripts pass, and 300 digits are too many for a float.
+    """Read a plain integer fast; None for any other text, also for valid ones."""
+    # isdecimal alone would accept the digits of other scripts, and 300 digits are too many for a float.
     return float(text) if len(text) < 16 and text.isascii() and text.isdecimal() else None
 
 
 def _amount(value: Value | None) -> float | None:
-    """Take a value for an amount, unless it is not a number, or negative."""
+    """Return a value as an amount; None if it is not a number, or negative."""
     if is_number(value) and not isinstance(value, Date) and value >= 0:
         return abs(float(value))  # -0.0 is an amount too, and should look like one
     return None
@@ -162,7 +162,7 @@ def _longest(amounts: Iterable[float | None]) -> float | None:
 
 
 def _amounts(items: Iterable[Item]) -> list[float]:
-    """Give the amounts in a list; none at all when something in it is not one."""
+    """Return the amounts in a list; an empty list if any item is not an amount."""
     amounts = [_amount(item.value) for item in items]
     return [] if None in amounts else [amount for amount in amounts if amount is not None]
 
@@ -172,7 +172,10 @@ def _amounts(items: Iterable[Item]) -> list[float]:
 
 @lru_cache(maxsize=64)
 def _read_limit(text: str | None) -> tuple[float | None, tuple[PolicyField, ...]]:
-    """Read a limit and the policies behind it: ``100, 100;w=60;comment="sliding", 5000;w=3600``."""
+    """Read a limit and the policies behind it.
+
+    Such as ``100, 100;w=60;comment="sliding", 5000;w=3600``.
+    """
     items = parse_list(text or "") or ()
     if not _amounts(items):
         return None, ()
@@ -212,7 +215,7 @@ def _policies(items: Iterable[Item]) -> tuple[PolicyField, ...]:
 
 
 def _policy(item: Item) -> PolicyField | None:
-    """Read ``"name";q=100;w=60`` or ``100;w=60``; one without a quota is none."""
+    """Read ``"name";q=100;w=60`` or ``100;w=60``; None without a quota."""
     name = item.value if isinstance(item.value, str) else None
     quota = _amount(item.value if name is None else item.params.get("q"))
     return None if quota is None else PolicyField(quota, _amount(item.params.get("w")) or None, name)
@@ -221,7 +224,7 @@ def _policy(item: Item) -> PolicyField | None:
 def _read_combined(
     text: str | None, policies: tuple[PolicyField, ...]
 ) -> tuple[Iterable[_Claim], tuple[ServiceLimit, ...]]:
-    """Read ``RateLimit``: a list of named limits, or in the older form a dictionary of three numbers."""
+    """Read ``RateLimit``: a list of named limits, or three numbers (older form)."""
     if text is None:
         return (), ()
     items = parse_list(text)
@@ -249,7 +252,7 @@ def _dictionary_claim(pairs: Iterable[tuple[str, Item]]) -> _Claim:
 
 # --- moments ---
 
-# A reset beyond this many seconds, three years, may be a moment: no window is so long.
+# A reset beyond this many seconds, three years, may be a moment: no window is as long.
 _LONGEST_WINDOW = 1e8
 
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
@@ -264,9 +267,9 @@ _ANY_CASE = re.IGNORECASE | re.ASCII
 
 
 def _until_moment(reset: float, base: float) -> float:
-    """Turn a moment in Unix time into seconds from `base`; leave a number that is none as it is.
+    """Convert a moment in Unix time to seconds from `base`; return others unchanged.
 
-    What is at most a factor of two away from the present is a moment, in seconds or in milliseconds.
+    A number at most a factor of two away from the present is a moment, in seconds or in milliseconds.
     """
     for moment in (reset, reset / 1000):
         if base / 2 <= moment <= base * 2 and moment >= _LONGEST_WINDOW:
@@ -275,13 +278,13 @@ def _until_moment(reset: float, base: float) -> float:
 
 
 def _answered_at(headers: Mapping[str, str], now: float) -> float:
-    """Give the moment of the answer by the clock of the service, or ours where it does not say."""
+    """Return the moment of the response by the service's clock, without a Date `now`."""
     date = _read_date(headers.get("date", "").strip(), now)
     return now if date is None else date
 
 
 def _read_retry_after(text: str | None, headers: Mapping[str, str], now: float) -> float | None:
-    """Read seconds or a date; of several in one field the longest, not minding those that are malformed."""
+    """Read seconds or a date; of several the longest, ignoring malformed ones."""
     if text is None:
         return None
     plain = _plain(text)
@@ -291,7 +294,7 @@ def _read_retry_after(text: str | None, headers: Mapping[str, str], now: float) 
 
 
 def _elements(text: str) -> Iterator[str]:
-    """Split at the commas, save those behind the name of a day."""
+    """Split at the commas, except those behind the name of a day."""
     day = ""
     for part in text.split(","):
         element = day + part.strip(" \t")
@@ -322,7 +325,7 @@ def _unix_time(match: re.Match[str], base: float) -> float | None:
     leap = second == 60
     try:
         if len(match["year"]) == 2:
-            # The last year with these two digits that is not more than 50 years ahead.
+            # The last year with these two digits at most 50 years ahead.
             latest = datetime.fromtimestamp(base, UTC).year + 50
             year = latest - (latest - year) % 100
         month = _MONTHS.index(match["month"].lower()) + 1

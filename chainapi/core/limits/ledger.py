@@ -1,4 +1,4 @@
-"""What was spent, and when it comes back: units in the order of their return, summed up as they come in."""
+"""Ledger of spent units in the order of their return, with running totals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from attrs import define, field
 
 __all__ = ["Ledger"]
 
-GRAINS = 1024  # entries that a window is told apart by; memory is bounded by them, not by requests
+GRAINS = 1024  # entries per window at most; they bound the memory, however many requests there are
 EPSILON = 1e-6
 
 
 @define(eq=False, repr=False)
 class _Entry:
-    """Units spent from `sent` on that return by `back`; `total` counts all units up to these."""
+    """Units spent from `sent` on, back by `back`; `total` includes all before."""
 
     sent: float
     back: float
@@ -28,9 +28,9 @@ def _total(entry: _Entry) -> float:
 
 @define(eq=False, repr=False)
 class Ledger:
-    """Spent units. Adding and asking when some are back takes logarithmic time, whatever was spent.
+    """Spent units; adding units and finding the time of return are logarithmic.
 
-    What was sent within a thousandth of a window is one entry, which returns with its last request.
+    Units sent within a thousandth of a window are one entry, which returns with its last request.
     """
 
     _entries: list[_Entry] = field(factory=list[_Entry])
@@ -65,7 +65,7 @@ class Ledger:
         return self._entries[-1].back
 
     def add(self, sent: float, now: float, window: float, cost: float) -> None:
-        """Note `cost` units whose answer arrived at `now`."""
+        """Add `cost` units whose response arrived at `now`."""
         self._total += cost
         last = self._entries[-1] if self._entries else None
         if last is not None and now + window - last.sent < window * (1 + 1 / GRAINS):
@@ -74,15 +74,15 @@ class Ledger:
             self._entries.append(_Entry(sent, now + window, self._total))
 
     def collect(self, now: float) -> float:
-        """Take out what is back by `now`, and return how many units that are."""
+        """Remove the units back by `now`, and return their number."""
         return self._drop_while(lambda one: one.back <= now)
 
     def forget(self, before: float) -> float:
-        """Take out what was sent by `before`, and return how many units that are."""
+        """Remove the units sent by `before`, and return their number."""
         return self._drop_while(lambda one: one.sent <= before)
 
     def shrink(self, units: float) -> None:
-        """Take out the oldest units until no more than `units` are left."""
+        """Remove the oldest units until at most `units` are left."""
         excess = self._total - self._gone - units
         if excess > EPSILON:
             self._gone += excess
@@ -92,14 +92,17 @@ class Ledger:
             self._tidy()
 
     def postpone(self, now: float, window: float) -> None:
-        """Let all that is not back return a window from now: the window was longer than it was taken for."""
+        """Postpone the return of all units to one window from now.
+
+        The window proved longer than assumed.
+        """
         outstanding = self.outstanding
         self.clear()
         if outstanding > EPSILON:
             self.add(now, now, window, outstanding)
 
     def back_at(self, units: float) -> float | None:
-        """Return when the oldest `units` are back; None when fewer are noted."""
+        """Return when the oldest `units` are back; None if the ledger has fewer."""
         at = bisect_left(self._entries, self._gone + units - EPSILON, lo=self._first, key=_total)
         return self._entries[at].back if at < len(self._entries) else None
 

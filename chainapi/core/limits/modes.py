@@ -21,7 +21,7 @@ class Mode(Enum):
 
 
 class Event(Enum):
-    """What moves a quota from one mode to another."""
+    """Event that moves a quota from one mode to another."""
 
     PROBE_SENT = "probe sent"
     PROBES_ENDED = "no probe in flight any more"
@@ -34,7 +34,7 @@ class Event(Enum):
 TRANSITIONS: Mapping[Mode, Mapping[Event, Mode]] = {
     Mode.LEARNING: {Event.PROBE_SENT: Mode.PROBING},
     Mode.PROBING: {
-        # A late probe is followed by others: a service that hangs must not hold all requests back.
+        # Others follow a late probe: a service that hangs must not hold all requests back.
         Event.PROBE_SENT: Mode.PROBING,
         Event.PROBES_ENDED: Mode.KNOWN,
         Event.PROBE_FAILED: Mode.RETRYING,
@@ -54,7 +54,7 @@ TRANSITIONS: Mapping[Mode, Mapping[Event, Mode]] = {
     },
     Mode.STOPPED: {
         Event.PROBE_SENT: Mode.PROBING,
-        # The end of the stop stands, whatever happens to requests that were sent before it.
+        # Requests sent before the stop do not change its end.
         Event.PROBE_FAILED: Mode.STOPPED,
         Event.REFUSED: Mode.STOPPED,
     },

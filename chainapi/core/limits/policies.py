@@ -1,4 +1,4 @@
-"""The policies of a service as its answers name them; what an answer leaves out stays as it was."""
+"""Policies of a service, named by its responses; omitted values stay."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_POLICIES = 8
 
 @define(eq=False, repr=False)
 class Policies:
-    """The policies that answers named, and the one that the last answer was about.
+    """Policies named by responses, and the one that the last response reports.
 
-    A policy is forgotten when an answer lists the policies without it, or when it was named without a list
-    and is not heard of for a window.
+    `read` removes a policy when a response lists the policies without it, or when no response named it for
+    a window and the last list does not have it.
     """
 
     known: list[Policy] = field(factory=list[Policy])
@@ -27,7 +27,7 @@ class Policies:
     _last_fields: object = None
 
     def read(self, info: RateLimitInfo, now: float, cost: float, *, refused: bool) -> Policy | None:
-        """Follow the policies that an answer names; return the one that its numbers are about."""
+        """Update the policies named by a response; return the one its numbers report."""
         if not info.limit and info.remaining is None and not info.policies:
             return self.latest if refused else None
         fields = (info.limit, info.policies)
@@ -47,7 +47,7 @@ class Policies:
         return self.latest
 
     def claims(self, info: RateLimitInfo) -> dict[Policy, tuple[float, float | None]]:
-        """Return what an answer says of each policy beside the one of `read`: what remains, the reset."""
+        """Return remainder and reset of each reported policy except that of `read`."""
         if len(info.service_limits) < 2:
             return {}
         claims = dict[Policy, tuple[float, float | None]]()
@@ -84,7 +84,7 @@ class Policies:
         return current
 
     def _find(self, quota: float, window: float | None) -> Policy | None:
-        """Return the policy that is meant; one whose window or limit is still unknown may be."""
+        """Return the matching policy; one with unknown window or limit may match."""
         for one in self.known:
             if one.sized and one.limit == quota and (window is None or one.window == window):
                 return one
@@ -98,7 +98,7 @@ class Policies:
         return one
 
     def _unnamed(self, info: RateLimitInfo, cost: float) -> list[Policy]:
-        """Return what a number without a limit is about."""
+        """Return the policies that a remainder without a limit reports."""
         if self.latest is not None:
             return [self.latest]
         if info.remaining is None:
@@ -113,7 +113,7 @@ class Policies:
             self.latest = current[0]
 
     def _forget(self, now: float) -> None:
-        """Forget what was named without a list, and not for a window."""
+        """Remove unlisted policies that no response named for a window."""
         self.known = [
             one
             for one in self.known

@@ -1,16 +1,16 @@
-"""One rate-limit policy: what is left of it, and when spent units come back.
+"""Rate-limit policy: units left of it, and the time when spent units come back.
 
-A header tells what was left when an answer was written. Between answers the return of spent units has to
-be predicted, and how they return is not in any header:
+A header has the units left when the service wrote the response. Between responses the client has to predict
+the return of spent units, and no header has the kind of return:
 
 ======  ==================================================================================
 LOG     each unit returns one window after it was spent (the default; never too early for a
-        window that opens anew either, since all of it returns with its oldest unit)
+        WINDOW either, because all of its units return with the oldest one)
 WINDOW  all units return at once, one window after the oldest of them was spent
 DRIP    units return all the time, the whole limit in one window
 ======  ==================================================================================
 
-Which of them it is shows when the quota was used up and the next request is answered.
+The first response after the quota was used up shows the kind.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from chainapi.core.limits.ledger import Ledger
 
 __all__ = ["Kind", "Policy"]
 
-FAR = 0.05  # of a window: a probe is worth a refusal only if it may save more than this
+FAR = 0.05  # of a window: a probe may cost a refusal only if it may save more than this
 PATIENCE = 0.02  # of a window: the probe waits this long at most for a unit to drip in
-CUSHION = 0.005  # of the limit: a predicted drip is used when it is this much more than needed
+CUSHION = 0.005  # of the limit: a predicted drip must exceed the need by this
 LARGEST_RESERVE = 0.01  # of the limit
-UNTOLD_WINDOW = 60.0  # seconds, where nothing better is known
-ESTIMATE = 0.8  # of the time that a drip takes as promised: the least, for answers round and trips differ
+UNTOLD_WINDOW = 60.0  # seconds, if no better value is known
+ESTIMATE = 0.8  # of the announced time of a drip: the least, because responses round and trips differ
 SLOWEST = 64.0  # times as slow as promised
-STILL = 1.75  # seconds: a reset that moves by less is the same, rounded to whole seconds
+STILL = 1.75  # seconds: a reset that moves by less is the same one, rounded to whole seconds
 EPSILON = 1e-6
 
 
 class Kind(Enum):
-    """How spent units come back."""
+    """Kind of return of spent units."""
 
     LOG = "log"
     WINDOW = "window"
@@ -46,15 +46,15 @@ class Kind(Enum):
 
 @define(eq=False, repr=False)
 class Policy:
-    """`limit` units in `window` seconds, as far as known; the window is None if unknown.
+    """Policy of `limit` units in `window` seconds; the window is None if unknown.
 
     Attributes:
         named: whether responses named it; a limit that only the user set is kept by counting alone.
         reported: whether responses report what remains.
-        proven: whether that is known since it opened last; else requests leave few at first.
-        sized: whether `limit` was announced; else it is the most that was ever reported to remain.
-        reset_at: when all comes back, as announced; inf if unknown.
-        probed: whether a probe was sent, or need not be; `answered`: whether its response came.
+        proven: whether a response reported it after the last opening; else few requests leave at first.
+        sized: whether a response announced `limit`; else it is the highest reported remainder.
+        reset_at: announced time when all units are back; inf if unknown.
+        probed: whether a probe was sent, or is unnecessary; `answered`: whether its response arrived.
         guessed: whether no response named the window.
         moving: whether the announced reset moved as units were spent: then it is not the end of a window.
 
@@ -83,41 +83,44 @@ class Policy:
     _epoch: float | None = field(default=None, init=False)
     guessed: bool = field(default=False, init=False)
     _first_reset: float = field(default=inf, init=False)
-    _first_left: float = field(default=0.0, init=False)  # what remained at that time
-    _counted: float = field(default=inf, init=False)  # what is left by counting alone
-    _silent_at: float = field(default=-inf, init=False)  # when an answer last did not say what remains
-    _sent: float = field(default=-inf, init=False)  # when the last request was sent whose answer said it
+    _first_left: float = field(default=0.0, init=False)  # units that remained at that time
+    _counted: float = field(default=inf, init=False)  # units left by counting alone
+    _silent_at: float = field(default=-inf, init=False)  # time of the last response without the remainder
+    _sent: float = field(default=-inf, init=False)  # when the last request was sent whose response had it
     _lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]], init=False)
 
     def __attrs_post_init__(self) -> None:
         self.remaining, self.guessed = self.limit, self.window is None
 
-    # --- what may be sent -----------------------------------------------------------------
+    # --- permitted requests ---------------------------------------------------------------
 
     def room(self, held: float) -> float:
-        """Return the units beside the `held` ones that an answer reported, or that counting allows."""
+        """Return the units left besides the `held` ones, as reported or else counted."""
         if self.reported:
             return self.remaining - self.reserve - held
         return self.remaining + self.returned - held
 
     def backed(self, cost: float, held: float) -> bool:
-        """Return whether `cost` units are there; a request above the whole limit needs all of it."""
+        """Return whether `cost` units are left.
+
+        A request that costs more than the whole limit needs all of it.
+        """
         if not self.proven:
             return False
         whole = self.limit - self.reserve if self.reported else self.limit
         return self.room(held) >= min(cost, whole) - EPSILON
 
     def collect(self, now: float) -> None:
-        """Count what came back by `now`."""
+        """Count the units that came back by `now`."""
         if self._spent and self._spent.first_back <= now:
             self.returned += self._spent.collect(now)
 
     def opens_at(self, now: float, cost: float, held: float) -> float:
-        """Return when `cost` units beside the `held` ones are predicted to be there; inf when unknown."""
+        """Return the predicted time of `cost` units besides the `held`; inf if unknown."""
         return self._back_at(now, min(cost, self.limit) + held + self.reserve - self.remaining)
 
     def _back_at(self, now: float, missing: float) -> float:
-        """Return when `missing` units beside `remaining` are predicted to be there."""
+        """Return the predicted time of `missing` units besides `remaining`."""
         if self.kind is Kind.DRIP and self.window:
             missing += min(CUSHION * self.limit, 0.25 * self.ceiling, 5.0)
             return max(now, self.recorded_at + missing * self.window * self.slowness / self.limit)
@@ -134,18 +137,18 @@ class Policy:
         return self._spent.last_back if back is None else back
 
     def _reset(self) -> float:
-        """Return the announced reset, unless it is that of units which drip."""
+        """Return the announced reset; inf if it is that of units that drip."""
         return inf if self.moving or self.reset_at <= self.recorded_at else self.reset_at
 
     def _next_tick(self) -> float:
-        """Return the next beginning of a window that the service's clock decides."""
+        """Return the next start of a window that the service's clock opens."""
         if self.tick == inf or not self.window:
             return inf
         behind = max(0.0, self.recorded_at - self.tick)
         return self.tick + (floor(behind / self.window) + 1) * self.window
 
     def probes_at(self, opens: float) -> float:
-        """Return when a probe is due that shows more than a wait until `opens`; inf for never."""
+        """Return when a probe shows more than a wait until `opens`; inf for never."""
         if self.probed or not self.named or self.kind is Kind.DRIP or self._reset() < inf:
             return inf
         known_at = max(
@@ -161,32 +164,35 @@ class Policy:
 
     @property
     def sure(self) -> bool:
-        """Return whether `remaining` is from a response, and no response since left it out."""
+        """Return whether a response reported `remaining`, and no later one omitted it."""
         return self.reported and self._sent >= self._silent_at
 
-    # --- what the answers say ---------------------------------------------------------------
+    # --- values of responses ----------------------------------------------------------------
 
     def name_window(self, limit: float, window: float | None) -> None:
-        """Take in limit and window as a list of policies names them."""
+        """Record limit and window from a list of policies."""
         if not self.sized:
             self.limit, self.sized = limit, True
         if window is not None:
             self.window, self.guessed = window, False
 
     def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
-        """Note a request whose response does not name this policy; `counted` if the service surely did so."""
+        """Record a request whose response does not name this policy.
+
+        `counted` if the service has surely counted the request.
+        """
         self._counted -= cost
         self._silent_at = now
         self._note(sent, now, cost)
         if not counted or not self.reported or self.kind is Kind.DRIP:
             self.remaining -= cost
             return
-        # The reported remainder may include this request, but never more than was counted is left.
+        # The reported remainder may include this request, but no more units are left than counted.
         self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
         self._lowest_since(now, now, self.remaining)
 
     def doubt(self, cost: float) -> None:
-        """Note a request that the service may or may not have counted."""
+        """Record a request that the service may or may not have counted."""
         self._counted -= cost
 
     def _note(self, sent: float, now: float, cost: float) -> None:
@@ -196,7 +202,7 @@ class Policy:
             self._spent.add(sent, now, self.window, cost)
 
     def record(self, sent: float, now: float, remaining: float, cost: float, *, classify: bool) -> None:
-        """Take in what an answer says remains, after a request of `cost` units (0 when it was refused)."""
+        """Record the remainder of a response to a request of `cost` units; 0 if refused."""
         low = self._lowest_since(sent, now, remaining)
         if not self.sized and low + cost > self.limit:
             self.limit = low + cost
@@ -210,7 +216,7 @@ class Policy:
         if sent < self._silent_at and self._counted < low:
             low = self._lowest_since(now, now, self._counted)
         if low > self.remaining:
-            # A new stretch: the announced end of the last one is past.
+            # A new stretch: the announced end of the last one has passed.
             self.reset_at, self._first_reset, self._epoch = inf, inf, None
         self.reported = self.proven = True
         self.remaining, self.returned, self.recorded_at = low, 0.0, now
@@ -221,7 +227,7 @@ class Policy:
         self._spent.shrink(self.limit - low)
 
     def record_reset(self, now: float, seconds: float) -> None:
-        """Take in that all comes back in so many seconds, as an answer says that was not refused."""
+        """Record the announced seconds until all units are back, from a success."""
         end = now + seconds
         if self.guessed and max(seconds, 1.0) > (self.window or 0.0):
             self.window = max(seconds, 1.0)
@@ -233,7 +239,7 @@ class Policy:
         self.reset_at = end
 
     def _lowest_since(self, sent: float, now: float, remaining: float) -> float:
-        """Return the least reported since `sent`: responses overtake each other."""
+        """Return the least remainder reported since `sent`: responses overtake each other."""
         lows = self._lows
         while lows and lows[-1][1] >= remaining:
             lows.pop()
@@ -241,34 +247,40 @@ class Policy:
         return lows[bisect_left(lows, (sent, -inf))][1]
 
     def prune(self, before: float) -> None:
-        """Forget the answers from before the oldest request in flight was sent."""
+        """Remove the responses from before the oldest request in flight was sent."""
         if len(self._lows) > 64:
             del self._lows[: bisect_left(self._lows, (before, -inf))]
 
     def _forget(self, now: float) -> float:
-        """Drop from the ledger what may be back already, for the answer shows it, and return its units."""
+        """Remove units from the ledger that may be back; return their number.
+
+        The response includes them.
+        """
         if not self._spent or self._spent.first_sent > now - (self.window or 0.0):
             return 0.0
         return self._spent.forget(now - (self.window or 0.0))
 
     def exhaust(self, now: float) -> None:
-        """Take all of it for spent now: what had come back by the ledger had not."""
+        """Record all units as spent now: those back by the ledger were not back."""
         self.remaining, self.returned = 0.0, 0.0
         self._spent.clear()
         if self.window:
             self._spent.add(now, now, self.window, self.limit)
 
     def restart(self) -> None:
-        """Begin to count again: the wait is over, and no answer says what is back."""
+        """Restart the count after a wait if no response reports the units back."""
         self.remaining, self.returned, self.proven = self.limit, 0.0, False
         self._counted = self.limit
         self.reset_at, self._first_reset = inf, inf
         self._spent.clear()
 
-    # --- how units come back ----------------------------------------------------------------
+    # --- return of units --------------------------------------------------------------------
 
     def _classify(self, sent: float, now: float, found: float) -> None:
-        """Learn from the first answer after a pause, which found `found` units, how units come back."""
+        """Learn the kind of return from the first response after a pause.
+
+        The request found `found` units.
+        """
         if not self.window or not self.reported:
             return
         self.answered = self.answered or self.probed
@@ -277,7 +289,7 @@ class Policy:
         if self.kind is Kind.DRIP:
             self._measure(gain, drip, found)
             return
-        # No drip is faster than promised; that counts where answers did not say how much was left before.
+        # No drip is faster than announced; that counts if no response had the remainder before it.
         most = 2.0 * (drip + self.drip(now - sent)) + 2.0
         surely = self.returned + self._spent.back_by(sent)
         possibly = self.returned + self._spent.sent_by(now - self.window)
@@ -294,7 +306,7 @@ class Policy:
         return self.limit / self.window * seconds if self.window else 0.0
 
     def _measure(self, gain: float, drip: float, found: float) -> None:
-        """Follow how much slower than promised the quota drips, because others use it too."""
+        """Measure how much slower than announced the quota drips, as others use it too."""
         if found >= self.ceiling or gain >= drip:
             self.slowness = max(1.0, self.slowness * 0.8)
         elif drip >= 3.0:
@@ -307,7 +319,10 @@ class Policy:
         self.kind = Kind.WINDOW
 
     def refused(self, now: float, stop: float, cost: float, *, backed: bool) -> None:
-        """Learn from a refusal of `cost` units with a wait until `stop`; `backed` if there seemed room."""
+        """Learn from a refusal of `cost` units with a wait until `stop`.
+
+        `backed` if enough units seemed to be left.
+        """
         self.answered, self.probed = self.answered or self.probed, True
         self.tick = inf
         self.reset_at, self._first_reset, self.moving = stop, inf, False
@@ -315,7 +330,7 @@ class Policy:
             self.window = max(self.window or 0.0, stop - self._epoch)
         self._epoch = None
         if self.kind is Kind.DRIP and self.window:
-            # The refusal tells how long what was missing takes at most.
+            # The refusal has the longest time that the missing units take.
             took = (stop - self.recorded_at) * self.limit / self.window / max(1.0, cost)
             slower = self.slowness * 1.25
             self.slowness = min(slower if backed else max(slower, took), SLOWEST)
@@ -329,10 +344,10 @@ class Policy:
     def wait_for(
         self, now: float, units: float, held: float = 0.0, *, least: bool = False, probe: bool = True
     ) -> float:
-        """Return the seconds until `units` beside the `held` ones and those already spent have passed.
+        """Return the seconds until `units` besides held and spent ones have passed.
 
-        The `least` is that of a drip as promised, where units drip, or a `probe` may
-        still show it; and what was reported to remain may be without those in flight already.
+        The `least` assumes the announced pace if units drip, or if a `probe` may still show that they do;
+        and it assumes that the reported remainder already excludes the requests in flight.
         """
         if least and self.reported:
             held = -self._strange()
@@ -347,17 +362,20 @@ class Policy:
         if least and self.window and self.reported and (drips or (probe and not self.settled())):
             dripped = self.recorded_at + (missing - 1.0) * self.window / self.limit - now
             return min(seconds, max(0.0, ESTIMATE * dripped))
-        # The response to a probe may have the time, rounded up to whole seconds.
+        # The response to a probe may have the time, but rounded up to whole seconds.
         return seconds if least or not probe or self._reset() < inf or self.settled() else seconds + 1.0
 
     def _strange(self) -> float:
-        """Return the units that are not left, and not in the ledger: nobody knows when they come back."""
+        """Return the units neither left nor in the ledger: their return is unknown."""
         if self._reset() < inf or self.kind is not Kind.LOG:
             return 0.0
         return max(0.0, self.limit - self.remaining - self._spent.outstanding)
 
     def settled(self) -> bool:
-        """Return whether it is known how units come back: by an answer, or by a reset that does not move."""
+        """Return whether the kind of return is known.
+
+        A response after a pause shows it, or a reset that does not move.
+        """
         if self.answered or self.kind is not Kind.LOG:
             return True
         dripped = self.drip(1.0) * 2.0 * STILL

@@ -1,6 +1,6 @@
-"""The queue before a gate: ranks, first come first served within each, and the units that wait in it.
+"""Queue of a gate: ranks, first come first served within each, waiting units.
 
-What is ahead of a request is known from cumulated sums, never by going through the queue.
+Running totals give the units and requests ahead of a request, without a walk through the queue.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from chainapi.core.limits.costs import Costs
 
 __all__ = ["Group", "Queue", "Waiter"]
 
-FLOOR = 8  # of so many grants one at least goes to who waited longest, whatever its rank
+FLOOR = 8  # at least one of this many grants goes to the longest waiter, at any rank
 
 
 class Waiter:
-    """A request in the queue; one of a lower `rank` goes first, of equals the one with the lower number."""
+    """Request in the queue; the lower `rank` goes first, then the lower `number`."""
 
     __slots__ = (
         "entered",
@@ -45,9 +45,9 @@ class Waiter:
         self.queued = False
         self.parked = False
         self.inside = False  # counted in its group
-        self.lane: object = None  # where it stands; None while it is parked or steps out
-        self.passed = 0.0  # units that went before it although they came after it
-        self.entered: int | None = None  # how many had entered its lane before it
+        self.lane: object = None  # its lane; None while it is parked or stepped out
+        self.passed = 0.0  # units of later waiters that left before it
+        self.entered: int | None = None  # number of waiters that entered its lane before it
 
 
 W = TypeVar("W", bound=Waiter)
@@ -59,7 +59,10 @@ def _number(waiter: Waiter) -> int:
 
 @define(eq=False, repr=False)
 class _Lane(Generic[W]):
-    """Waiters of one rank in the order of their numbers; who left is skipped when its turn comes."""
+    """Waiters of one rank in the order of their numbers.
+
+    `first` skips waiters that left.
+    """
 
     costs: Costs
     rank: float
@@ -71,7 +74,7 @@ class _Lane(Generic[W]):
     _priced: object = None
 
     def first(self) -> W | None:
-        """Return the waiter whose turn it is."""
+        """Return the waiter with the next turn."""
         waiters = self.waiters
         while waiters:
             if waiters[0].lane is self:
@@ -80,7 +83,7 @@ class _Lane(Generic[W]):
         return None
 
     def add(self, waiter: W) -> None:
-        """Put a waiter at its place, which for one that was granted before is in front."""
+        """Insert a waiter by its number: one that had a grant before goes in front."""
         waiters = self.waiters
         if not waiters or waiters[-1].number < waiter.number:
             waiters.append(waiter)
@@ -96,7 +99,7 @@ class _Lane(Generic[W]):
         self._count(waiter, 1)
 
     def remove(self, waiter: W) -> None:
-        """Take a waiter out; sweep when those who left outnumber those who wait."""
+        """Remove a waiter; clean up if more waiters left than wait."""
         self.waiting -= 1
         self.left += 1
         waiter.lane = None
@@ -108,7 +111,7 @@ class _Lane(Generic[W]):
 
     @property
     def units(self) -> float:
-        """Return the units that wait, at today's prices."""
+        """Return the waiting units, at the current prices."""
         priced = (self.costs.version, self.costs.units)
         if priced != self._priced:
             self._priced = priced
@@ -116,11 +119,11 @@ class _Lane(Generic[W]):
         return self._units
 
     def before(self, number: int) -> int:
-        """Return how many of a lower number wait; some of those who left may be counted."""
+        """Return the number of waiters before `number`; it may include some that left."""
         return min(self.waiting, bisect_left(self.waiters, number, key=_number))
 
     def ahead(self, waiter: Waiter) -> tuple[float, float]:
-        """Return the units and the number of those before a waiter, or before a newcomer."""
+        """Return units and number of the waiters before a waiter, or before a new one."""
         if waiter.rank > self.rank or waiter.entered is None or not self.waiting:
             return self.units, self.waiting
         own = waiter.lane is self
@@ -129,7 +132,7 @@ class _Lane(Generic[W]):
         return self.units * before / self.waiting, before
 
     def cheapest(self) -> float:
-        """Return the least that a waiter costs."""
+        """Return the lowest cost of a waiter."""
         return min((self.costs.price(*kind) for kind in self._kinds), default=inf)
 
     def _count(self, waiter: W, number: int) -> None:
@@ -143,26 +146,27 @@ class _Lane(Generic[W]):
 
 @define(eq=False, repr=False)
 class Group:
-    """Requests with a limit of their own: as many as may leave are in the queue, the others stand aside.
+    """Group of requests with a limit of its own.
 
-    So those who cannot leave keep nobody up, and no forecast counts them.
+    The queue has as many of them as may leave; the others stand aside. So requests that cannot leave do not
+    block others, and no forecast counts them.
 
     Args:
-        most: how many may be in flight at once.
-        paced: whether each pays a ceiling when its turn comes; one at a time does.
+        most: most requests in flight at once.
+        paced: whether each request pays a ceiling at its turn, one at a time.
 
     """
 
     most: float = inf
     paced: bool = False
     in_flight: int = 0
-    inside: int = 0  # that are in the queue, or pay
-    ranks: Counter[float] = field(factory=Counter[float])  # of those inside
-    lanes: dict[float, _Lane[Any]] = field(factory=dict[float, _Lane[Any]])  # of those who stand aside
+    inside: int = 0  # requests in the queue, or paying
+    ranks: Counter[float] = field(factory=Counter[float])  # of requests inside
+    lanes: dict[float, _Lane[Any]] = field(factory=dict[float, _Lane[Any]])  # of requests aside
 
     @property
     def room(self) -> bool:
-        """Whether one more may enter the queue."""
+        """Room for one more request in the queue."""
         return self.in_flight + self.inside < self.most and not (self.paced and self.inside)
 
     def count(self, waiter: Waiter, number: int) -> None:
@@ -174,7 +178,7 @@ class Group:
             del self.ranks[waiter.rank]
 
     def best(self) -> Any:
-        """Return the first of those who stand aside; None where nobody does."""
+        """Return the first waiter that stands aside; None without any."""
         for rank in sorted(self.lanes):
             if (first := self.lanes[rank].first()) is not None:
                 return first
@@ -184,7 +188,7 @@ class Group:
 
 @define(eq=False, repr=False)
 class Queue(Generic[W]):
-    """Who waits for a turn, and who stands aside because its route is closed."""
+    """Queue of waiters for a turn, and of those parked because their route is closed."""
 
     costs: Costs
     parked_until: float = inf
@@ -199,14 +203,17 @@ class Queue(Generic[W]):
         return self._waiting
 
     def add(self, waiter: W) -> None:
-        """Let a waiter enter, or enter again at its old place; who stands aside has free places first."""
+        """Add a waiter, or add it again at its old place.
+
+        Waiters that stand aside take free places first.
+        """
         self.fill()
         waiter.queued = True
         self._waiting += 1
         self._place(waiter)
 
     def remove(self, waiter: W, *, granted: bool = False) -> None:
-        """Take a waiter out, which was `granted` its turn or gave up."""
+        """Remove a waiter that was `granted` its turn or gave up."""
         waiter.queued = False
         self._waiting -= 1
         if waiter.parked:
@@ -217,7 +224,10 @@ class Queue(Generic[W]):
             self._favour(waiter)
 
     def _place(self, waiter: W) -> None:
-        """Put a waiter in its lane; where its group has no room, aside, or in the place of a worse one."""
+        """Put a waiter in its lane, or aside if its group has no room.
+
+        It may take the place of a waiter of its group with a worse rank.
+        """
         group = waiter.group
         if group is not None:
             if not group.room and not self._displace_for(waiter, group):
@@ -239,15 +249,18 @@ class Queue(Generic[W]):
         lane.add(waiter)
 
     def _displace_for(self, waiter: W, group: Group) -> bool:
-        """Put the last of a group's worst rank aside for a better waiter; False where nobody can be."""
+        """Put the last waiter of a group's worst rank aside for a better one.
+
+        Return False if there is no such waiter.
+        """
         worst, best = max(group.ranks, default=waiter.rank), group.best()
         if worst <= waiter.rank:
             return False
         if best is not None and (best.rank, best.number) < (waiter.rank, waiter.number):
-            return False  # it came while nobody could be displaced, and must not be passed
+            return False  # it came when no waiter could make room, and keeps its turn
         lane = self._lanes[worst]
         last = next((one for one in reversed(lane.waiters) if one.group is group and one.lane is lane), None)
-        if last is None:  # it pays
+        if last is None:  # that waiter pays
             return False
         self._take_out(last)
         self._put_aside(last, group)
@@ -261,20 +274,20 @@ class Queue(Generic[W]):
             self._freed[waiter.group] = None
 
     def step_out(self, waiter: W) -> None:
-        """Let others pass a waiter that pays; it keeps its place in its group."""
+        """Let others pass a paying waiter; it keeps its place in its group."""
         if isinstance(waiter.lane, _Lane):
             waiter.lane.remove(waiter)
 
     def step_in(self, waiter: W) -> None:
-        """Put a waiter that paid back where it stood."""
+        """Return a waiter that paid to its old place."""
         self._lanes[waiter.rank].add(waiter)
 
     def freed(self, group: Group) -> None:
-        """Note that a request of a group is in flight no more."""
+        """Record that a request of a group ended."""
         self._freed[group] = None
 
     def fill(self) -> None:
-        """Let those who stand aside take the places that became free in their groups."""
+        """Move waiters that stand aside to the free places of their groups."""
         while self._freed:
             group, _ = self._freed.popitem()
             while group.room and (best := group.best()) is not None:
@@ -285,14 +298,14 @@ class Queue(Generic[W]):
                 del self._aside[group]
 
     def _favour(self, waiter: W) -> None:
-        """Count how many in a row went before others that have waited for longer, at a lower rank."""
+        """Count grants in a row while a waiter of a worse rank waits."""
         if waiter.rank == -inf:
             return
         lower = any(lane.waiting for rank, lane in self._lanes.items() if rank > waiter.rank)
         self._favoured = self._favoured + 1 if lower else 0
 
     def first(self) -> W | None:
-        """Return whose turn it is."""
+        """Return the waiter with the next turn."""
         firsts = (lane.first() for lane in self._lanes.values())
         best = next((one for one in firsts if one is not None), None)
         if best is None or best.rank == -inf or self._favoured < FLOOR - 1:
@@ -300,17 +313,17 @@ class Queue(Generic[W]):
         return min((one for one in (best, *firsts) if one is not None), key=_number)
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters of the same rank that come after one, some of the next `number`."""
+        """Return waiters of the same rank among the next `number` after a waiter."""
         lane = self._lanes[waiter.rank]
         after = islice(lane.waiters, 1, number)
         return [one for one in after if one.lane is lane and one is not waiter]
 
     def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, float]:
-        """Return the units and the number of those before a waiter, or before a newcomer of its rank.
+        """Return units and number of the waiters before a waiter, or before a new one.
 
-        With `last`, the waiter leaves and comes again, as a newcomer whatever rank its retry has now. Who
-        gave up behind a waiter is counted as if it had been before it; who stands aside is counted for the
-        others of its group only.
+        With `last`, as if the waiter left and came again as a new one, without the rank of a retry. The
+        counts treat a waiter that gave up behind this one as if it had been before it; they include waiters
+        that stand aside only for others of their group.
         """
         units, number = 0.0, 0.0
         until = inf if last and waiter.rank == -inf else waiter.rank
@@ -322,11 +335,11 @@ class Queue(Generic[W]):
         return units, number
 
     def cheapest(self) -> float:
-        """Return the least that a waiter costs, in units."""
+        """Return the lowest cost of a waiter, in units."""
         return min((lane.cheapest() for lane in self._lanes.values()), default=inf)
 
     def all(self) -> list[W]:
-        """Return all waiters, those that stand aside as well."""
+        """Return all waiters, including those that stand aside."""
         lanes = [*self._lanes.values(), *(lane for group in self._aside for lane in group.lanes.values())]
         waiters = [one for lane in lanes for one in lane.waiters if one.lane is lane]
         return waiters + [one for parked in self._parked.values() for one in parked]
@@ -334,21 +347,21 @@ class Queue(Generic[W]):
     # --- closed routes ----------------------------------------------------------------------
 
     def park(self, waiter: W, until: float) -> None:
-        """Let a waiter stand aside until a time; inf leaves that to an answer."""
+        """Park a waiter until a time; inf if a response decides."""
         self._take_out(waiter)
         waiter.parked = True
         self._parked.setdefault(waiter.route, {})[waiter] = None
         self.parked_until = min(self.parked_until, until)
 
     def parked_routes(self) -> list[str]:
-        """Return the routes whose waiters stand aside; `unpark` says again until when they do."""
+        """Return the routes of parked waiters; `unpark` then sets `parked_until` again."""
         if self._parked:
             self.parked_until = inf
             self._parked = {route: parked for route, parked in self._parked.items() if parked}
         return list(self._parked)
 
     def unpark(self, route: str, places: float, until: float) -> None:
-        """Put so many of a route's waiters back; the others stand aside until a time."""
+        """Put some of a route's waiters back; the others stay parked until a time."""
         parked = self._parked[route]
         number = len(parked) if places == inf else min(len(parked), int(places))
         for waiter in sorted(islice(parked, number), key=_number, reverse=True):

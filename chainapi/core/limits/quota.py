@@ -1,19 +1,19 @@
-"""One quota of the service: what its responses report, and what may be sent.
+"""Quota of a service: the units its responses report, and the requests allowed.
 
-Pure arithmetic: times are seconds on any monotonic clock and come in as arguments, like the jitter. The
-rules, in the order in which they apply:
+Pure arithmetic: times are seconds on any monotonic clock and arguments, like the jitter. The rules, in the
+order in which they apply:
 
-1. A refusal stops everybody until its wait ends; the end only ever moves later. One that shows quota left
-   stops its route alone (`chainapi.core.limits.scope`).
-2. The first request, and the first after every pause, flies alone: the probe. A probe that is not answered
-   is followed by others, twice as many each time (`chainapi.core.limits.probe`).
-3. The first request of a route whose price is unknown flies alone too.
-4. What an answer says remains, less what is in flight, may go at once.
-5. What is predicted to have come back since may go too, few at first and more with every answer that says
-   what remains.
+1. A refusal stops all requests until its wait ends; the end only moves later. A refusal that shows quota
+   left stops only its route (`chainapi.core.limits.scope`).
+2. The first request, and the first after every pause, leaves alone: the probe. Others follow a probe without
+   a response, twice as many each time (`chainapi.core.limits.probe`).
+3. The first request of a route with an unknown price leaves alone too.
+4. The units that a response reported to remain, minus those in flight, may leave at once.
+5. The units predicted to be back since then may leave too, few at first and more with every response that
+   reports what remains.
 6. Used up, with nothing in flight and a long wait ahead: one probe shows when the quota comes back.
-7. A limit that nobody tells is found by refusals (`chainapi.core.limits.discovery`), and paces requests.
-   Beside announced limits that holds for refusals while those have quota left.
+7. Refusals show a limit that no response announces (`chainapi.core.limits.discovery`), which then paces
+   requests. If there are announced limits, that holds for refusals while those have quota left.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["Decision", "Limit", "Quota", "QuotaSnapshot", "Reservation", "Verdic
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
-OF_WINDOW = 1 / 6  # of a window that is known: the longest backoff if no refusal tells how long to wait
-LEFT = 0.25  # of the limit: when more is left, a refusal is not about the quota
-ROUNDED = 0.05  # seconds that a promise is longer than a forecast at least while requests are in flight
-ESTIMATE = 0.75  # of the time that a measured pace foretells: it may be faster
-CAUTIOUS = 3  # guesses at once that answers without fields allow
-# Looked up once: in an Enum that takes as long as a call.
+OF_WINDOW = 1 / 6  # of a known window: the longest backoff if no refusal has the wait
+LEFT = 0.25  # of the limit: with more left, a refusal does not concern the quota
+ROUNDED = 0.05  # seconds by which a promise exceeds a forecast at least while requests are in flight
+ESTIMATE = 0.75  # of the time predicted from a measured pace: the real pace may be faster
+CAUTIOUS = 3  # guesses at once allowed by responses without fields
+# Constants, because access to the member of an Enum takes as long as a call.
 DRIP, PROBING, KNOWN, DRAINED = Kind.DRIP, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
 
@@ -61,10 +61,10 @@ def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
 
 @frozen
 class Limit:
-    """`amount` requests in any `per` seconds, 60 by default; with `units`, that many quota units.
+    """Limit of `amount` requests in any `per` seconds; with `units`, of quota units.
 
     Raises:
-        ConfigurationError: one of them is no finite number above 0.
+        ConfigurationError: if one of them is not a finite number above 0.
 
     """
 
@@ -78,7 +78,10 @@ _POLICIES = {1.0: "quota a second", 60.0: "quota a minute", 3600.0: "hourly quot
 
 @frozen
 class QuotaSnapshot:
-    """The quota as it is known at `time`; times are seconds on the event loop's clock, amounts units."""
+    """Snapshot of a quota at `time`.
+
+    Times are seconds on the event loop's clock, amounts are units.
+    """
 
     time: float
     limit: float | None = None
@@ -93,17 +96,17 @@ class QuotaSnapshot:
 
     @property
     def stopped_for(self) -> float:
-        """Seconds until requests may leave again after a refusal; 0 when nothing is stopped."""
+        """Seconds until requests may leave again after a refusal; 0 without a stop."""
         return max(0.0, self.stopped_until - self.time) if self.stopped_until is not None else 0.0
 
     @property
     def reset_in(self) -> float | None:
-        """Seconds until quota is predicted to come back; None when that is not known."""
+        """Predicted seconds until quota comes back; None if unknown."""
         return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
 
     @property
     def policy(self) -> str:
-        """The policy in words, such as "daily quota"; just "quota" where its window is not known."""
+        """Policy in words, such as "daily quota"; "quota" if its window is unknown."""
         if self.window is None:
             return "quota"
         named = {
@@ -116,20 +119,20 @@ class QuotaSnapshot:
 
     @property
     def back_at(self) -> float | None:
-        """Unix time from which quota is predicted to be back; None when that, or the time, is not known."""
+        """Predicted Unix time when quota is back; None if it, or the time, is unknown."""
         if self.unix_time is None or self.reset_in is None:
             return None
         return self.unix_time + self.reset_in
 
 
 class Decision(NamedTuple):
-    """The answer to `Quota.decide`; `Quota.send` or `Quota.wait` takes it.
+    """Decision of `Quota.decide`; pass it to `Quota.send` or `Quota.wait`.
 
     Attributes:
-        when: `now`, a later time, or inf when a response decides.
+        when: `now`, a later time, or inf if a response decides.
         guess: whether no response covers the request.
         probe: whether it leaves as a probe.
-        inquiry: the policy whose return of units the probe is to show; None for other requests.
+        inquiry: the policy whose return of units the probe should show; None for other requests.
         used_up: whether units have to come back first and nothing is in flight.
 
     """
@@ -146,9 +149,9 @@ NEVER = Decision(inf)  # until a response decides
 
 @define(eq=False, repr=False)
 class Reservation:
-    """One request that was granted: `sent` at this time, for `cost` units.
+    """Reservation for one granted request: `sent` at this time, for `cost` units.
 
-    `alone` is set when no other was in flight, so that its answer shows its price; `counted` when it passed
+    `alone` is set if no other was in flight, so that its response shows its price; `counted` if it passed
     beside others, so that the service has surely counted it.
     """
 
@@ -165,13 +168,15 @@ class Reservation:
 
 @define(eq=False, repr=False)
 class Quota:
-    """Call `decide`; then `send` if it returned now, else `wait`; then report how the reservation ended.
+    """Quota that decides about requests and learns from their responses.
+
+    Call `decide`; then `send` if it returned now, else `wait`; then report the end of the reservation.
 
     Args:
-        max_in_flight: how many requests may be without an answer at once.
-        limits: what the user knows of limits, kept by counting.
-        probe: whether one request may be risked to learn when the quota comes back.
-        max_stop: seconds after which an announced wait is tried nevertheless.
+        max_in_flight: most requests without a response at once.
+        limits: limits given by the user, kept by counting.
+        probe: whether the quota may risk one request to find out when it comes back.
+        max_stop: seconds after which a request leaves although an announced wait is longer.
 
     """
 
@@ -206,7 +211,7 @@ class Quota:
         self.add_limits(limits)
 
     def add_limits(self, limits: Sequence[Limit]) -> None:
-        """Keep limits that the user knows of, besides those known before."""
+        """Add limits given by the user to those given before."""
         new = [one for one in limits if one not in self.limits]
         if not new:
             return
@@ -223,10 +228,10 @@ class Quota:
         learned = None if self._discovery is None else self._discovery.learned
         self._in_force = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
 
-    # --- what may be sent -----------------------------------------------------------------
+    # --- permitted requests ---------------------------------------------------------------
 
     def opens_at(self, now: float, cost: float, route: str = "") -> float:
-        """Return when a request may leave: `now`, a later time, or inf when a response decides."""
+        """Return when a request may leave: `now`, later, or inf if a response decides."""
         return self.decide(now, cost, route).when
 
     def decide(self, now: float, cost: float, route: str = "") -> Decision:
@@ -247,23 +252,24 @@ class Quota:
         return self._by_policies(now, cost, opens, probe)
 
     def _alone(self, route: str) -> bool:
-        """Return whether a request has to fly alone, because nobody knows what it costs."""
+        """Return whether a request must leave alone because its cost is unknown."""
         return self.policies.latest is not None and not self.costs.known(route)
 
     def _by_policies(self, now: float, cost: float, opens: float, probe: bool) -> Decision:
-        """Decide by the policies, where `opens` is the earliest time that they may choose."""
+        """Decide by the policies; `opens` is the earliest time they may choose."""
         scarce: Policy | None = None
         for one in self._in_force:
             one.collect(now)
             held = self._held + self._lost_units if one.named else self._held
             if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
-                # What may have been counted is held back, but not for ever: the next answer includes it.
+                # Held back are units that may have been counted, but not for ever: the next response
+                # includes them.
                 continue
             if one.named and self._probe_next and one.reset_at <= now:
                 continue
             at = one.opens_at(now, cost, held)
             if at <= now and not one.named:
-                # A limit that is kept by counting is no guess: an answer has to come first.
+                # No guess against a limit kept by counting: a response must arrive first.
                 at = inf
             if at >= opens:
                 opens, scarce = at, one
@@ -290,9 +296,9 @@ class Quota:
         return Decision(now, True, probe or (most == 1 and not self.in_flight), inquiry, used_up)
 
     def room(self, now: float) -> float:
-        """Return the units that may go before a more expensive request that has to wait for more.
+        """Return the units that may leave before a more expensive request that waits.
 
-        None in a pause; and none where units drip, for there they are not lost but only delay it.
+        0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
         """
         decision = self.decide(now, 0.0)
         if decision.when > now or self._probe_next or decision.guess:
@@ -303,7 +309,7 @@ class Quota:
         return min((one.room(held) for one in self._in_force), default=inf)
 
     def wait(self, decision: Decision) -> None:
-        """Note that a request waits by a decision: after a pause the first guess leaves alone."""
+        """Record a wait by a decision: after a pause the first guess leaves alone."""
         if decision.used_up:
             self._most_guesses = 1
             if self.mode is KNOWN:
@@ -337,19 +343,19 @@ class Quota:
         return reservation
 
     def holds(self, reservation: Reservation, now: float) -> bool:
-        """Return whether a request that was granted a moment ago may still leave."""
+        """Return whether a request granted a moment ago may still leave."""
         return reservation.stops == self._stops and now >= self.stopped_until
 
-    # --- how it ended -----------------------------------------------------------------------
+    # --- end of a reservation ---------------------------------------------------------------
 
     def unsent(self, reservation: Reservation) -> None:
-        """Take back a grant that was not used."""
+        """Take back an unused reservation."""
         self._land(reservation)
         self.probes.unsent(reservation)
         self._probe_ended(failed=reservation.probe and not reservation.guess)
 
     def lost(self, reservation: Reservation, now: float) -> None:
-        """Note that no answer will come: the service may have counted the request."""
+        """Record a lost response: the service may have counted the request."""
         self._land(reservation)
         failed = reservation.probe and not reservation.guess
         self.probes.lost(reservation, failed=failed)
@@ -357,7 +363,7 @@ class Quota:
         self._unclear(reservation, now)
 
     def _probe_ended(self, *, failed: bool) -> None:
-        """Leave the mode PROBING when a probe `failed`, or none is in flight any more."""
+        """Leave the mode PROBING if a probe `failed`, or no probe is in flight any more."""
         if failed:
             self._take(Event.PROBE_FAILED)
         elif self.mode is PROBING and not self.probes:
@@ -368,7 +374,7 @@ class Quota:
         self._probe_next = sends_probe(self.mode)
 
     def _unclear(self, reservation: Reservation, now: float) -> None:
-        """Hold back what may have been counted, until a later answer includes it."""
+        """Hold back possibly counted units until a later response includes them."""
         for one in self._in_force:
             if one.reported:
                 one.doubt(reservation.cost)
@@ -380,10 +386,10 @@ class Quota:
     def answered(
         self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
     ) -> Verdict:
-        """Take in an answer and return how far it reaches; `jitter` is a random number from 0 to 1."""
+        """Record a response, and return its meaning; `jitter` is random, from 0 to 1."""
         self._land(reservation)
         if status >= 500 and info.remaining is None:
-            # Nobody knows whether it met the limiter. A retry-after is about this route, and not kept here.
+            # It may not have met the limiter. A retry-after concerns this route, and is not kept here.
             failed = reservation.probe and not reservation.guess
             self.probes.faulty(reservation, failed=failed)
             self._probe_ended(failed=failed)
@@ -412,7 +418,7 @@ class Quota:
     def _read(
         self, reservation: Reservation, now: float, info: RateLimitInfo, *, refused: bool
     ) -> Policy | None:
-        """Return the policy that the numbers of an answer are about."""
+        """Return the policy that the numbers of a response report."""
         policies = self.policies
         known, cost = policies.known, 0.0 if refused else reservation.cost
         policy = policies.read(info, now, cost, refused=refused)
@@ -432,10 +438,10 @@ class Quota:
         policy: Policy | None,
         before: float | None,
     ) -> None:
-        """Note what a request shows that was not refused."""
+        """Learn from a request that was not refused."""
         reports = info.remaining is not None or not any(one.reported for one in self._in_force)
         if reports:
-            # Else it may not have met a limiter at all, and refusals go on behind it.
+            # Else it may not have met a limiter at all, and refusals may follow.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
         if self.routes.known:
             self.routes.passed(reservation.route, reservation.sent)
@@ -450,7 +456,7 @@ class Quota:
             self._find(self._discovery, reservation, now, status)
 
     def _find(self, discovery: Discovery, reservation: Reservation, now: float, status: int) -> None:
-        """Learn from a success about limits without headers, or that there are none."""
+        """Learn from a success about limits without headers, or of their absence."""
         learned = discovery.learned
         discovery.passed(reservation.sent, now, self._counted(reservation.cost), answered=status < 400)
         if self.policies.known and discovery.disproved():
@@ -459,13 +465,16 @@ class Quota:
             self._list()
 
     def _counted(self, cost: float) -> float:
-        """Return what counts against the hidden limit: beside announced ones, which weigh, requests."""
+        """Return the amount counted against a discovered limit.
+
+        Beside announced limits, which count units, that is requests.
+        """
         return 1.0 if self.policies.known else cost
 
     def _price(
         self, reservation: Reservation, now: float, left: float | None, policy: Policy, before: float | None
     ) -> None:
-        """Learn what a request costs that flew alone; `before` was left then, and `left` is now."""
+        """Learn the cost of a request sent alone, from units left `before` and `left` now."""
         if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:
@@ -484,7 +493,7 @@ class Quota:
         *,
         refused: bool,
     ) -> None:
-        """Book what the request cost, and what the answer says remains."""
+        """Record the cost of a request, and the remainder that its response reports."""
         claims = self.policies.claims(info)
         if policy is not None and info.remaining is not None:
             claims[policy] = (info.remaining, info.reset)
@@ -494,7 +503,7 @@ class Quota:
                 self._record(one, reservation, now, *claim, refused=refused)
             elif not refused:
                 if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
-                    # The wait is over, and a request passed; no response reported how much is back.
+                    # The wait is over, and a request passed; no response reported the units back.
                     one.restart()
                 one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
             elif one is policy and one.only_on_refusal:
@@ -515,7 +524,7 @@ class Quota:
         cost = 0.0 if refused else reservation.cost
         one.record(reservation.sent, now, remaining, cost, classify=reservation.probe and not refused)
         if reset is not None and not refused and remaining <= one.remaining:
-            # Else responses that overtook it are newer.
+            # Otherwise responses that overtook it are newer.
             one.record_reset(now, min(reset, self.max_stop))
         one.prune(next(iter(self._reservations)).sent if self._reservations else now)
         if not refused:
@@ -527,7 +536,7 @@ class Quota:
     def _land(self, reservation: Reservation) -> None:
         del self._reservations[reservation]
         self.in_flight -= 1
-        # Back to exactly zero, or rounding errors would add up over the years.
+        # Reset to exactly zero, or rounding errors would accumulate over the years.
         self._held = self._held - reservation.cost if self.in_flight else 0.0
         if reservation.guess:
             self._guesses -= 1
@@ -539,7 +548,7 @@ class Quota:
     def _refused(
         self, reservation: Reservation, now: float, info: RateLimitInfo, policy: Policy | None, jitter: float
     ) -> tuple[Verdict, Policy | None]:
-        """Return how far a refusal reaches, and the announced policy that is used up."""
+        """Return the meaning of a refusal, and the announced policy that is used up."""
         left = None
         if policy is not None and info.remaining is not None:
             needed = min(
@@ -570,7 +579,7 @@ class Quota:
         return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, policy
 
     def _is_hidden(self, reservation: Reservation, left: bool | None, wait: float | None) -> bool:
-        """Return whether a refusal shows a limit beside the announced ones: they have quota left."""
+        """Return whether a refusal shows an unannounced limit: the others have quota left."""
         known = self.policies.known
         longest = SOON if self._discovery is None else self._discovery.longest()
         if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
@@ -578,7 +587,7 @@ class Quota:
         return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
 
     def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
-        """Return whether an unannounced limit is surely more than one route that was closed."""
+        """Return whether an unannounced limit surely concerns more than one closed route."""
         if self._discovery is not None:
             return not reservation.probe and self.routes.passes(reservation.route)
         others = (one for one in self.routes.closed(now) if one != reservation.route)
@@ -600,14 +609,14 @@ class Quota:
         return Verdict.TOO_EXPENSIVE if whole and refusals > 1 else Verdict.ROUTE
 
     def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
-        """Return 1, 2, 4 ... 60 seconds with jitter, and more where the window is known to be long."""
+        """Return 1, 2, 4 ... 60 seconds with jitter, and more for a long known window."""
         longest = max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0))
         return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
 
     def _stop(
         self, reservation: Reservation, now: float, wait: float | None, policy: Policy | None, jitter: float
     ) -> None:
-        """Stop everybody."""
+        """Stop all requests."""
         backoff = self._backoff(self._refusals, jitter, policy.window if policy is not None else None)
         if wait is not None:
             stop = now + (wait if self._refusals < 2 else max(wait, backoff))
@@ -628,10 +637,10 @@ class Quota:
     # --- for people -------------------------------------------------------------------------
 
     def forecast(self, now: float, units: float, requests: float = 1.0, *, least: bool = False) -> float:
-        """Return the seconds until a request leaves that needs `units` with all those before it.
+        """Return the seconds until a request leaves, `units` including all before it.
 
-        They are so many `requests`. With `least`, as soon as may be: nobody is sent away early for an
-        estimate. Those in flight are no part of `units`. How long answers take is no part of the forecast.
+        `requests` is their number. With `least`, the earliest possible time: an estimate alone must fail
+        no request. `units` excludes requests in flight, and the forecast excludes the time of responses.
         """
         stop, held, discovery = max(now, self.stopped_until), self._held + self._lost_units, self._discovery
         ends = [stop - now]
@@ -645,14 +654,14 @@ class Quota:
         return max(ends)
 
     def promise(self, now: float, seconds: float) -> float:
-        """Return in how many seconds a request leaves at once if it comes again then, by its forecast."""
+        """Return the seconds after which a new attempt would leave at once."""
         if self._discovery is not None:
             seconds = max(seconds, self._discovery.surely_at(now) - now)
         # Responses under way may still report a time that is a round trip later.
         return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight else 0.0)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
-        """Return what is known, to be read by people."""
+        """Return the known state, for people to read."""
         policy = self.policies.latest
         if policy is None and self._discovery is not None:
             policy = self._discovery.learned

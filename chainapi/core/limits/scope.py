@@ -1,8 +1,8 @@
-"""How far a refusal reaches: the whole quota, or one route.
+"""Scope of a refusal: the whole quota, or one route.
 
-A refusal beside which quota is left is about its route, and so is one of a route that is refused again while
-others pass. That route alone waits, then tries with one request, then with few. Refusals of two routes with
-nothing passing in between are about the whole quota after all.
+A refusal with quota left concerns its route, and so does one of a route that is refused again while others
+pass. Only that route waits, then sends one request, then a few. Refusals of two routes without a success in
+between concern the whole quota after all.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from attrs import define, field
 
 __all__ = ["Routes", "Verdict"]
 
-PROVEN = 64  # successes after which a route is like all others
+PROVEN = 64  # successes after which a route has no special treatment any more
 MOST_ROUTES = 1024
-LATER = 1e-3  # seconds after the end of a stop: others are the probe then
+LATER = 1e-3  # seconds after the end of a stop: so another route sends the probe
 
 
 class Verdict(Enum):
-    """Meaning of a response for the quota: a success, or a refusal (429) and which requests it stops."""
+    """Meaning of a response for the quota: a success, or requests stopped by a 429."""
 
     PASSED = "passed"
     QUOTA = "quota"  # refused: all requests wait
@@ -31,7 +31,7 @@ class Verdict(Enum):
 
 @define(eq=False, repr=False)
 class _Route:
-    """A route that was refused: it is closed until a time, and then tries with `most` at once."""
+    """Refused route: closed until a time, then with `most` requests at once."""
 
     until: float
     refused_at: float
@@ -40,17 +40,17 @@ class _Route:
     most: int = 1
     passed: int = 0
     others_passed: bool = False
-    own: bool = False  # whether a refusal was about the route alone
+    own: bool = False  # whether a refusal concerned only this route
 
 
 @define(eq=False, repr=False)
 class Routes:
-    """The routes that were refused; empty most of the time."""
+    """Refused routes; empty most of the time."""
 
     known: dict[str, _Route] = field(factory=dict[str, _Route])
 
     def opens_at(self, route: str, now: float) -> float:
-        """Return when a request of `route` may leave as far as that decides; inf: an answer does."""
+        """Return when the route allows a request; inf if a response decides."""
         one = self.known.get(route)
         if one is None:
             return now
@@ -59,34 +59,34 @@ class Routes:
         return now if one.in_flight < one.most else inf
 
     def closed_until(self, route: str) -> float:
-        """Return until when a route is closed; -inf when it is not."""
+        """Return the time until which a route is closed; -inf if it is open."""
         one = self.known.get(route)
         return -inf if one is None else one.until
 
     def places(self, route: str, now: float) -> float:
-        """Return how many requests of `route` may leave now."""
+        """Return the number of requests of `route` that may leave now."""
         one = self.known.get(route)
         if one is None:
             return inf
         return 0 if now < one.until else max(0, one.most - one.in_flight)
 
     def wakes_at(self, route: str, now: float) -> float:
-        """Return when it is worth looking at a route again; inf: an answer decides."""
+        """Return the next time to check a route again; inf if a response decides."""
         one = self.known.get(route)
         return inf if one is None or one.until <= now else one.until
 
     def send(self, route: str) -> None:
-        """Note that a request leaves."""
+        """Record a sent request."""
         if (one := self.known.get(route)) is not None:
             one.in_flight += 1
 
     def landed(self, route: str) -> None:
-        """Note that a request is no longer in flight."""
+        """Record that a request is no longer in flight."""
         if (one := self.known.get(route)) is not None:
             one.in_flight = max(0, one.in_flight - 1)
 
     def passed(self, route: str, sent: float) -> None:
-        """Note a request that was not refused."""
+        """Record a request that was not refused."""
         for name, one in self.known.items():
             one.others_passed = one.others_passed or (name != route and sent >= one.refused_at)
         mine = self.known.get(route)
@@ -97,7 +97,10 @@ class Routes:
             del self.known[route]
 
     def concerns_route_only(self, route: str, now: float, *, left: bool | None) -> bool:
-        """Return whether a refusal is about its route alone; `left` says whether quota was left, if known."""
+        """Return whether a refusal concerns only its route.
+
+        `left` is whether quota was left; None if unknown.
+        """
         mine = self.known.get(route)
         if left:
             return not any(
@@ -112,7 +115,7 @@ class Routes:
         return one is None or one.passed > 0
 
     def passes_alone(self, route: str) -> bool:
-        """Return whether some of a route passed since it was refused, and nothing of any other."""
+        """Return whether only this route had successes since its refusal."""
         one = self.known.get(route)
         return one is not None and one.passed > 0 and not one.others_passed
 
@@ -121,7 +124,7 @@ class Routes:
         return [name for name, one in self.known.items() if one.until > now]
 
     def refused(self, route: str, now: float) -> int:
-        """Note that a route was refused alone; return how often that was so in a row."""
+        """Record a refusal of a route alone; return the number of such in a row."""
         one = self.known.get(route)
         if one is None:
             if len(self.known) >= MOST_ROUTES:
@@ -129,7 +132,7 @@ class Routes:
             self.known[route] = _Route(now, now, own=True)
             return 1
         if one.passed:
-            one.refusals = 1  # a limiter that lets some pass is no closed route
+            one.refusals = 1  # a route with successes is limited, not closed
         elif one.most > 1 or now >= one.until:
             one.refusals += 1
         one.refused_at, one.most, one.passed = now, 1, 0
@@ -137,12 +140,12 @@ class Routes:
         return one.refusals
 
     def close(self, route: str, until: float) -> None:
-        """Close a route until a time; that only ever moves later."""
+        """Close a route until a time, which only moves later."""
         one = self.known[route]
         one.until = max(one.until, until)
 
     def step_back(self, route: str, now: float, stop: float) -> None:
-        """Let others be the probe when a stop ends that this route's request met twice."""
+        """Let another route send the probe after two stops by requests of this route."""
         one = self.known.get(route)
         if one is None:
             self.known[route] = _Route(stop + LATER, now)

@@ -1,8 +1,8 @@
-"""Structured field values (RFC 9651) as they arrive: a small reader that never raises.
+"""Structured field values (RFC 9651): a small reader that never raises.
 
-Everything that is well-formed is read as the RFC says. Of what is not, a few harmless habits of real
-services are understood: blanks around ``;`` and ``=``, empty list elements, upper-case keys, numbers with
-more digits than the RFC allows. Anything else makes the whole field malformed, and the answer is None.
+It reads all well-formed values by the RFC, and accepts a few harmless deviations of real services: blanks
+around ``;`` and ``=``, empty list elements, upper-case keys, numbers with more digits than the RFC allows.
+Anything else makes the whole field malformed, and the result is None.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ _T = TypeVar("_T")
 
 
 class Date(int):
-    """A date such as ``@1659578233``: Unix time in seconds; a type of its own, lest it pass for a number."""
+    """Date such as ``@1659578233``: Unix time in seconds.
+
+    A type of its own, so that no code uses it as an amount.
+    """
 
 
 @frozen
 class Item:
-    """One member of a list or dictionary: a bare value, or the items of an inner list, and its parameters."""
+    """Member of a list or dictionary: a bare value or inner list, and parameters."""
 
     value: Value
     params: Mapping[str, Value] = field(factory=dict[str, "Value"])
 
 
-# Decimals are floats; tokens, strings and display strings are all str, since nobody here tells them apart.
+# Decimals are floats; tokens, strings and display strings are all str: no code here distinguishes them.
 Value: TypeAlias = bool | int | float | str | bytes | Date | tuple[Item, ...]
 
 
 def parse_number(text: str) -> float | None:
-    """Read an integer or a decimal of any length; None for anything else, and for what no float can hold."""
+    """Read an integer or a decimal of any length; None otherwise, or above all floats."""
     if _NUMBER.fullmatch(text) is None:
         return None
     number = float(text)
@@ -46,7 +49,7 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_list(text: str) -> tuple[Item, ...] | None:
-    """Read a List (RFC 9651, section 3.1), or an Item as the only one in its list; None when malformed."""
+    """Read a List (RFC 9651, section 3.1), or one Item as a list; None if malformed."""
     scanner = _Scanner(text)
     try:
         return tuple(scanner.members(scanner.item_or_inner_list))
@@ -55,10 +58,10 @@ def parse_list(text: str) -> tuple[Item, ...] | None:
 
 
 def parse_dictionary(text: str) -> tuple[tuple[str, Item], ...] | None:
-    """Read a Dictionary (RFC 9651, section 3.2); None when malformed.
+    """Read a Dictionary (RFC 9651, section 3.2); None if malformed.
 
-    The answer is pairs, not a dict, because in a field that was sent twice keys come twice. By the RFC
-    the last one counts.
+    Returns pairs, not a dict, because a field that was sent twice has keys twice. By the RFC the last one
+    counts.
     """
     scanner = _Scanner(text)
     try:
@@ -68,14 +71,14 @@ def parse_dictionary(text: str) -> tuple[tuple[str, Item], ...] | None:
 
 
 class _MalformedError(ValueError):
-    """The field cannot be read; never leaves this module."""
+    """Malformed field; raised and caught inside this module only."""
 
 
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _KEY = re.compile(r"[A-Za-z*][A-Za-z0-9_.*-]*")
 _BLANKS = re.compile(r"[ \t]*")
 _ESCAPED = re.compile(r'\\(["\\])')
-# The name of the group that matched says what the value is.
+# The name of the matching group is the type of the value.
 _BARE = re.compile(
     r"""(?P<number> -?[0-9]+ (?:\.[0-9]+)? )
     | "(?P<string> (?: [ !\#-\[\]-~] | \\["\\] )* )"
@@ -90,7 +93,7 @@ _BARE = re.compile(
 
 
 class _Scanner:
-    """A position in the text, and the grammar as methods that move it."""
+    """Scanner with a position in the text, and the grammar as methods that move it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -175,7 +178,7 @@ class _Scanner:
 
 
 def _number(text: str) -> Value:
-    # int() refuses thousands of digits; an integer of the RFC has at most 15, and a sign.
+    # int() rejects thousands of digits; an integer of the RFC has at most 15, and a sign.
     if len(text) <= 16 and "." not in text:
         return int(text)
     number = parse_number(text)
@@ -186,7 +189,7 @@ def _number(text: str) -> Value:
 
 def _binary(text: str) -> Value:
     try:
-        return b64decode(text + "==")  # the padding may be missing, and too much of it does no harm
+        return b64decode(text + "==")  # the padding may be missing, and b64decode ignores excess padding
     except ValueError as error:
         raise _MalformedError from error
 
