@@ -16,7 +16,7 @@ from chainapi.client.limiter import Gate
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, SentAt
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError

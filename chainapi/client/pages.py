@@ -12,7 +12,7 @@ from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Runner
 from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError

@@ -20,7 +20,7 @@ from chainapi.client.share import Share
 from chainapi.core.call import Acquire, Call
 from chainapi.core.http import Request, Response, is_markup
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
 from chainapi.models.codec import Stepwise

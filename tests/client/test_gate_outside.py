@@ -25,8 +25,9 @@ from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
 from chainapi.core.limits.policy import Policy
-from chainapi.core.limits.quota import Quota, Reservation, Verdict
-from chainapi.core.limits.scope import Routes
+from chainapi.core.limits.quota import Quota
+from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from tests.limits.clairvoyant import judge
 from tests.limits.outside import inner_scene, promised_scene, random_scene

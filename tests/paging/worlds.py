@@ -24,7 +24,7 @@ from chainapi.core.call import SentAt
 from chainapi.core.events import Event
 from chainapi.core.http import Request
 from chainapi.core.limits.estimate import Estimate
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.paging.walk import Fetch, ListQuery, Walk
 from chainapi.errors import (
