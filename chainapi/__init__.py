@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from chainapi.client.merge import Failure, merge
     from chainapi.client.page import MetricPage, Page
     from chainapi.client.pages import Pages
-    from chainapi.core.limits.quota import Limit
+    from chainapi.core.limits.limit import Limit
     from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
@@ -40,7 +40,7 @@ _PLACES = {
     "Checkpoint": "core.paging.checkpoint",
     "Failure": "client.merge",
     "Invalid": "models.invalid",
-    "Limit": "core.limits.quota",
+    "Limit": "core.limits.limit",
     "MetricPage": "client.page",
     "MetricPoint": "models.metrics",
     "Page": "client.page",

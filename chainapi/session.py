@@ -39,7 +39,8 @@ from chainapi.core.arguments import (
 )
 from chainapi.core.call import CallSettings
 from chainapi.core.duration import DAY
-from chainapi.core.limits.quota import Limit, QuotaSnapshot
+from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.errors import ConfigurationError

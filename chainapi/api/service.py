@@ -24,7 +24,7 @@ from chainapi.errors import CheckpointError, ConfigurationError
 from chainapi.models.codec import ResourceDecoder
 
 if TYPE_CHECKING:
-    from chainapi.core.limits.quota import QuotaSnapshot
+    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["ServiceAPI"]
 

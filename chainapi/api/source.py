@@ -11,7 +11,7 @@ from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
 from chainapi.client.service import Service
 from chainapi.core.call import Call, SentAt
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.walk import Fetch, ListQuery
 from chainapi.core.url import Query
 from chainapi.errors import ConfigurationError, DecodeError

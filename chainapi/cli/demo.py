@@ -19,7 +19,7 @@ from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
 from chainapi.client.pages import Pages
 from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.export.chart import chart_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session

@@ -18,7 +18,7 @@ from chainapi.cli.names import RouteName, Value, read_values, resolve
 from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.core.limits import estimate as arithmetic
 from chainapi.core.limits.estimate import Estimate
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.errors import ConfigurationError
 
 __all__ = ["estimate", "read_limit"]

@@ -19,7 +19,7 @@ from chainapi.cli.wording import counted
 from chainapi.core.duration import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from chainapi.core.limits.quota import QuotaSnapshot
+    from chainapi.core.limits.snapshot import QuotaSnapshot
     from chainapi.export.progress import ExportProgress
 
 __all__ = ["ExportView"]

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from chainapi.cli.wording import counted
 from chainapi.core.events import Event, PageReceived, RequestSent, ResponseReceived
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Progress", "Traffic", "pause", "waits"]
 

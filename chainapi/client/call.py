@@ -1,4 +1,7 @@
-"""The calls of a session: an asynchronous shell that carries out the commands of `chainapi.core.call`."""
+"""Calls of a session: the asynchronous shell of `chainapi.core.call`.
+
+It carries out the commands of that module.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,10 @@ R = TypeVar("R")
 
 @define(eq=False, repr=False)
 class Dispatcher:
-    """Sends the calls of a session until they succeed or fail for good, or the session is closed.
+    """Sends the calls of a session, each until it succeeds or fails for good.
 
-    `timeout` is how many seconds one attempt may take; `now` returns Unix time in seconds.
+    Calls also end when the session is closed. `timeout` is how many seconds one attempt may take; `now`
+    returns Unix time in seconds.
     """
 
     transport: Transport
@@ -159,7 +163,7 @@ async def _pause(service: Service, call: Call, pause: Pause) -> None:
 
 
 def _abandon(permit: Permit) -> None:
-    """End the permit of a request whose outcome nobody will learn."""
+    """End the permit of a request whose outcome will stay unknown."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # the call was dropped after its loop had closed: no other request waits there

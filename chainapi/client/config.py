@@ -1,4 +1,7 @@
-"""Base addresses, API key and certificates: from arguments, else from the environment, checked."""
+"""Configuration: base addresses, API key and certificates, checked.
+
+They are taken from arguments, else from the environment.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers
 
 @frozen
 class Provider:
-    """A deployment of the two services: base addresses, and the header that carries the API key.
+    """Deployment of the two services: base addresses, and the header of the API key.
 
     ``Provider()`` is the specification's: its header (section 5), and addresses that you give. ``PUBLIC`` is
     the public deployment. Any other is one value:
@@ -43,7 +46,10 @@ Provider.PUBLIC = Provider(
 
 
 class Secret:
-    """A text that no repr, log or pickle shows; `reveal` returns it to the code that sends it."""
+    """Text that no repr, log or pickle shows.
+
+    `reveal` returns it to the code that sends it.
+    """
 
     __slots__ = ("_text",)
 
@@ -63,7 +69,10 @@ class Secret:
 
 @frozen
 class ServiceConfig:
-    """Address and key of one service: no trailing slash; no key for a service that takes none."""
+    """Address and key of one service.
+
+    The address has no trailing slash; a service that takes no key has none here.
+    """
 
     name: str
     base_url: str
@@ -79,7 +88,7 @@ class ServiceConfig:
 
 @frozen(eq=False, repr=False)
 class Unconfigured:
-    """A service without an address or a key; `reason` is the message of the error."""
+    """Service without an address or a key; `reason` is the message of the error."""
 
     reason: str
 
@@ -123,9 +132,10 @@ def resolve(
 def trusted(
     given: ssl.SSLContext | None, environment: Mapping[str, str] = os.environ
 ) -> ssl.SSLContext | None:
-    """Return the context that checks certificates; None to trust the authorities of the system.
+    """Return the context that checks certificates; None to trust the system's.
 
-    Without `given` it trusts those in the file SSL_CERT_FILE and the folder SSL_CERT_DIR, as OpenSSL does.
+    With None, the authorities of the system are trusted. Without `given` it trusts those in the file
+    SSL_CERT_FILE and the folder SSL_CERT_DIR, as OpenSSL does.
 
     Raises:
         ConfigurationError: `given` does not check certificates, or a variable names a path without any.
@@ -192,7 +202,10 @@ def _base_url(
 
 
 def _checked_url(name: str, url: str) -> str:
-    """Return the address with an ASCII host and without a trailing slash; its path prefix is kept."""
+    """Return the address with an ASCII host and without a trailing slash.
+
+    Its path prefix is kept.
+    """
     if not _is_text(url):
         raise ConfigurationError(f"{name} must be a str, not {type(url).__name__}")
     if not url.strip():

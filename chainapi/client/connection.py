@@ -16,7 +16,7 @@ from chainapi.client.limiter import Gate
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, SentAt
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 @define(eq=False, repr=False)
 class Connection:
-    """Services, gates and calls of one session, in the event loop where it is first used.
+    """Services, gates and calls of one session, in the event loop of its first use.
 
     Attributes:
         services: "metrics" and "data"; one without an address or a key is `Unconfigured`.
@@ -54,7 +54,7 @@ class Connection:
 
     @property
     def now(self) -> Callable[[], float]:
-        """The wall clock, in Unix seconds."""
+        """Return the time of the wall clock, in Unix seconds."""
         return self.dispatcher.now
 
     @property
@@ -92,9 +92,10 @@ class Connection:
     def call(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
     ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
-        """Send one request, with all its retries; return its decoded response and when it was sent.
+        """Send one request, with all its retries.
 
-        Its deadline counts from `began` on, a time of the loop; None counts from now.
+        Returns its decoded response and the time at which it was sent. Its deadline counts from `began` on, a
+        time of the loop; None counts from now.
 
         Raises:
             SessionClosedError: the session is closed, or was closed meanwhile.
@@ -124,7 +125,9 @@ class Connection:
             )
 
     async def aclose(self) -> None:
-        """End the calls under way, leave the gates, and close a transport of the session's own.
+        """End the calls under way, leave the gates, and close the session's transport.
+
+        A transport that the user passed stays open.
 
         Raises:
             ConfigurationError: the session belongs to another event loop, which still runs.

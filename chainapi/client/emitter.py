@@ -1,4 +1,4 @@
-"""Events on their way out: to the logger `chainapi`, and to the user's `on_event`."""
+"""Events on their way out: to the logger `chainapi`, and to `on_event`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _NOTABLE = frozenset(
 
 
 class Emitter:
-    """Emits events; false when nobody listens (a logger at INFO or below counts as a listener).
+    """Emitter of events; false when nobody listens.
 
-    Callers check it first and import `chainapi.core.events` only then: without a listener no event is made,
-    and the module is not even loaded.
+    A logger at INFO or below counts as a listener. Callers check it first and import `chainapi.core.events`
+    only then: without a listener no event is made, and the module is not even loaded.
     """
 
     def __init__(self, on_event: Callable[[Event], None] | None) -> None:
@@ -57,9 +57,9 @@ def _fields(event: Event) -> list[tuple[str, object]]:
 
 @define(eq=False, repr=False)
 class ServiceEvents:
-    """Events of the requests of one service, and of their waits for quota; `where` is method and path.
+    """Events of one service: its requests, and their waits for quota.
 
-    Callers check first whether `emit` is true, that is whether anybody listens.
+    `where` is method and path. Callers check first whether `emit` is true, that is whether anybody listens.
     """
 
     service: str
@@ -98,7 +98,10 @@ class ServiceEvents:
         loop.call_soon(self._begin_wait, reason, seconds, loop.time() + seconds)
 
     def _begin_wait(self, reason: str, seconds: float, until: float) -> None:
-        """Emit a wait, unless one is running that ends less than a second earlier; end the one running."""
+        """Emit a wait, and end the one that is running.
+
+        Nothing is emitted if the running one ends less than a second earlier, or ends later.
+        """
         if not self.emit or (self._wait is not None and until < self._wait_until + 1):
             return
         from chainapi.core.events import WaitBegan

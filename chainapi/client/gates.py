@@ -1,4 +1,4 @@
-"""The gates of a process: one for each event loop, origin, API key and transport.
+"""Gates of a process: one for each event loop, origin, API key and transport.
 
 A gate is kept while a session uses it, and afterwards while it is among the `REMEMBERED` gates that were used
 last in its loop: a session that opens after another one closed begins with the quota that was learned.
@@ -30,7 +30,10 @@ _SALT = os.urandom(16)
 
 
 class _Identity:
-    """Identity of one object as a dictionary key, by a weak reference where the object has them."""
+    """Identity of one object as a dictionary key.
+
+    It is a weak reference where the object allows one.
+    """
 
     __slots__ = ("_get", "_number")
 
@@ -55,7 +58,7 @@ Place: TypeAlias = tuple[str, str, int | None, bytes, _Identity | None]
 
 @define(eq=False)
 class _Gates:
-    """The gates of one loop: those in use, and those used last."""
+    """Gates of one loop: those in use, and those used last."""
 
     known: weakref.WeakValueDictionary[Place, Gate] = field(factory=weakref.WeakValueDictionary)
     recent: OrderedDict[Place, Gate] = field(factory=OrderedDict)
@@ -111,5 +114,8 @@ def _place(endpoint: ServiceConfig, transport: object) -> Place:
 
 
 def _digest(key: Secret | None) -> bytes:
-    """Return a keyed digest: equal for equal keys, useless without this process; empty for no key."""
+    """Return a keyed digest of an API key; empty for no key.
+
+    It is equal for equal keys, and useless outside this process.
+    """
     return b"" if key is None else blake2b(key.reveal().encode(), key=_SALT, digest_size=16).digest()

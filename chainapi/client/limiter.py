@@ -20,8 +20,12 @@ from weakref import WeakSet
 
 from chainapi.client.share import MAX_IN_FLIGHT, WORTH_TELLING, Settings, Share
 from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.queue import Queue, Waiter
-from chainapi.core.limits.quota import Limit, Quota, QuotaSnapshot, Reservation, Verdict
+from chainapi.core.limits.quota import Quota
+from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
 if TYPE_CHECKING:

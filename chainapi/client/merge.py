@@ -59,7 +59,7 @@ class Stream(Protocol[P_co]):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the stream was read to its end."""
+        """Return whether the stream was read to its end."""
         ...
 
     @property
@@ -135,12 +135,12 @@ def merge(
     on_error: Literal["raise", "yield"] = "raise",
     stop: asyncio.Event | None = None,
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Walk many streams at once and yield ``(source, page)`` as pages arrive, each source in order.
+    """Walk many streams at once; yield ``(source, page)`` as pages arrive.
 
-    One page is fetched ahead for each open source, and no more until that one was taken, however slow the
-    reader is. Sources take turns: no source yields two pages while another one waits with a page. The
-    streams that were opened are closed, except those that failed. Wrap the generator in
-    ``contextlib.aclosing`` if it may be left early: then nothing outlives the block.
+    The pages of each source are yielded in order. One page is fetched ahead for each open source, and no more
+    until that one was taken, however slow the reader is. Sources take turns: no source yields two pages while
+    another one waits with a page. The streams that were opened are closed, except those that failed. Wrap the
+    generator in ``contextlib.aclosing`` if it may be left early: then nothing outlives the block.
 
     Args:
         streams: `Pages`, or pairs ``(key, Pages)``, from any iterable or asynchronous iterable, or a mapping
@@ -177,7 +177,7 @@ _END = object()
 
 
 class _Merge:
-    """Tasks of a merge: one that takes streams from the iterable, and one for each open source.
+    """Tasks of a merge: one that takes streams, and one for each open source.
 
     They live in the task group of a task of their own, the runner: a group around the `yield` would cancel
     the reader's task, which belongs to the reader.
@@ -324,7 +324,7 @@ class _Merge:
 
 
 def _forget_pages(error: BaseException) -> None:
-    """Clear the frames of an error, of its causes and contexts: their variables hold pages."""
+    """Clear the frames of an error, its causes and contexts: they hold pages."""
     chained, seen = [error], set[int]()
     while chained:
         one = chained.pop()
@@ -336,7 +336,10 @@ def _forget_pages(error: BaseException) -> None:
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended, also while the waiting itself is cancelled."""
+    """Cancel tasks and wait until they have ended.
+
+    It waits to the end also while the waiting itself is cancelled.
+    """
     cancelled = None
     for task in tasks:
         task.cancel()

@@ -38,7 +38,10 @@ class Page(Generic[T]):
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The whole response as plain JSON, with the fields that no model names; decoded at each access."""
+        """Decode the whole response as plain JSON, at each access.
+
+        It has the fields that no model names as well.
+        """
         return cast("dict[str, Any]", decode_resource(self.body))
 
     def __len__(self) -> int:

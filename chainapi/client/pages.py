@@ -12,7 +12,7 @@ from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Runner
 from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Pages(Generic[T]):
-    """The pages of one list query: an asynchronous stream that can be read once.
+    """Pages of one list query: an asynchronous stream that can be read once.
 
     Iterating gives pages as the service sent them; `items()` gives each row once, also where a restart or a
     list that shifted brings rows again. An error leaves the stream in place: iterate again to try again, or
@@ -50,7 +50,7 @@ class Pages(Generic[T]):
 
     @property
     def exhausted(self) -> bool:
-        """True only when the last page, one without a token, was given whole."""
+        """Return whether the last page, one without a token, was given whole."""
         return self._walk.exhausted
 
     @property
@@ -60,7 +60,7 @@ class Pages(Generic[T]):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The position of the stream: after the row or the page that was given last."""
+        """Position of the stream: after the row or the page that was given last."""
         return self._walk.checkpoint
 
     @property
@@ -70,7 +70,10 @@ class Pages(Generic[T]):
 
     @property
     def walk(self) -> Walk:
-        """The walk below, with digests, numbers and repeats of the rows of the page given last."""
+        """Walk of the stream, as the reader of pages or rows uses it.
+
+        It has digests, numbers and repeats of the rows of the page given last.
+        """
         return self._walk
 
     def __aiter__(self) -> Self:
@@ -112,9 +115,10 @@ class Pages(Generic[T]):
             self._end_rows(reader)
 
     async def collect(self, limit: int | None = None) -> list[T]:
-        """Return all rows, each once; with `limit` at most that many, and the stream can be read on.
+        """Return all rows, each once; with `limit` at most that many.
 
-        A partial list is never returned: an error that ends the walk has the rows so far as `partial`.
+        With `limit` the stream can be read on. A partial list is never returned: an error that ends the walk
+        has the rows so far as `partial`.
 
         Raises:
             ConfigurationError: `limit` is not a whole number above 0.
@@ -200,7 +204,7 @@ class Pages(Generic[T]):
 
 
 class MetricPages(Pages[T]):
-    """The pages of a metric: each page also has the time when the data was last updated."""
+    """Pages of a metric: each also has the time when the data was last updated."""
 
     async def __anext__(self) -> MetricPage[T]:
         """Return the next page."""

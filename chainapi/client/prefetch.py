@@ -1,4 +1,7 @@
-"""Prefetch: pages fetched ahead of the reader, one after the other, up to a given number."""
+"""Prefetch: pages fetched ahead of the reader, up to a given number.
+
+They are fetched one after the other.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,12 @@ def _token_after(outcome: Fetched | ChainAPIError | None) -> PageToken | None:
 
 
 class Prefetcher:
-    """Keeps up to `source.prefetch` pages ready, or on their way, for the stream `owner`.
+    """Prefetcher of up to `source.prefetch` pages for the stream `owner`.
 
-    Each page is a task that ends by itself; all of them are cancelled when the owner is dropped. Once the
-    reader was cancelled nothing more is sent until somebody reads again: what is on the wire is kept, what
-    waits for quota or for another attempt is given up. Nothing here holds on to the owner.
+    These pages are ready, or on their way. Each page is a task that ends by itself; all of them are cancelled
+    when the owner is dropped. Once the reader was cancelled nothing more is sent until somebody reads again:
+    what is on the wire is kept, what waits for quota or for another attempt is given up. Nothing here holds
+    on to the owner.
     """
 
     def __init__(self, owner: object, source: Source, walk: Walk) -> None:
@@ -57,9 +61,9 @@ class Prefetcher:
         return token is not None and bool(self._tasks) and self._token == token
 
     async def take(self) -> Fetched | ChainAPIError | None:
-        """Wait for the first page, or the error in its place; a caller that is cancelled leaves it there.
+        """Wait for the first page, or the error in its place.
 
-        None where it was dropped or given up meanwhile.
+        A caller that is cancelled leaves it there. None where it was dropped or given up meanwhile.
         """
         self._read()
         task = self._tasks[0]
@@ -91,7 +95,10 @@ class Prefetcher:
         self._watch(asyncio.current_task())
 
     def _watch(self, reader: asyncio.Task[Any] | None) -> None:
-        """Watch a task for its cancellation, by a weak reference: its errors refer to the owner."""
+        """Watch a task for its cancellation, by a weak reference.
+
+        A strong one would keep the owner: errors of the task refer to it.
+        """
         if self._reader is not None and (before := self._reader()) is not None:
             before.remove_done_callback(self._ended)
         self._reader = None
@@ -104,7 +111,10 @@ class Prefetcher:
             self.rest()
 
     def _needed(self) -> bool:
-        """Return whether the reader may still want further pages: it was not cancelled, and did not leave."""
+        """Return whether the reader may still want further pages.
+
+        It may, unless it was cancelled or has left.
+        """
         reader = None if self._reader is None else self._reader()
         if reader is not None and reader.cancelling() > self._cancels:
             self.rest()

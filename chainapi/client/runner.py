@@ -1,4 +1,4 @@
-"""Runner: performs the commands of a walk, with the requests and events of a session."""
+"""Runner: performs the commands of a walk, with a session's requests and events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Runner:
         self.closed = False
 
     async def advance(self) -> bool:
-        """Open the next page; False at the end of the list, or where the runner was closed.
+        """Open the next page; False at the end of the list, or after `close`.
 
         Raises:
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
@@ -73,7 +73,7 @@ class Runner:
         return error
 
     async def _run(self, steps: Steps) -> bool:
-        """Perform commands until a page is open; False where the runner was closed meanwhile."""
+        """Perform commands until a page is open; False if the runner is closed meanwhile."""
         answer: Answer = None
         cancelled = None
         while not self.closed:

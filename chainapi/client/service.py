@@ -1,4 +1,7 @@
-"""One service of a session: its requests with the key, its gate, its texts with the key masked."""
+"""Service of a session: its requests with the key, its gate, its masked texts.
+
+The key is masked in every text that the service sent.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from chainapi.client.share import Share
 from chainapi.core.call import Acquire, Call
 from chainapi.core.http import Request, Response, is_markup
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
 from chainapi.models.codec import Stepwise
@@ -37,7 +40,7 @@ _HEADERS = {
 
 @define(eq=False, repr=False)
 class Service:
-    """One service as a session reaches it: its endpoint, its share of a gate, its events."""
+    """Service as a session reaches it: its endpoint, share of a gate, and events."""
 
     endpoint: ServiceConfig
     share: Share
@@ -64,7 +67,10 @@ class Service:
         gate.join(self.share)
 
     def leave(self) -> None:
-        """Withdraw the session's settings from the gate; requests under way are not affected."""
+        """Withdraw the session's settings from the gate.
+
+        Requests under way are not affected.
+        """
         if self._gate is not None:
             self._gate.leave(self.share)
 
@@ -98,7 +104,10 @@ class Service:
     # --- bodies and texts, the key masked ---------------------------------------------------
 
     async def decode(self, decode: Callable[[bytes], R], body: bytes) -> R | DecodeError:
-        """Decode a body, or return the error; a large body is decoded in steps, so that other tasks run."""
+        """Decode a body, or return the error.
+
+        A large body is decoded in steps, so that other tasks run.
+        """
         try:
             if len(body) <= LARGE or not isinstance(decode, Stepwise):
                 return decode(body)
@@ -142,7 +151,10 @@ class Service:
 
 
 def _redirect_target(base_url: str, location: str) -> str:
-    """Return the origin that a redirect leads to, without path, query and user, as part of a sentence."""
+    """Return the origin that a redirect leads to, as part of a sentence.
+
+    Path, query and user are left out.
+    """
     if not location:
         return "nowhere"
     try:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.queue import Group
-from chainapi.core.limits.quota import Limit
 from chainapi.errors import QuotaWaitError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from chainapi.client.emitter import Emitter
 from chainapi.core.call import SentAt
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.walk import Fetch
 from chainapi.models.codec import DecodedPage
 

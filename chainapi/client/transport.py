@@ -1,4 +1,4 @@
-"""Transports: the protocol, and the one that sends requests with aiohttp."""
+"""Transports: the protocol, and the class that sends requests with aiohttp."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Transport(Protocol):
     """Sends one request and returns its whole response."""
 
     async def send(self, request: Request) -> Response:
-        """Send `request` exactly once, follow no redirect, and return the response whatever its status.
+        """Send `request` exactly once, and return the response with any status.
+
+        Follow no redirect.
 
         Raises:
             APIConnectionError: no whole response arrived.
@@ -207,7 +209,10 @@ class AiohttpTransport:
         )
 
     async def aclose(self) -> None:
-        """Close the connections, unless the `ClientSession` was passed in; send nothing from then on."""
+        """Close the connections, and send nothing from then on.
+
+        A `ClientSession` that was passed in stays open.
+        """
         self._closed = True
         keeper, self._keeper, self._client = self._keeper, None, None
         if keeper is not None:
@@ -226,13 +231,13 @@ async def _next_piece(content: aiohttp.StreamReader, lost: asyncio.Future[None] 
 
 
 def _retrieve(lost: asyncio.Future[None]) -> None:
-    """Retrieve the exception of a lost connection, or asyncio would log that nobody did."""
+    """Retrieve the exception of a lost connection, so that asyncio does not log it."""
     if not lost.cancelled():
         lost.exception()
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module
-    """Carries an error past aiohttp, which sends a request again after errors of its own."""
+    """Error carrier past aiohttp, which repeats a request after its own errors."""
 
     def __init__(self, fault: APIConnectionError) -> None:
         super().__init__()
@@ -242,7 +247,10 @@ class _Fault(Exception):  # noqa: N818 - never leaves this module
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Prevent aiohttp from sending a GET again, without the gate, after a broken connection."""
+    """Prevent aiohttp from repeating a GET after a broken connection.
+
+    Its second request would pass no gate.
+    """
     fault: APIConnectionError
     try:
         return await handler(request)
@@ -290,9 +298,10 @@ _KEPT: dict[aiohttp.ClientSession, _Kept] = {}
 
 
 def _let_go(*, running: bool = False) -> None:
-    """Detach clients that cannot be closed any more: their loop is closed, or belongs to another process.
+    """Detach clients that cannot be closed any more.
 
-    `running` includes those whose loop runs in another thread.
+    Their loop is closed, or belongs to another process. `running` includes those whose loop runs in another
+    thread.
     """
     for client, kept in list(_KEPT.items()):
         ours = kept.process == os.getpid()
@@ -305,9 +314,10 @@ def _let_go(*, running: bool = False) -> None:
 
 @atexit.register
 def _close_at_exit() -> None:
-    """Close clients that are open at the end of the program, in loops that are neither closed nor running.
+    """Close clients that are still open at the end of the program.
 
-    Otherwise aiohttp would log an error for each client, connector and connection.
+    Only those in loops that are neither closed nor running. Otherwise aiohttp would log an error for each
+    client, connector and connection.
     """
     _let_go(running=True)
     for kept in list(_KEPT.values()):
@@ -328,7 +338,10 @@ async def _turns() -> None:
 
 
 def _warn_of_unclosed() -> None:
-    """Warn of a session that was not closed; never as an error, which no caller could catch."""
+    """Warn of a session that was not closed.
+
+    Never raise the warning as an error, which no caller could catch.
+    """
     message = "a Session was not closed: use async with, or aclose()"
     try:
         warnings.warn(message, ResourceWarning, stacklevel=1)
@@ -337,9 +350,10 @@ def _warn_of_unclosed() -> None:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Reuses connections, except those on which the server has sent bytes or hung up since.
+    """Connector that reuses connections, except those with unsolicited bytes.
 
-    Unsolicited bytes would be taken for the response to the next request.
+    Connections that the server closed are not reused either. Unsolicited bytes would be taken for the
+    response to the next request.
     """
 
     def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
@@ -367,7 +381,10 @@ class _Connector(aiohttp.TCPConnector):
 
 
 def _is_quiet(connection: Connection) -> bool:
-    """Return whether a connection received nothing, neither read nor waiting in the socket."""
+    """Return whether a connection received nothing.
+
+    Bytes may be read already, or still wait in the socket.
+    """
     protocol, transport = connection.protocol, connection.transport
     if protocol is None or transport is None or protocol.should_close:
         return False
@@ -409,7 +426,7 @@ def _fault_of(error: aiohttp.ClientError | OSError | ValueError) -> APIConnectio
 
 
 def _reason(error: aiohttp.ClientError | OSError | ValueError) -> str:
-    """Return the cause, without the request headers and response bytes in aiohttp's errors."""
+    """Return the cause of an error of aiohttp, without headers and response bytes."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
@@ -434,7 +451,7 @@ def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
 
 
 def _advice(code: int | None) -> str:
-    """Return what to do about a certificate, by the verification error code of OpenSSL."""
+    """Return advice about a certificate, by the verification error code of OpenSSL."""
     if code in (9, 10):  # not valid yet, not valid any more
         return "check this machine's clock; otherwise the operator of the server must renew it"
     if code in (62, 64):  # for another name, for another address

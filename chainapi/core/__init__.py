@@ -1,1 +1,4 @@
-"""The rules of chainapi, pure: no asyncio, aiohttp, clock, random or logging; time is an argument."""
+"""Rules of chainapi, pure: no I/O, clock or random numbers.
+
+No module imports asyncio, aiohttp or logging; time is an argument.
+"""

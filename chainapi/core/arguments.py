@@ -104,7 +104,7 @@ def function(name: str, value: T) -> T:
 def refuse_unknown(
     unknown: Iterable[str], known: Iterable[str], what: str, given: MutableMapping[str, Any] | None = None
 ) -> None:
-    """Refuse keyword arguments that do not exist, and name the one that was probably meant.
+    """Refuse keyword arguments that do not exist, and suggest the right name.
 
     `given` is emptied first: it has their values, and a misspelt ``api_kye=`` would leave the key among the
     variables that a traceback shows.

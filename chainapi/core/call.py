@@ -1,4 +1,4 @@
-"""The flow of one call: its attempts, pauses and outcome, as a generator without I/O.
+"""Flow of one call: its attempts, pauses and outcome, as a generator without I/O.
 
 `CallFlow.run` yields commands. Its shell, `chainapi.client.call`, carries each one out and sends back a pair:
 the time of the event loop by then, and the result that the class of the command documents. The flow reads no
@@ -48,13 +48,19 @@ T = TypeVar("T")
 Failure: TypeAlias = APIStatusError | APIConnectionError | DecodeError
 
 
-class GivenUp(Exception):  # noqa: N818 - the caller asked for it, so it is no error
-    """A request was not sent: when its turn came, nobody needed the response any more."""
+class GivenUp(Exception):  # noqa: N818 - the caller wanted it, so it is no error
+    """Result of a request that was not sent, because nobody needed the response.
+
+    Nobody needed it any more when the turn of the request came.
+    """
 
 
 @frozen
 class SentAt:
-    """Time at which an answered request was sent: on the loop's clock, and in Unix time; both in seconds."""
+    """Time at which an answered request was sent, in seconds.
+
+    It is given on the loop's clock, and in Unix time.
+    """
 
     at: float
     wall: float
@@ -62,7 +68,7 @@ class SentAt:
 
 @frozen(eq=False, repr=False)
 class Call:
-    """One request of a service, to be repeated until it succeeds or no attempt is left.
+    """Call: one request, repeated until it succeeds or no attempt is left.
 
     Attributes:
         query: path and parameters.
@@ -84,9 +90,10 @@ class Call:
 
 @define(eq=False, repr=False)
 class CallSettings:
-    """Settings and retry budget that all calls of a session share; `max_wait` and `deadline` are seconds.
+    """Settings and retry budget that all calls of a session share.
 
-    `jitter` returns random numbers in [0, 1), which spread the pauses before retries.
+    `max_wait` and `deadline` are seconds. `jitter` returns random numbers in [0, 1), which spread the pauses
+    before retries.
     """
 
     retry: RetryPolicy
@@ -123,21 +130,30 @@ class Send:
 
 @define
 class Decode:
-    """Decode the body of a successful response. Result: the decoded value, or a DecodeError."""
+    """Decode the body of a successful response.
+
+    Result: the decoded value, or a DecodeError.
+    """
 
     response: Response
 
 
 @define
 class Describe:
-    """Read the body of an error response. Result: its error type and messages, the API key masked."""
+    """Describe an error response from its body.
+
+    Result: its error type and messages, the API key masked.
+    """
 
     response: Response
 
 
 @define
 class Pause:
-    """Wait `seconds` before the next attempt, for a `reason` such as ``503``. Result: None."""
+    """Pause for `seconds` before the next attempt.
+
+    The `reason` is such as ``503``. Result: None.
+    """
 
     seconds: float
     attempt: int
@@ -153,7 +169,10 @@ _NO_LIMITS = RateLimitInfo()
 
 @define(eq=False, repr=False)
 class Exchange:
-    """One request and its outcome, with the limits that the response announced and the gate's verdict."""
+    """Exchange: one request, its outcome, its limits and the gate's verdict.
+
+    The limits are those that the response announced.
+    """
 
     sent: SentAt
     outcome: Response | APIConnectionError
@@ -165,7 +184,7 @@ _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call i
 
 
 class CallFlow:
-    """The state of one call. `began` and every `now` are times of the loop in seconds.
+    """State of one call. `began` and every `now` are times of the loop in seconds.
 
     Attributes:
         deadline: time of the loop at which the call must end; inf for none.
@@ -188,7 +207,9 @@ class CallFlow:
         self._spent = 0.0  # tokens of the retry budget
 
     def run(self, now: float) -> Flow[tuple[Any, SentAt]]:
-        """Make attempts until one succeeds; return the decoded body and when its request was sent.
+        """Make attempts until one succeeds.
+
+        Returns the decoded body and when its request was sent.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError: the last attempt failed.
@@ -217,7 +238,10 @@ class CallFlow:
                 now = yield from self._undecoded(decoded, now, repeatable=not is_markup(response.body))
 
     def exceeded(self, now: float, retry_after: float | None = None) -> DeadlineExceededError:
-        """Return the error of a deadline that passed, or will pass in the pause of `retry_after` seconds."""
+        """Return the error of a deadline that passed, or will pass before the retry.
+
+        The retry waits `retry_after` seconds.
+        """
         self._enter(self._phase, now)
         return DeadlineExceededError(
             self._allowed,
@@ -246,7 +270,10 @@ class CallFlow:
         return Acquire(left, self.deadline, self._attempts > 0)
 
     def _send(self, now: float) -> Send:
-        """Begin an attempt, unless the page token died or nobody needs the response any more."""
+        """Begin an attempt, unless the page token died.
+
+        An attempt does not begin either if nobody needs the response any more.
+        """
         call = self._call
         self._enter(_ATTEMPT, now)
         if now >= call.not_after:
@@ -268,7 +295,10 @@ class CallFlow:
         return (yield from self._retry(failure, now, hold(response.status, exchange.limits) or None))
 
     def _refused(self, exchange: Exchange, error: str, messages: tuple[str, ...], now: float) -> None:
-        """Count a 429, or raise its error; without a pause: the gate holds the next attempt back."""
+        """Count a 429, or raise its error.
+
+        There is no pause here: the gate holds the next attempt back.
+        """
         limits, verdict, retry = exchange.limits, exchange.verdict, self._settings.retry
         if verdict in (Verdict.QUOTA, Verdict.UNANNOUNCED):
             endless = self._settings.max_wait is None and retry.max_attempts > 1

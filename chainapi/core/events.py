@@ -25,7 +25,7 @@ __all__ = [
 
 @frozen
 class RequestSent:
-    """A request leaves; `attempt` counts from 1 within its call."""
+    """Event: a request leaves; `attempt` counts from 1 within its call."""
 
     service: str
     where: str
@@ -34,7 +34,10 @@ class RequestSent:
 
 @frozen
 class ResponseReceived:
-    """A request came back after `elapsed` seconds: with `status`, or with None and a `fault`."""
+    """Event: a request ended after `elapsed` seconds.
+
+    It has the `status` of the response; without a response that is None, and `fault` has the reason.
+    """
 
     service: str
     where: str
@@ -46,7 +49,7 @@ class ResponseReceived:
 
 @frozen
 class RetryScheduled:
-    """A call pauses for `wait` seconds after a fault, and is then sent again."""
+    """Event: a call pauses for `wait` seconds after a fault, and is then sent again."""
 
     service: str
     where: str
@@ -57,7 +60,7 @@ class RetryScheduled:
 
 @frozen
 class WaitBegan:
-    """Nothing is sent to a service for `seconds`, a second or more.
+    """Event: nothing is sent to a service for `seconds`, a second or more.
 
     The `reason` is "stop" after a 429, "quota" when the quota is used up, "rate" for your own ceiling.
     """
@@ -69,7 +72,7 @@ class WaitBegan:
 
 @frozen
 class WaitEnded:
-    """Requests to a service may leave again after a wait of `seconds`."""
+    """Event: requests to a service may leave again after a wait of `seconds`."""
 
     service: str
     reason: str
@@ -78,7 +81,10 @@ class WaitEnded:
 
 @frozen
 class PageReceived:
-    """A walk received a page of `rows` rows, its `page`-th since it began or restarted."""
+    """Event: a walk received a page of `rows` rows.
+
+    It is the `page`-th since the walk began or restarted.
+    """
 
     service: str
     where: str
@@ -88,7 +94,7 @@ class PageReceived:
 
 @frozen
 class Restarted:
-    """A walk begins again at the first page, because its page token is no longer valid.
+    """Event: a walk restarts at the first page, as its page token has died.
 
     `exact` is False if rows that were yielded before a resume, or as pages, cannot be recognised any more and
     may come again. The event may then report a restart before the resume, which `restarts` includes.
@@ -103,7 +109,7 @@ class Restarted:
 
 @frozen
 class TokenRenewed:
-    """The service refused a page token; the page before it was fetched again and had a new one.
+    """Event: a page token was refused, and fetching the page before gave a new one.
 
     The walk has received `pages` pages, and continues after them with the new token.
     """
@@ -115,10 +121,11 @@ class TokenRenewed:
 
 @frozen
 class KeyNotUnique:
-    """Two rows of the `page`-th page, or of it and its neighbours, share the key that should identify a row.
+    """Event: two rows share the key that should identify a row.
 
-    The walk stops using the key: it drops no row for it any more, and counts rows by their content. Rows that
-    were yielded under the key come again after a restart.
+    They are on the `page`-th page, or on it and a neighbouring page. The walk stops using the key: it drops
+    no row for it any more, and counts rows by their content. Rows that were yielded under the key come again
+    after a restart.
     """
 
     service: str
@@ -128,9 +135,10 @@ class KeyNotUnique:
 
 @frozen
 class OrderBroken:
-    """A row of the `page`-th page breaks the descending order of this list, for the `reason` given.
+    """Event: a row of the `page`-th page breaks the list's descending order.
 
-    No row is lost by it. From here on each row is counted, which takes about 28 bytes a row.
+    The `reason` describes the break. No row is lost by it. From here on each row is counted, which takes
+    about 28 bytes a row.
     """
 
     service: str
@@ -141,7 +149,10 @@ class OrderBroken:
 
 @frozen
 class LoopFound:
-    """A walk ends with PaginationLoopError, because its `page`-th page repeats an earlier one."""
+    """Event: a walk ends with PaginationLoopError.
+
+    Its `page`-th page repeats an earlier one.
+    """
 
     service: str
     where: str

@@ -1,4 +1,7 @@
-"""HTTP requests and responses as values, and readings of their statuses and bodies that need no decoder."""
+"""HTTP requests and responses as values, and readings of statuses and bodies.
+
+The readings need no decoder.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ class Response:
 
 
 def reason_phrase(status: int) -> str:
-    """Return the standard phrase of a status, such as ``Not Found``; empty for an unknown status."""
+    """Return the standard phrase of a status; empty for an unknown status.
+
+    An example is ``Not Found``.
+    """
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -50,5 +56,8 @@ def is_blank(body: bytes) -> bool:
 
 
 def is_markup(body: bytes) -> bool:
-    """Return whether a body begins as HTML or XML does, after white space and a byte order mark."""
+    """Return whether a body begins as HTML or XML does.
+
+    White space and a byte order mark may come before.
+    """
     return body[:1_024].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<")

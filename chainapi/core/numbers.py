@@ -1,4 +1,4 @@
-"""Checks of numbers: Python counts booleans among them, the services and users do not."""
+"""Checks of numbers: a boolean is no number here, unlike in Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def whole_of(value: object) -> int | None:
-    """Return a whole number that was sent as a number or as a text of digits; None for anything else."""
+    """Return a whole number that was sent as a number or as a text of digits.
+
+    Return None for anything else.
+    """
     if type(value) is int:  # of nearly all rows
         return value
     if isinstance(value, str):

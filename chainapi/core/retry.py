@@ -1,4 +1,4 @@
-"""Retry rules: backoff with jitter, attempts of one call, and the retry budget of a session."""
+"""Retry rules: backoff with jitter, attempts of a call, a session's retry budget."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["RETRIED_STATUSES", "RetryBudget", "RetryPolicy", "RetryState"]
 # 429 is retried as well, but the gate waits for it: all requests of the quota wait together.
 RETRIED_STATUSES = frozenset({500, 502, 503, 504})
 
-# A 429 weighs less than a fault: it says when to come back, and the first request in the queue tries on
-# behalf of all others. Nobody knows when a fault ends.
+# A 429 weighs less than a fault: it names the time to come back, and the first request in the queue tries on
+# behalf of all others. The end of a fault is unknown.
 REFUSALS_PER_ATTEMPT = 5
 
 
@@ -32,7 +32,10 @@ class RetryPolicy:
         return (self.max_attempts - 1) * REFUSALS_PER_ATTEMPT
 
     def backoff(self, state: RetryState, jitter: float, retry_after: float | None = None) -> float:
-        """Return the seconds to wait after a fault, never less than `retry_after`; `jitter` is in [0, 1)."""
+        """Return the seconds to wait after a fault, never less than `retry_after`.
+
+        `jitter` is in [0, 1).
+        """
         drawn = jitter * min(self.cap, self.base * 2.0 ** min(state.faults, 64))
         return drawn if retry_after is None else max(drawn, retry_after)
 
@@ -50,7 +53,10 @@ class RetryState:
         return self.faults + self.refusals
 
     def fault(self, policy: RetryPolicy) -> bool:
-        """Count a fault (5xx, no whole response, no JSON); return whether another attempt is left."""
+        """Count a fault; return whether another attempt is left.
+
+        A fault is a 5xx, a response that is not whole, or a body that is no JSON.
+        """
         self.faults += 1
         return self.faults < policy.max_attempts
 
@@ -70,10 +76,11 @@ class RetryState:
 
 @define(eq=False, repr=False)
 class RetryBudget:
-    """Tokens that all calls of a session share, so that an outage does not multiply the load.
+    """Retry budget: tokens that all calls of a session share.
 
-    A retry costs 5, after a timeout 10; its success gives that back, a first success gives 1. Without tokens
-    a fault is raised at once; the first attempt of a call is never held back.
+    With it, an outage does not multiply the load. A retry costs 5, after a timeout 10; its success gives that
+    back, a first success gives 1. Without tokens a fault is raised at once; the first attempt of a call is
+    never held back.
     """
 
     capacity: float = 500.0
@@ -91,5 +98,8 @@ class RetryBudget:
         return cost
 
     def succeeded(self, spent: float) -> None:
-        """Give back the `spent` cost of the retry that succeeded, or 1 if the first attempt did."""
+        """Give back the cost of a retry that succeeded, or 1 for a first attempt.
+
+        The cost is `spent`.
+        """
         self.level = min(self.capacity, self.level + (spent or 1.0))

@@ -1,4 +1,4 @@
-"""Errors of HTTP statuses: the class and the text of the error that a response stands for."""
+"""Errors of HTTP statuses: class and text of the error for a response."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def status_error(status: int, error: str, messages: tuple[str, ...]) -> APIStatu
 
 
 def rate_limited(error: str, messages: tuple[str, ...], retry_after: float | None) -> RateLimitedError:
-    """Return the error of a 429; `retry_after` is the wait in seconds that the service asked for, if any."""
+    """Return the error of a 429.
+
+    `retry_after` is the wait in seconds that the service demanded, if any.
+    """
     return RateLimitedError(429, error or reason_phrase(429), messages, retry_after=retry_after)
 
 

@@ -61,12 +61,14 @@ class Query:
 
     @property
     def where(self) -> str:
-        """Method and path, as errors and events show them."""
+        """Return method and path, as errors and events show them."""
         return f"GET {self.path}"
 
 
 def query_params(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return parameters as they are sent: None is left out, a list is joined with commas.
+    """Return parameters as they are sent, without those that are None.
+
+    A list is joined with commas.
 
     Raises:
         ConfigurationError: a value has no form in a query, or the name is one that the walk sets itself.

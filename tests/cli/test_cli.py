@@ -35,7 +35,7 @@ from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import shell_words, worded
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.models import EvmBlock

@@ -25,7 +25,7 @@ from chainapi.cli import FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE, run
 from chainapi.cli.export_view import ExportView
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
-from chainapi.core.limits.quota import QuotaSnapshot
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.models import EvmBlock

@@ -1,4 +1,4 @@
-"""Where the services are and which key opens them; and that the key never shows."""
+"""Configuration of addresses and key, and secrecy of the key."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def base_url(url: str) -> str:
 
 
 def test_arguments_win_over_the_provider_and_the_environment() -> None:
-    """An argument, else the provider, else the environment."""
+    """An argument wins over the provider, which wins over the environment."""
     provider = Provider("https://metrics.provider", "https://data.provider", "X-Key")
     arguments: dict[str, Any] = {
         "metrics_base_url": "https://metrics.argument",
@@ -99,7 +99,7 @@ def test_the_key_comes_from_the_argument_else_the_environment() -> None:
 
 
 def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a mapping of its own, `resolve` reads the variables as they are at that time."""
+    """Without a mapping, `resolve` reads the variables of the process when called."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     metrics, data = resolve(None, metrics_base_url=None, data_base_url=None, api_key=None)
@@ -109,7 +109,7 @@ def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_metrics_endpoints_have_no_key() -> None:
-    """The Metrics API takes no key, so its endpoint has none to send."""
+    """A Metrics endpoint has no key, because the Metrics API takes none."""
     metrics = resolved(metrics_base_url="https://h", api_key=KEY)[0]
     assert metrics == ServiceConfig("metrics", "https://h", None, None)
 
@@ -123,7 +123,7 @@ def test_metrics_endpoints_have_no_key() -> None:
     ],
 )
 def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data: str) -> None:
-    """A service that is not configured says which argument and which variable it lacks."""
+    """A service that is not configured names its missing argument and variable."""
     for service, variable in zip(resolved(**arguments), (metrics, data), strict=True):
         assert isinstance(service, Unconfigured)
         argument = variable.removeprefix("CHAINAPI_").lower()
@@ -152,7 +152,7 @@ def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data:
     ],
 )
 def test_addresses_as_they_are_used(url: str, used: str) -> None:
-    """A path prefix and a port are kept, a trailing slash is not, and the host is ASCII."""
+    """Addresses keep a path prefix and a port, lose a trailing slash, become ASCII."""
     assert base_url(url) == used
 
 
@@ -196,7 +196,7 @@ def test_addresses_as_they_are_used(url: str, used: str) -> None:
     ],
 )
 def test_bad_addresses_are_refused(url: Any) -> None:
-    """What is no address of a service is refused, under the name it came by, without being shown."""
+    """Bad addresses are refused under the name of their source, without being shown."""
     cases: list[tuple[str, dict[str, Any]]] = [
         ("metrics_base_url", {"metrics_base_url": url}),
         ("provider.metrics_base_url", {"provider": Provider(metrics_base_url=url)}),
@@ -256,7 +256,10 @@ def test_the_key_goes_over_https_or_to_loopback(url: str) -> None:
     ],
 )
 def test_the_key_does_not_go_over_plain_http(url: str) -> None:
-    """An http:// address elsewhere is refused; without a key, for the Metrics API, it is taken."""
+    """An http:// address elsewhere is refused; without a key it is taken.
+
+    That is so for the Metrics API.
+    """
     with pytest.raises(ConfigurationError, match=r"data_base_url.*CHAINAPI_DATA_BASE_URL.*in the clear"):
         data_endpoint(data_base_url=url)
     assert base_url(url) == url
@@ -283,7 +286,7 @@ BAD_KEYS = [
 @pytest.mark.parametrize("api_key", BAD_KEYS, ids=range(len(BAD_KEYS)))
 @pytest.mark.parametrize("source", ["api_key", "CHAINAPI_API_KEY"])
 def test_bad_keys_are_refused_without_being_shown(api_key: Any, source: str) -> None:
-    """A key that no header can carry is refused by name, and the error does not have it."""
+    """A key that no header can carry is refused by name; the error does not show it."""
     arguments: dict[str, Any] = (
         {"api_key": api_key} if source == "api_key" else {"environment": {source: api_key}}
     )
@@ -319,7 +322,7 @@ SHOWN: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize("show", SHOWN, ids=range(len(SHOWN)))
 def test_the_key_is_in_no_text(show: Callable[[Any], object]) -> None:
-    """No way to print an endpoint or its key prints the key."""
+    """A key is in no printed form of an endpoint or of the key."""
     endpoint = data_endpoint()
     for thing in (endpoint, endpoint.key):
         shown = repr(show(thing)) + str(show(thing))
@@ -339,7 +342,7 @@ def test_the_key_is_handed_out_on_request_only() -> None:
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_key_is_not_pickled_or_copied(duplicate: Callable[[object], object]) -> None:
-    """A key does not leave the process in a pickle, nor multiply by a copy of what holds it."""
+    """A key is not pickled, and not copied with its owner."""
     endpoint = data_endpoint()
     with pytest.raises(TypeError, match="a secret is not pickled or copied"):
         duplicate(Secret(KEY))
@@ -366,7 +369,7 @@ def test_a_provider_has_to_be_one(provider: Any) -> None:
 
 
 def test_unknown_arguments_are_refused_with_a_hint() -> None:
-    """The error names the argument that was probably meant, else all that there are."""
+    """The error names the argument that was probably meant, else all arguments."""
     with pytest.raises(
         ConfigurationError, match=r"Session got an unknown argument 'api_kye'; did you mean 'api_k"
     ):

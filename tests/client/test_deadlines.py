@@ -1,4 +1,4 @@
-"""Deadlines of calls: everything included, kept whatever the service does, and said where the time went."""
+"""Deadlines of calls: all waits and attempts count, and the error has the times."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ Answer = tuple[float, Response | Exception | None]
 
 
 class Service:
-    """Gives answers in turn, the last one for ever, each after some seconds; None never comes."""
+    """Service that returns scripted responses after some seconds.
+
+    The last one is repeated for ever; None never arrives.
+    """
 
     def __init__(self, *answers: Answer) -> None:
         self.answers: list[Answer] = [*answers]
@@ -52,7 +55,7 @@ class Service:
         self.flying = 0
 
     async def send(self, request: Request) -> Response:
-        """Give the next answer."""
+        """Return the next response."""
         self.sent += 1
         seconds, answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         self.flying += 1
@@ -81,7 +84,7 @@ def session_of(transport: Any, **options: Any) -> Session:
 
 
 def idle(session: Session) -> bool:
-    """Tell whether every permit came back and nobody waits."""
+    """Return whether every permit is back and nobody waits."""
     return (session.data.quota.in_flight, session.data.quota.waiting) == (0, 0)
 
 
@@ -90,7 +93,10 @@ def idle(session: Session) -> bool:
 
 @pytest.mark.parametrize("callers", [1, 100])
 async def test_callers_of_a_hanging_service_fail_by_the_deadline(callers: int) -> None:
-    """All callers of a service that never answers hear of it at the deadline; then the gate is as before."""
+    """Callers of a service that never answers fail at the deadline.
+
+    Then the gate is as before.
+    """
     service = Service((0.05, None))
     async with session_of(service, deadline=5.0) as session:
         calls = (session.data.get(PATH) for _ in range(callers))
@@ -105,7 +111,10 @@ async def test_callers_of_a_hanging_service_fail_by_the_deadline(callers: int) -
 
 
 async def test_deadline_covers_all_attempts_and_waits() -> None:
-    """A call that is retried ends at its deadline and says where the time went, and what failed last."""
+    """A call that is retried ends at its deadline.
+
+    The error has the time of each phase, and what failed last.
+    """
     service = Service((1.0, BROKEN), (1.0, BROKEN), (1.0, None))
     async with session_of(service) as session:
         with pytest.raises(DeadlineExceededError) as caught:
@@ -126,7 +135,10 @@ async def test_deadline_covers_all_attempts_and_waits() -> None:
 
 
 async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
-    """A 503 that asks for 20 s ends a call with 5 s at once; the error says when to come back."""
+    """A 503 with a Retry-After of 20 s ends a call with a deadline of 5 s at once.
+
+    The error has the time at which to come back.
+    """
     async with session_of(Service((1.0, BUSY))) as session:
         with pytest.raises(DeadlineExceededError) as caught:
             await session.data.get(PATH, deadline=5.0)
@@ -138,7 +150,10 @@ async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
 
 
 async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
-    """A stop of 60 s ends a call with a deadline of 5 s at once with QuotaWaitError, a waiting one too."""
+    """A stop of 60 s ends a call with a deadline of 5 s at once with QuotaWaitError.
+
+    A call that already waits ends as well.
+    """
     service = Service((0.5, OK), (0.5, USED_UP), (0.5, OK))
     async with session_of(service, now=lambda: 1000.0) as session:
         await session.data.get(PATH)
@@ -155,7 +170,7 @@ async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
 
 
 async def test_refusal_that_comes_meanwhile_ends_the_call_at_once() -> None:
-    """A call that is refused, and one behind it, end when the wait is known to be longer than is left."""
+    """A refused call, and one behind it, end once the wait exceeds the time left."""
     service = Service((0.5, OK), (0.5, USED_UP))
     async with session_of(service, max_in_flight=1) as session:
         await session.data.get(PATH)
@@ -178,7 +193,10 @@ async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
 
 
 async def test_a_wait_that_becomes_too_long_names_what_was_tighter() -> None:
-    """A waiter that a refusal sends away hears of `max_wait` where that would have ended first."""
+    """A waiter that a refusal ends gets an error that names the tighter limit.
+
+    Here that is `max_wait`.
+    """
     for deadline, named in ((12.0, "max_wait"), (8.0, "deadline")):
         gate = Gate(max_in_flight=1)
         flying = await gate.acquire()
@@ -190,7 +208,7 @@ async def test_a_wait_that_becomes_too_long_names_what_was_tighter() -> None:
 
 
 async def test_hidden_limits_are_waited_for_until_the_deadline() -> None:
-    """A call that would never give up on 429s without a wait does so at its deadline."""
+    """A call that never gives up on 429s without a wait does so at its deadline."""
     refused = Response(429, {}, b'{"message": "too many", "error": "Too Many Requests", "statusCode": 429}')
     async with session_of(Service((0.1, OK), (0.1, refused))) as session:
         await session.data.get(PATH)
@@ -202,7 +220,7 @@ async def test_hidden_limits_are_waited_for_until_the_deadline() -> None:
 
 
 async def test_timeout_and_last_attempt_come_before_the_deadline() -> None:
-    """A call that runs out of attempts before its deadline raises what failed, as without one."""
+    """A call without attempts left before its deadline raises the last failure."""
     async with session_of(Service((0.1, None)), timeout=1.0, max_attempts=2) as session:
         with pytest.raises(APITimeoutError) as caught:
             await session.data.get(PATH, deadline=60.0)
@@ -213,7 +231,10 @@ async def test_timeout_and_last_attempt_come_before_the_deadline() -> None:
 
 
 async def test_a_large_body_is_decoded_within_the_deadline() -> None:
-    """Decoding counts: a body that takes long to decode ends at the deadline, in the attempt."""
+    """Decoding counts: a body that takes long to decode ends at the deadline.
+
+    The call ends in the attempt.
+    """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     rows = b",".join(b'{"timestamp": %d, "value": 1.5}' % number for number in range(60_000, 0, -1))
@@ -238,7 +259,7 @@ async def _steps(loop: VirtualLoop, seconds: float) -> None:
 
 
 async def test_session_that_is_closed_before_the_deadline() -> None:
-    """Closing ends calls with SessionClosedError, not with the error of a deadline that is still to come."""
+    """Closing ends calls with SessionClosedError, also before a deadline."""
     session = session_of(Service((0.1, None)), deadline=5.0)
     call = asyncio.create_task(session.data.get(PATH))
     await asyncio.sleep(1)
@@ -267,7 +288,10 @@ async def test_cancelled_call_stays_cancelled() -> None:
     st.lists(st.floats(0.05, 20.0), min_size=1, max_size=12),
 )
 def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[float]) -> None:
-    """Whatever the answers, each call ends by its deadline, the times add up, and every permit comes back."""
+    """Every call ends by its deadline, with any sequence of responses.
+
+    The times add up, and every permit is returned.
+    """
 
     async def run() -> None:
         service = Service(*answers, (0.1, OK))
@@ -301,7 +325,10 @@ def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[fl
 
 
 async def test_deadline_bounds_each_page_of_a_walk() -> None:
-    """A walk of 20 pages of a second each passes with a deadline of 2 s: it holds for every page."""
+    """A deadline of 2 s holds for each page of a walk, not for the whole walk.
+
+    A walk of 20 pages of a second each passes.
+    """
     sim = Simulator(rows=200, latency=1.0)
     urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
     async with Session(**urls, transport=sim.transport(), deadline=2.0) as session:  # type: ignore[arg-type]
@@ -313,7 +340,10 @@ async def test_deadline_bounds_each_page_of_a_walk() -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 async def test_walk_goes_on_after_a_deadline(prefetch: int) -> None:
-    """The error of a page has the checkpoint, and the same stream read again loses and repeats no row."""
+    """A stream read again after a deadline loses and repeats no row.
+
+    The error of a page has the checkpoint.
+    """
     sim = Simulator(rows=100, latency=0.1, faults=[Fault(at=4, stall=True)])
     urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
     async with Session(**urls, transport=sim.transport()) as session:  # type: ignore[arg-type]
@@ -328,7 +358,7 @@ async def test_walk_goes_on_after_a_deadline(prefetch: int) -> None:
         assert len({row.block_number for row in rows}) == len(rows) == 100
 
 
-# --- where it can be said ---
+# --- places for the argument ---
 
 
 def test_every_route_takes_a_deadline() -> None:
@@ -341,7 +371,7 @@ def test_every_route_takes_a_deadline() -> None:
 
 
 async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
-    """A call's own deadline is used instead of the session's, whether shorter or longer."""
+    """The deadline of a call replaces the session's, whether shorter or longer."""
     async with session_of(Service((0.1, None)), deadline=5.0, timeout=100.0) as session:
         for deadline in (2.0, 20.0):
             began = time()
@@ -352,7 +382,7 @@ async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
 
 @pytest.mark.parametrize("deadline", [0, -1, float("inf"), float("nan"), "5", True])
 async def test_deadlines_that_are_none(deadline: Any) -> None:
-    """A deadline that is no finite number of seconds above 0 is refused before anything is sent."""
+    """A deadline that is no finite number above 0 is refused before a request."""
     with pytest.raises(ConfigurationError, match="deadline="):
         session_of(Service((0, OK)), deadline=deadline)
     service = Service((0, OK))
@@ -369,7 +399,7 @@ async def test_deadlines_that_are_none(deadline: Any) -> None:
 
 
 def test_error_is_whole_after_a_pickle() -> None:
-    """The error is a timeout and a connection error by name, and keeps its figures when copied."""
+    """The error is a timeout and a connection error, and keeps its figures in copies."""
     error = DeadlineExceededError(
         8.0, in_queue=1.0, in_attempts=4.0, between_attempts=3.0, attempts=2, elapsed=8.0, where="GET /v1/x"
     )

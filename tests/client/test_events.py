@@ -1,4 +1,4 @@
-"""What a session tells about its work, to a listener and to the logger `chainapi`."""
+"""Events of a session, for a listener and for the logger `chainapi`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def simulated(simulator: Simulator, **options: Any) -> Session:
 
 
 async def test_stream_of_events() -> None:
-    """Each request, answer, retry and page of a walk is told, in the order in which they happen."""
+    """Each request, response, retry and page of a walk has an event, in order."""
     heard: list[Event] = []
     simulator = Simulator(points=150, faults=[Fault(at=2, status=502)], latency=0.25)
     async with simulated(simulator, on_event=heard.append) as session:
@@ -71,7 +71,7 @@ async def test_stream_of_events() -> None:
 
 
 async def test_waits_are_told() -> None:
-    """A stop after a 429 is told when it begins and when the first request leaves after it."""
+    """A stop after a 429 has an event at its begin and at the next request."""
     heard: list[tuple[float, Event]] = []
     loop = asyncio.get_running_loop()
     simulator = Simulator(limit=5, window=30.0, latency=0.05)
@@ -83,13 +83,13 @@ async def test_waits_are_told() -> None:
     assert len(began) == len(ended)
     for (start, first), (end, last) in zip(began, ended, strict=True):
         assert (first.service, first.reason) == (last.service, last.reason)
-        # A wait for quota may end earlier: one request asks whether it is right.
+        # A wait for quota may end earlier: one request tests whether it is right.
         assert first.reason == "quota" or end - start >= first.seconds - 1e-6
     assert "stop" in {event.reason for _, event in began}
 
 
 async def test_wait_for_quota_is_told() -> None:
-    """Waits for a quota that is used up, and for the user's own rate, are told by their reason."""
+    """Waits for quota and for the user's own rate have events with their reason."""
     heard: list[Event] = []
     simulator = Simulator(limit=5, window=30.0, latency=0.05)
     async with simulated(simulator, on_event=heard.append, rate=Limit(1, per=3.0)) as session:
@@ -102,7 +102,10 @@ async def test_wait_for_quota_is_told() -> None:
 
 
 async def test_observer_that_raises() -> None:
-    """An observer that raises at a wait reaches the loop's handler; the requests are served all the same."""
+    """An observer that raises at a wait reaches the loop's handler.
+
+    The requests are served all the same.
+    """
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: complaints.append(context["exception"])
@@ -146,7 +149,10 @@ async def test_faults_restarts_and_loops_are_told() -> None:
 
 
 async def test_logging(caplog: pytest.LogCaptureFixture) -> None:
-    """The logger `chainapi` hears the same: waits and retries at INFO, the rest at DEBUG, never the key."""
+    """The logger `chainapi` gets waits and retries at INFO, the rest at DEBUG.
+
+    The key is in no record.
+    """
     simulator = Simulator(limit=2, window=5.0, api_key="secret-of-the-log", faults=[Fault(at=1, status=503)])
     with caplog.at_level(logging.DEBUG, logger="chainapi"):
         async with simulated(simulator) as session:
@@ -159,7 +165,7 @@ async def test_logging(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a listener and with logging as Python sets it up, nothing is made and nothing is logged."""
+    """Without a listener and with default logging, no event is made or logged."""
     simulator = Simulator(points=50)
     async with simulated(simulator) as session:
         assert not session.connection.emit
@@ -168,7 +174,7 @@ async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_events_are_records() -> None:
-    """Each event is frozen, has a repr and a docstring, and belongs to the union `Event`."""
+    """Each event is frozen, and has a repr, a docstring and a place in `Event`."""
     named = [getattr(events, name) for name in events.__all__ if name != "Event"]
     assert set(named) == set(Event.__args__), "`__all__` and `Event` in core/events.py name the same"
     for kind in named:

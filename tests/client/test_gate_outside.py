@@ -1,4 +1,7 @@
-"""Gate with real-world services: hangs, faults, closed routes, missing fields."""
+"""Gate before services of the real world: hangs, faults, closed routes, prices.
+
+Some of them leave fields out.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,9 @@ from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
 from chainapi.core.limits.policy import Policy
-from chainapi.core.limits.quota import Quota, Reservation, Verdict
-from chainapi.core.limits.scope import Routes
+from chainapi.core.limits.quota import Quota
+from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from tests.limits.clairvoyant import judge
 from tests.limits.outside import inner_scene, promised_scene, random_scene
@@ -36,7 +40,7 @@ ADDRESS = "http://127.0.0.1:9"
 
 
 def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
-    """Return the limit headers of a service with 100 units a minute."""
+    """Return the headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
 
@@ -46,7 +50,7 @@ def time() -> float:
 
 
 class Silent:
-    """A transport that answers some requests and then none."""
+    """Transport that answers some requests and then none."""
 
     def __init__(self, answers: int = 0) -> None:
         self.answers, self.sent = answers, 0
@@ -62,16 +66,16 @@ class Silent:
 
 
 def window(limit: float = 100.0, seconds: float = 60.0) -> Any:
-    """Return a builder of a server with a fixed window."""
+    """Return a function that builds a server with a fixed window."""
     return lambda: FromFirst(limit, seconds)
 
 
 def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
-    """Send a request, whenever the quota lets it leave."""
+    """Send a request as soon as the quota permits it."""
     return quota.send(quota.decide(now, cost, route), now, route, cost)
 
 
-# --- proof by probes ---
+# --- what a probe proves ---
 
 
 @pytest.mark.untraced
@@ -87,7 +91,7 @@ def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
     ids=str,
 )
 def test_answers_without_fields_open_nothing(front: Front) -> None:
-    """A 404 or 503 without fields does not prove a new window: no storm follows it."""
+    """A 404 or 503 without quota fields proves no new window: no storm follows it."""
     for seed in range(5):
         outcome = run(Scene(window(), many(800), front, seed=seed), 20_000.0)
         assert not outcome.hung
@@ -97,7 +101,10 @@ def test_answers_without_fields_open_nothing(front: Front) -> None:
 
 @pytest.mark.parametrize("form", ["d6", "d7", "d8", "x"])
 def test_partial_fields_erase_nothing(form: str) -> None:
-    """A limit of 0, a remaining without limit, a missing policy change no known value."""
+    """Partial fields erase no known limit.
+
+    They are a limit of 0, a remaining without a limit, a missing policy.
+    """
     for seed in range(5):
         outcome = run(Scene(window(), many(400), Front(form, torn=0.4), seed=seed), 20_000.0)
         assert outcome.storm <= 3
@@ -106,7 +113,10 @@ def test_partial_fields_erase_nothing(form: str) -> None:
 
 @pytest.mark.parametrize(("form", "seed"), [("x", 3), ("d6", 1)])
 def test_answers_that_hide_what_remains_are_counted(form: str, seed: int) -> None:
-    """Responses without a remainder are subtracted from the last reported one."""
+    """Responses without a remaining count against the quota.
+
+    Of a hundred responses half name what remains, the lowest not last.
+    """
     kinds: tuple[type[Server], ...] = (Bucket, FromFirst)
     for kind in kinds:
         scene = Scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed)
@@ -115,13 +125,16 @@ def test_answers_that_hide_what_remains_are_counted(form: str, seed: int) -> Non
 
 @pytest.mark.parametrize("seed", [401, 575])
 def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
-    """Units that return in a round trip do not lower the price of a request."""
+    """Prices that a drip hides are not underestimated.
+
+    A round trip brings back more units than a request costs.
+    """
     assert run(random_scene(seed), 1e7).storm <= 3
 
 
 @pytest.mark.parametrize("seed", [711, 967, 999, 1323])
 def test_random_services_that_were_met_badly_once(seed: int) -> None:
-    """Random services that once caused trouble stay within the targets.
+    """Services that once caused defects get no storm and few refusals.
 
     Counted faults, a route more expensive than the limit, an hour without waits, no remainder at first.
     """
@@ -132,7 +145,10 @@ def test_random_services_that_were_met_badly_once(seed: int) -> None:
 
 
 def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
-    """A request without a visible cost costs at most the units dripped in meanwhile."""
+    """A price hidden by a drip is at most the units that dripped in meanwhile.
+
+    The request flew alone, and no less remained after it.
+    """
     costs = Costs()
     for _ in range(2):
         costs.tried("/a")
@@ -141,7 +157,10 @@ def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
 
 
 def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
-    """Requests sent one after the other show no price: units drip in between them."""
+    """Prices are compared only within a burst.
+
+    Between requests sent one after the other, units dripped in.
+    """
     costs = Costs()
     for number in range(20):
         costs.sample(costs, "/a", 50.0 - number, 0.02 * number, 0.02 * number + 0.05, fresh=False, drips=True)
@@ -154,7 +173,10 @@ def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
 
 
 def test_reopening_that_nothing_proves_grows_slowly() -> None:
-    """Responses without a policy after a stop let 1, 2, 3 leave at once and no more."""
+    """A stop without proof of its end lets 1, 2, 3 leave at once and no more.
+
+    Responses after it do not name the policy.
+    """
     quota = Quota()
     quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
     quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
@@ -182,7 +204,10 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
 @pytest.mark.parametrize("form", ["d6", "d7", "none"])
 @pytest.mark.parametrize("seconds", [20.0, 3600.0])
 def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: float) -> None:
-    """Beside a route that is always refused, all others are served within seconds."""
+    """A route that is always refused holds up no other route for long.
+
+    The others are served within seconds.
+    """
     errands = [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)]
     front = Front(form, closed=frozenset(["/bad"]), closed_for=seconds)
     outcome = run(Scene(window(1000.0), errands, front), 1e6)
@@ -192,7 +217,10 @@ def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: flo
 
 
 def test_refusals_of_two_routes_are_about_the_quota() -> None:
-    """All requests wait after refusals of two routes without a success in between."""
+    """Refusals of two routes with quota left stop all routes.
+
+    No request passed in between.
+    """
     quota = Quota()
     quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
     one, two = leave(quota, 0.1, "/a", 1.0), leave(quota, 0.1, "/b", 1.0)
@@ -203,7 +231,7 @@ def test_refusals_of_two_routes_are_about_the_quota() -> None:
 
 
 def test_reopened_route_begins_with_one_request() -> None:
-    """One request of a reopened route leaves first, then as many more as passed."""
+    """A reopened route begins with one request, then adds one for each success."""
     routes = Routes()
     assert routes.refused("/a", 0.0) == 1
     routes.close("/a", 10.0)
@@ -221,7 +249,10 @@ def test_reopened_route_begins_with_one_request() -> None:
 
 
 def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
-    """A route behind an unannounced inner limiter waits as announced, without backoff."""
+    """A route with an inner limiter waits as its refusal demands, not ever longer.
+
+    No header names that limiter.
+    """
     routes = Routes()
     assert routes.refused("/a", 0.0) == 1
     assert routes.refused("/a", 1.0) == 2
@@ -231,7 +262,7 @@ def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
     assert routes.refused("/a", 3.5) == 2
 
 
-# --- unannounced inner limiter ---
+# --- an inner limiter that nothing names ---
 
 
 @pytest.mark.parametrize("fields", ["none", "outer"])
@@ -241,7 +272,10 @@ def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
 def test_inner_limiter_that_nothing_names_is_learned(
     burst: float, callers: int, waitless: bool, fields: str
 ) -> None:
-    """An unannounced token bucket of 10 a second refuses few requests after the first."""
+    """An inner limiter that no header names is learned: few refusals after the first.
+
+    It is a token bucket of 10 a second, behind headers with plenty left.
+    """
     scene = inner_scene(10.0, burst, callers, fields=fields, waitless=waitless)
     outcome = run(scene, 5000.0)
     assert outcome.done == len(scene.errands)
@@ -251,7 +285,7 @@ def test_inner_limiter_that_nothing_names_is_learned(
 
 
 def test_inner_limiter_of_several_routes_is_one_limit() -> None:
-    """Refusals of routes with successes concern one limit that all routes share."""
+    """Refusals of several routes that pass in part are about one shared limit."""
     scene = inner_scene(50.0, 20.0, 4, fields="outer", routes=3)
     outcome = run(scene, 5000.0)
     assert outcome.done == len(scene.errands)
@@ -259,7 +293,7 @@ def test_inner_limiter_of_several_routes_is_one_limit() -> None:
 
 
 class _SlowRoute(Client):
-    """Client of a service with a limiter for one route, two requests a second."""
+    """Service with a route that has a limiter of its own, two requests a second."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -276,7 +310,10 @@ class _SlowRoute(Client):
 
 @pytest.mark.parametrize("callers", [4, 100])
 def test_limiter_of_one_route_does_not_close_it_for_minutes(callers: int) -> None:
-    """A route with some successes gets its next request at its retry-after."""
+    """A limiter of one route does not close it for minutes, as long as some pass.
+
+    The route is tried again at the time of its refusal.
+    """
     errands = [Errand("/fast" if number % 10 else "/slow") for number in range(600)]
     outcome = run(Scene(window(10_000.0), errands, callers=callers), 5000.0, _SlowRoute)
     assert outcome.done == 600
@@ -285,7 +322,10 @@ def test_limiter_of_one_route_does_not_close_it_for_minutes(callers: int) -> Non
 
 
 def test_single_refusal_is_no_limit() -> None:
-    """Few leave at once after one refusal with quota left; then as many as before."""
+    """A single refusal with quota left is no limit.
+
+    Few requests leave at once after it; when no other follows, as many as before.
+    """
     quota = Quota()
     quota.costs.learned["/a"] = 1.0
     quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
@@ -302,7 +342,10 @@ def test_single_refusal_is_no_limit() -> None:
 
 
 def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
-    """A refusal of an announced quota, or with a long wait, paces no requests."""
+    """A refusal of the announced policy causes no pacing afterwards.
+
+    Its quota is used up, or its wait is long.
+    """
     for refusal in (told(0.0, retry_after=2.0), told(99.0, retry_after=20.0)):
         quota = Quota()
         quota.costs.learned["/a"] = 1.0
@@ -314,7 +357,10 @@ def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
 
 
 def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
-    """Policies of zero units name no limit: discovery of another one still works."""
+    """Fields without a limit do not erase a limit that was found.
+
+    Every response has policies of zero units.
+    """
     nothing = RateLimitInfo(0.0, None, None, None, (PolicyField(0.0, 60.0),))
     quota = Quota()
     for now in range(8):
@@ -333,13 +379,13 @@ def _leave(quota: Quota, now: float) -> int:
 
 
 def test_small_burst_under_a_large_limit_is_used() -> None:
-    """The highest price of a request is the highest reported remainder."""
+    """The price of one request is at most the highest remaining ever seen."""
     scene = Scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(200), callers=1, trip=0.2)
     assert run(scene).seconds < 1.2 * ideal(scene)
 
 
 async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> None:
-    """Waiters of a closed route stand aside, keep their order, and can be cancelled."""
+    """Waiters of a closed route keep their order, and can be cancelled."""
     gate = Gate()
     (await gate.acquire("/good")).answered(200, told(99))
     (await gate.acquire("/bad")).answered(429, told(98, retry_after=10))
@@ -365,7 +411,7 @@ async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> Non
 
 
 async def test_request_that_costs_more_than_the_whole_limit_fails() -> None:
-    """A call refused again with the whole limit left fails with the reason."""
+    """A request refused with all of its limit left fails with the reason."""
 
     class Refusing:
         async def send(self, request: Request) -> Response:
@@ -384,7 +430,10 @@ async def test_request_that_costs_more_than_the_whole_limit_fails() -> None:
 
 
 async def test_hanging_service_does_not_make_callers_wait_for_each_other() -> None:
-    """The last of 100 callers of a hanging service fails after 2 minutes, not 75."""
+    """Callers of a service that never answers do not wait for each other.
+
+    Of 100 callers the last fails after 2 minutes, not 75.
+    """
     async with Session(data_base_url=ADDRESS, api_key="key", transport=Silent()) as session:
         calls = (session.data.get("/v1/anything") for _ in range(100))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -393,7 +442,10 @@ async def test_hanging_service_does_not_make_callers_wait_for_each_other() -> No
 
 
 async def test_max_wait_ends_where_nobody_is_answered() -> None:
-    """A wait behind a hanging probe fails with an error for missing responses."""
+    """A wait behind a probe that hangs ends with `max_wait`, as a timeout.
+
+    It is no wait for quota.
+    """
     gate = Gate()
     probe = await gate.acquire()
     others = [asyncio.create_task(gate.acquire(max_wait=5)) for _ in range(20)]
@@ -406,7 +458,7 @@ async def test_max_wait_ends_where_nobody_is_answered() -> None:
 
 
 async def test_late_probe_is_hedged() -> None:
-    """A probe without an answer is followed by a second after a second, then by more."""
+    """A late probe is followed by a second one after a second, then by more."""
     gate = Gate()
     times: list[float] = []
 
@@ -425,7 +477,7 @@ async def test_late_probe_is_hedged() -> None:
 
 
 def test_thousands_with_max_wait_and_plenty_of_quota_all_pass() -> None:
-    """None of 8,000 calls fails with `max_wait=10` and ten million units."""
+    """8,000 calls with `max_wait=10` and ten million units all pass."""
     outcome = run(Scene(window(1e7), many(8000), callers=8000, max_wait=10.0, trip=0.1))
     assert outcome.done == 8000
     assert outcome.seconds < 8.2
@@ -433,7 +485,7 @@ def test_thousands_with_max_wait_and_plenty_of_quota_all_pass() -> None:
 
 @pytest.mark.untraced
 def test_newcomers_are_judged_without_going_through_the_queue() -> None:
-    """The time for one more waiter with `max_wait` does not grow with their number."""
+    """Admission of a waiter with `max_wait` costs the same in a queue of any length."""
 
     async def enter(waiters: int) -> int:
         gate = Gate()
@@ -470,14 +522,14 @@ def test_newcomers_are_judged_without_going_through_the_queue() -> None:
 
 
 def test_weights_of_the_catalogue_turn_nobody_away() -> None:
-    """Documented costs alone do not make the gate count units."""
+    """A service that counts requests is not taken to count documented units."""
     outcome = run(Scene(window(), many(40, prior=10.0), used=29.0, callers=40, max_wait=2.0))
     assert outcome.done == 40
 
 
 @pytest.mark.parametrize("prior", [None, 1.0, 10.0])
 def test_unknown_and_wrong_prices_make_no_storm(prior: float | None) -> None:
-    """Routes of 1 to 50 units cost one 429 at most, with any documented price."""
+    """Routes of 1 to 50 units, with any documented price, cost at most one 429."""
     rng = random.Random(3)
     costs = {"/a": 1.0, "/b": 20.0, "/c": 50.0, "/d": 5.0}
     errands = [Errand(route, costs[route], prior) for route in rng.choices(list(costs), k=300)]
@@ -489,7 +541,10 @@ def test_unknown_and_wrong_prices_make_no_storm(prior: float | None) -> None:
 @pytest.mark.parametrize("form", ["d6", "d7"])
 @pytest.mark.parametrize("seed", range(6))
 def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None:
-    """QuotaWaitError is raised at once, and a retry at its `retry_after` succeeds."""
+    """QuotaWaitError is raised at once, with a `retry_after` that holds.
+
+    The same call is not refused again then.
+    """
     scene = Scene(
         window(20.0, 10.0), many(120), Front(form), callers=120, spread=10.0, max_wait=12.0, seed=seed
     )
@@ -502,14 +557,20 @@ def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None
 
 @pytest.mark.parametrize(("seed", "hidden"), [(4, False), (5, False), (165, False), (12, True), (51, True)])
 def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
-    """Replays show no refusal in vain, and a `retry_after` that is long enough."""
+    """Forecasts hold in a replay: no caller was refused in vain.
+
+    Every `retry_after` was long enough with another future.
+    """
     verdict = judge(promised_scene(seed, hidden=hidden))
     assert verdict.judged
     assert (verdict.wrong, verdict.again, verdict.late, verdict.soon) == (0, 0, 0, 0)
 
 
 async def test_turn_that_is_close_is_waited_for() -> None:
-    """A stop about to end fails no call; a longer one does, with a time above zero."""
+    """A stop that ends in a moment refuses nobody; a longer one does.
+
+    The error has a time that is not zero.
+    """
     gate = Gate()
     (await gate.acquire()).answered(200, told(99))
     (await gate.acquire()).answered(429, told(0, retry_after=10))
@@ -521,7 +582,7 @@ async def test_turn_that_is_close_is_waited_for() -> None:
 
 
 def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
-    """A pace slower than predicted ends a wait at `max_wait`, not seconds later."""
+    """A wait ends when `max_wait` is over, also if the pace was overestimated."""
     scene = Scene(lambda: Bucket(100.0, 10.0), many(200), Front("d7"), callers=200, used=100.0, max_wait=5.0)
     outcome = run(scene)
     assert outcome.turned_away
@@ -529,7 +590,7 @@ def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
 
 
 def test_drip_is_not_refused_before_the_question_is_answered() -> None:
-    """Calls that a possible drip could serve in time do not fail before the probe."""
+    """Only callers that no drip could serve in time fail before a drip is excluded."""
     one = Policy(100.0, 60.0, named=True)
     one.record(0.0, 0.1, 0.0, 100.0, classify=False)
     assert one.wait_for(0.1, 5.0, least=True) < 5.0
@@ -541,7 +602,7 @@ def test_drip_is_not_refused_before_the_question_is_answered() -> None:
 
 
 async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
-    """Callers with `max_wait=0` that only wait for a place get no error about quota."""
+    """Callers with `max_wait=0` that only wait for a place get no quota error."""
     gate = Gate(max_in_flight=1)
     (await gate.acquire()).answered(200, told(99))
     flying = await gate.acquire()
@@ -551,11 +612,11 @@ async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
     (await waiting).unsent()
 
 
-# --- announced and missing waits ---
+# --- waits that are announced, and not ---
 
 
 async def test_told_wait_has_a_cap() -> None:
-    """A wait of 49 years ends after `max_stop` seconds; without a cap it stays."""
+    """A wait of 49 years is cut to `max_stop` seconds; without a cap it is kept."""
     for max_stop, seconds in ((60.0, 60.0), (None, 1.5e9)):
         gate = Gate(max_stop=max_stop)
         (await gate.acquire()).answered(429, told(0, retry_after=1.5e9))
@@ -563,7 +624,10 @@ async def test_told_wait_has_a_cap() -> None:
 
 
 async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> None:
-    """The answer is delivered, and the next request leaves when the reset is over."""
+    """A remaining of zero with a reset holds the next request back.
+
+    The response itself is delivered.
+    """
     gate = Gate()
     (await gate.acquire()).answered(200, RateLimitInfo(remaining=0, reset=7))
     (await gate.acquire()).unsent()
@@ -571,7 +635,10 @@ async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> No
 
 
 def test_refusal_without_a_wait_waits_by_the_ledger() -> None:
-    """A 429 without a wait costs one 429 per known policy, not one per retry."""
+    """A 429 without a wait costs one 429 a policy, not one a try.
+
+    The policy is known.
+    """
     outcome = run(Scene(window(), many(400), Front(waitless=True)))
     assert outcome.refusals == 1
     assert outcome.seconds < 181
@@ -579,7 +646,7 @@ def test_refusal_without_a_wait_waits_by_the_ledger() -> None:
 
 @pytest.mark.parametrize("form", ["d7", "d8", "x"])
 def test_told_reset_does_not_hide_a_drip(form: str) -> None:
-    """The gate uses 95 % of a service that announces the reset of a small burst."""
+    """A reset until a small burst is whole does not hide a drip: 95 % is used."""
     scene = Scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(2000), Front(form))
     assert ideal(scene) / run(scene).seconds > 0.95
 
@@ -597,7 +664,10 @@ def test_told_reset_does_not_hide_a_drip(form: str) -> None:
     ],
 )
 async def test_rate_holds_for_any_amount(rate: Limit, calls: int, seconds: float) -> None:
-    """Amounts below one and fractions hold, without loss between two requests."""
+    """A rate holds for amounts below one and for fractions.
+
+    No part is lost between two requests.
+    """
     gate = Gate(rate=rate)
     (await gate.acquire()).answered(200, RateLimitInfo(1e6, 1e6 - 1))
     for _ in range(calls - 1):
@@ -606,7 +676,7 @@ async def test_rate_holds_for_any_amount(rate: Limit, calls: int, seconds: float
 
 
 async def test_rate_can_be_shared_with_the_rest_of_the_program() -> None:
-    """An AsyncLimiter of the program's own holds for the gate and for others together."""
+    """An AsyncLimiter of the program's own holds for the gate and for others."""
     limiter = AsyncLimiter(10, 1.0)
     gate = Gate(rate=limiter)
     for _ in range(10):
@@ -635,7 +705,10 @@ async def test_waiter_that_leaves_while_it_pays_gives_its_turn_on() -> None:
 
 
 async def test_lower_priorities_have_a_floor() -> None:
-    """One of eight grants goes to the longest waiter despite higher priorities."""
+    """Low priorities get one of eight grants under a flood of a higher priority.
+
+    It goes to the caller who has waited longest.
+    """
     gate = Gate(max_in_flight=1)
     (await gate.acquire()).answered(200, told(99))
     flying = await gate.acquire()
@@ -658,7 +731,7 @@ async def test_lower_priorities_have_a_floor() -> None:
 
 @given(st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.1, 50.0)), max_size=60))
 def test_ledger_gives_back_what_was_spent_one_window_later(steps: list[tuple[float, float]]) -> None:
-    """Units return in order, none before its window is over, and all in the end."""
+    """A ledger returns units in order, each one window after it was spent."""
     ledger, now, spent = Ledger(), 0.0, list[tuple[float, float]]()
     back = 0.0
     for pause, cost in steps:
@@ -686,7 +759,10 @@ def test_ledger_of_a_day_has_a_bounded_size() -> None:
 
 @pytest.mark.real_time
 async def test_gate_on_real_loops() -> None:
-    """Stops, waiters, cancellations and deadlines work on loops other than asyncio's."""
+    """A gate works on event loops that are not asyncio's own.
+
+    Stops, waiters, cancellations and deadlines work.
+    """
     gate = Gate(max_in_flight=2)
     (await gate.acquire()).answered(200, told(99))
     (await gate.acquire()).answered(429, RateLimitInfo(100.0, 0.0, None, 0.2, MINUTE))

@@ -28,19 +28,19 @@ MOST_ODD = 80  # the same where all rows of a page are odd ones
 
 
 class Fixed:
-    """A service that gives one body."""
+    """Service that returns one body."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.requests = 0
 
     async def send(self, request: Request) -> Response:
-        """Answer."""
+        """Return the body."""
         self.requests += 1
         return Response(200, {"content-type": "application/json"}, self.body)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def session_of(body: bytes) -> Session:
@@ -54,7 +54,7 @@ def session_of(body: bytes) -> Session:
 
 
 class Ticks:
-    """Counts how often another task gets its turn."""
+    """Counter of the turns that another task gets."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -90,7 +90,7 @@ def blocks(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("model", [None, EvmBlock, ChainInfo, models.Transfer, MetricPoint])
 async def test_a_large_page_is_what_its_parts_are(model: Any) -> None:
-    """Rows of a large page are those that small pages have."""
+    """Rows of a large page equal those of small pages."""
     maker = Maker(seed=4)
     kind = EvmBlock if model is None else model
     rows = [maker.value(kind) for _ in range(900 if model is not MetricPoint else 7_000)]
@@ -123,7 +123,7 @@ async def test_other_tasks_go_on_while_a_large_page_is_decoded() -> None:
 
 
 def test_an_error_in_a_large_page_names_its_row() -> None:
-    """The path and the number of the row are those in the page."""
+    """An error in a large page has the path and the number of its row."""
     rows = blocks(2_000)
     rows[1_234]["gasUsed"] = rows[1_500]["gasUsed"] = "much"
     with pytest.raises(DecodeError) as caught:
@@ -135,20 +135,20 @@ def test_an_error_in_a_large_page_names_its_row() -> None:
 
 
 class Endless(Stepwise[None]):
-    """A body that takes for ever; it counts the steps."""
+    """Body that takes for ever; it counts the steps."""
 
     def __init__(self) -> None:
         self.steps_taken = 0
 
     def steps(self, body: bytes) -> Generator[None, None, None]:
-        """Go on and on."""
+        """Yield for ever."""
         while True:
             self.steps_taken += 1
             yield
 
 
 async def test_decoding_ends_when_it_is_cancelled() -> None:
-    """A timeout ends a call that decodes; no step is taken behind its back."""
+    """A timeout ends a call that decodes; no step is taken afterwards."""
     endless = Endless()
     async with session_of(b"x" * (LARGE + 1)) as session:
         service = session.connection.service("data")
@@ -258,7 +258,7 @@ async def test_the_refusal_says_what_to_do(row: bytes) -> None:
 
 @pytest.mark.parametrize("row", [b"[]", b'"a"', b"{}"])
 def test_small_bodies_may_be_dense(row: bytes) -> None:
-    """Up to 256 KiB nothing is refused for its density."""
+    """A body of up to 256 KiB is not refused for its density."""
     body = b'{"rows":[%b]}' % b",".join([row] * 50_000)
     assert len(body) <= LARGE
     assert len(PageDecoder(None, "rows").decode(body).rows) == 50_000

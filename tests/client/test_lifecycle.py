@@ -1,4 +1,4 @@
-"""The life of sessions and streams: left, closed, cancelled, forgotten, forked, at any moment."""
+"""Lifecycle of sessions and streams: left, closed, cancelled, forgotten, forked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ PAGE = b'{"results": [{"timestamp": 2, "value": 1.5}, {"timestamp": 1, "value": 
 
 @define
 class Scripted:
-    """Gives answers in turn, the last one for ever; an exception is raised, and None never comes."""
+    """Transport with scripted responses, the last one repeated for ever.
+
+    An exception is raised, and None never arrives.
+    """
 
     answers: list[Response | Exception | None]
     sent: int = 0
@@ -55,7 +58,7 @@ class Scripted:
     closed: int = 0
 
     async def send(self, request: Request) -> Response:
-        """Give the next answer."""
+        """Return the next response."""
         self.sent += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         self.under_way += 1
@@ -71,7 +74,7 @@ class Scripted:
         return answer
 
     async def aclose(self) -> None:
-        """Count."""
+        """Count the calls."""
         self.closed += 1
 
 
@@ -100,7 +103,7 @@ def now() -> float:
 
 
 def alone() -> bool:
-    """Tell whether no task but the test's is left."""
+    """Return whether no task but the test's is left."""
     return asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -114,7 +117,10 @@ DOWN = Response(503, {"retry-after": "60"}, b"{}")
 
 @pytest.mark.real_time
 async def test_walk_left_by_break_holds_no_connection() -> None:
-    """After `break` and a collection, the connection is free for the next walk, and nobody complains."""
+    """A walk left by `break` frees its connection for the next walk.
+
+    No warning is logged after a collection.
+    """
     async with Simulator(points=500) as sim, Session(metrics_base_url=sim.metrics_base_url) as session:
         for _ in range(3):
             async for _page in session.metrics.avg_tps(43114):
@@ -132,7 +138,10 @@ async def test_walk_left_by_break_holds_no_connection() -> None:
 
 
 async def test_aclose_before_between_and_after() -> None:
-    """A stream can be closed before its first page, in the middle, at the end, and twice; then it is over."""
+    """A stream can be closed before its first page, in the middle, and at the end.
+
+    It can be closed twice; then it is over.
+    """
     async with simulated(Simulator(points=300)) as session:
         fresh = session.metrics.avg_tps(43114)
         begun = session.metrics.avg_tps(43114)
@@ -155,7 +164,10 @@ async def test_aclose_before_between_and_after() -> None:
 
 @pytest.mark.untraced
 async def test_thousands_of_streams_that_were_begun_hold_nothing() -> None:
-    """Ten thousand walks that stopped after a page hold no task and no place in the gate."""
+    """Ten thousand walks that stopped after a page hold no task and no place.
+
+    The place is one in the gate.
+    """
     session, _ = scripted(OK)
     async with session:
         walks = [session.metrics.avg_tps(43114) for _ in range(10_000)]
@@ -166,7 +178,7 @@ async def test_thousands_of_streams_that_were_begun_hold_nothing() -> None:
 
 
 async def test_exception_of_the_consumer_goes_through_unchanged() -> None:
-    """What the body of a loop raises comes out as it is, and the stream can be read on."""
+    """An exception in the body of a loop is unchanged, and the stream can be read on."""
     boom = LookupError("mine")
     async with simulated(Simulator(points=300)) as session:
         pages = session.metrics.avg_tps(43114)
@@ -199,7 +211,10 @@ async def test_two_readers_at_once_are_refused_and_no_row_is_lost() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n", http(PAGE[:9], length=len(PAGE))])
 async def test_cancelled_request_frees_its_connection(sent: bytes) -> None:
-    """Cancelling before, within the headers or within the body drops the connection; the next call works."""
+    """Cancelling within a request drops the connection; the next call works.
+
+    It is cancelled before, within the headers, or within the body.
+    """
     first = True
 
     async def script(peer: Peer) -> None:
@@ -241,7 +256,10 @@ async def test_cancelled_connect_leaves_no_socket() -> None:
 
 @pytest.mark.parametrize("answer", [None, WAIT_A_MINUTE, DOWN, APIConnectionError("broken")])
 async def test_timeout_around_a_wait_is_punctual(answer: Response | Exception | None) -> None:
-    """`asyncio.timeout(1)` ends a call at 1 s, whether it waits for an answer, for quota, or to try again."""
+    """`asyncio.timeout(1)` ends a call at 1 s in any wait.
+
+    It waits for a response, for quota, or for another attempt.
+    """
     session, transport = scripted(answer)
     session.connection.dispatcher.settings.jitter = lambda: 1.0
     session.connection.dispatcher.settings.retry = RetryPolicy(max_attempts=5, base=30.0)
@@ -256,7 +274,7 @@ async def test_timeout_around_a_wait_is_punctual(answer: Response | Exception | 
 
 
 async def test_cancelled_waiter_makes_room_for_the_next() -> None:
-    """Callers that are cancelled while they wait for quota are gone at once and cost the others nothing."""
+    """Callers cancelled in a wait for quota leave at once, at no cost to others."""
     async with simulated(Simulator(limit=1, window=60)) as session:
         tasks = [asyncio.create_task(session.data.get("/v1/chains/43114")) for _ in range(12)]
         await asyncio.sleep(1)
@@ -271,7 +289,7 @@ async def test_cancelled_waiter_makes_room_for_the_next() -> None:
 
 
 async def test_cancelled_walk_goes_on_where_it_was() -> None:
-    """A walk that is cancelled again and again, at every kind of moment, yields each row once."""
+    """A walk cancelled again and again, at all kinds of moments, yields rows once."""
     sim = Simulator(rows=300, limit=5, window=7, latency=0.3, faults=[Fault(every=6, status=502)])
     async with simulated(sim) as session:
         blocks = session.data.list("/v1/chains/43114/blocks", page_size=20)
@@ -292,7 +310,7 @@ async def test_cancelled_walk_goes_on_where_it_was() -> None:
 
 
 async def test_retry_after_of_a_server_error_is_waited_out() -> None:
-    """A 503 that asks for two seconds is asked again after two seconds."""
+    """A 503 with a Retry-After of two seconds is retried after two seconds."""
     asked = Response(503, {"retry-after": "2"}, b"<html>")
     session, transport = scripted(asked, OK)
     async with session:
@@ -302,7 +320,10 @@ async def test_retry_after_of_a_server_error_is_waited_out() -> None:
 
 
 async def test_every_third_request_may_fail() -> None:
-    """A thousand pages through a gateway that fails each third time are complete, in order, each row once."""
+    """A thousand pages through a gateway that fails each third time are complete.
+
+    The rows are in order, each once.
+    """
     sim = Simulator(rows=10_000, faults=[Fault(every=3, status=502, body=b"<html>")])
     async with simulated(sim) as session:
         rows = await session.data.list("/v1/chains/43114/blocks", page_size=10).collect()
@@ -313,7 +334,7 @@ async def test_every_third_request_may_fail() -> None:
 
 
 async def test_outage_is_not_multiplied_by_the_retries() -> None:
-    """While everything is down, all callers share one budget of retries, and end with the status."""
+    """In an outage all callers share one retry budget, and end with the status."""
     session, transport = scripted(Response(503, {}, b""))
     async with session:
         for _ in range(5):
@@ -329,7 +350,10 @@ async def test_outage_is_not_multiplied_by_the_retries() -> None:
 @pytest.mark.parametrize("answer", [None, WAIT_A_MINUTE, DOWN])
 @pytest.mark.parametrize("callers", [1, 100, 10_000])
 async def test_closing_ends_all_calls(answer: Response | None, callers: int) -> None:
-    """Closing a session ends every call at once with SessionClosedError, wherever it waits."""
+    """Closing a session ends every call at once with SessionClosedError.
+
+    It does so wherever the call waits.
+    """
     session, transport = scripted(answer, timeout=1_000)
     session.connection.dispatcher.settings.budget.level = 1e9
     tasks = [asyncio.create_task(session.metrics.get("/v1/x")) for _ in range(callers)]
@@ -344,7 +368,10 @@ async def test_closing_ends_all_calls(answer: Response | None, callers: int) -> 
 
 
 async def test_error_in_the_block_ends_the_others() -> None:
-    """An exception that leaves the session's block goes through; a hundred waiting tasks end with it."""
+    """An exception out of the session's block ends a hundred waiting tasks.
+
+    The exception itself is unchanged.
+    """
     session, _ = scripted(None)
     tasks: list[asyncio.Task[Any]] = []
 
@@ -364,7 +391,10 @@ async def test_error_in_the_block_ends_the_others() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5, 8, 40])
 async def test_closing_during_requests_leaves_nothing(rounds: int) -> None:
-    """Closed at any step of a request, the session leaves no socket, and all calls end alike."""
+    """Closing a session at any step of a request leaves no socket.
+
+    All calls end alike.
+    """
 
     async def silent(peer: Peer) -> None:
         await peer.request()
@@ -381,7 +411,7 @@ async def test_closing_during_requests_leaves_nothing(rounds: int) -> None:
 
 @pytest.mark.real_time
 async def test_closing_while_a_gate_opens_leaves_nothing() -> None:
-    """A call whose turn comes in the very step in which the session closes opens no connection."""
+    """A call granted in the step in which the session closes opens no connection."""
     async with RawServer(each(http(PAGE))) as server:
         session = Session(metrics_base_url=server.origin, max_attempts=1)
         assert session.quota["metrics"].in_flight == 0
@@ -396,7 +426,7 @@ async def test_closing_while_a_gate_opens_leaves_nothing() -> None:
 
 
 async def test_closed_session_refuses() -> None:
-    """After closing, every use raises SessionClosedError, also of streams that were begun."""
+    """Every use after closing raises SessionClosedError, also of open streams."""
     session, transport = scripted(OK)
     begun = session.metrics.avg_tps(1)
     await anext(begun)
@@ -416,7 +446,10 @@ async def test_closed_session_refuses() -> None:
 
 
 async def test_failing_observer_or_clock_blocks_nobody() -> None:
-    """An exception out of `on_event` or `now` reaches its own caller only; the gate stays open."""
+    """An exception out of `on_event` or `now` reaches its own caller only.
+
+    The gate stays open.
+    """
     broken = True
 
     def observe(_: object) -> None:
@@ -441,7 +474,7 @@ async def test_failing_observer_or_clock_blocks_nobody() -> None:
 
 
 async def test_given_transport_is_left_open() -> None:
-    """A transport that was given is not closed with the session, and serves the next one."""
+    """A transport that was passed in stays open, and serves the next session."""
     transport = Scripted([OK])
     for _ in range(2):
         async with Session(metrics_base_url=ADDRESS, transport=transport) as session:
@@ -451,7 +484,7 @@ async def test_given_transport_is_left_open() -> None:
 
 @pytest.mark.real_time
 async def test_client_session_of_ones_own_outlives_the_session() -> None:
-    """A given ClientSession is neither closed nor changed by sessions, which come and go."""
+    """A ClientSession that was passed in is neither closed nor changed by sessions."""
     async with (
         RawServer(each(http(PAGE, "200 OK", "Set-Cookie: a=1"))) as server,
         aiohttp.ClientSession(headers={"X-Mine": "1"}, cookie_jar=aiohttp.DummyCookieJar()) as client,
@@ -482,7 +515,10 @@ def test_session_made_outside_a_loop_works_in_one() -> None:
 
 
 def test_second_run_is_refused_clearly() -> None:
-    """In a second `asyncio.run`, a session says that it belongs to another loop; it can be closed there."""
+    """A session in a second `asyncio.run` is refused with a clear error.
+
+    The error names the other loop; the session can be closed there.
+    """
 
     async def use(session: Session) -> None:
         await session.metrics.get("/v1/avg_tps/43114")
@@ -504,7 +540,10 @@ def test_second_run_is_refused_clearly() -> None:
 
 @pytest.mark.real_time
 async def test_another_loop_in_a_thread_is_refused_clearly() -> None:
-    """A second thread's loop gets a ConfigurationError, also on closing; the first one's calls go on."""
+    """A second thread's loop gets a ConfigurationError, also on closing.
+
+    The calls of the first one continue.
+    """
     outcomes: list[Exception] = []
     async with RawServer(each(http(PAGE))) as server, Session(metrics_base_url=server.origin) as session:
         await session.metrics.get("/v1/x")
@@ -530,7 +569,10 @@ async def test_another_loop_in_a_thread_is_refused_clearly() -> None:
 @pytest.mark.real_time
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 async def test_fork_gets_an_error_and_leaves_the_parent_alone() -> None:
-    """A forked child that uses or closes its parent's session is refused; the parent's connection goes on."""
+    """A forked child that uses or closes its parent's session is refused.
+
+    The parent's connection still works.
+    """
     async with RawServer(each(http(PAGE))) as server, Session(metrics_base_url=server.origin) as session:
         await session.metrics.get("/v1/x")
 
@@ -658,7 +700,10 @@ def test_clean_programs_make_no_noise(body: str) -> None:
 )
 @pytest.mark.parametrize("development", [False, True])
 def test_session_that_is_never_closed_costs_one_warning(after: str, development: bool) -> None:
-    """A forgotten session is closed with its loop: one ResourceWarning in development mode, else nothing."""
+    """A session that is never closed is closed with its loop, with one warning.
+
+    It is a ResourceWarning in development mode; else nothing is printed.
+    """
     body = f"""
         session = Session(metrics_base_url=sim.metrics_base_url)
         rows = session.metrics.avg_tps(43114).items()
@@ -748,7 +793,10 @@ LEAVING = {
 
 
 async def left(body: str, *options: str) -> str:
-    """Run a program that leaves a session open, beside a server, and return its standard error."""
+    """Run a program that leaves a session open; return its standard error.
+
+    A server runs beside it.
+    """
     async with Simulator(points=1_000) as simulator:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, *options, "-c", LEFT + textwrap.dedent(body), simulator.metrics_base_url),
@@ -762,11 +810,14 @@ async def left(body: str, *options: str) -> str:
 @pytest.mark.real_time
 @pytest.mark.parametrize("body", LEAVING.values(), ids=LEAVING)
 async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) -> None:
-    """However a program leaves a session open, development mode has one warning of ours, and no traceback."""
+    """A program that leaves a session open gets one warning and no traceback.
+
+    This holds in development mode, for all ways to leave it open.
+    """
     told = await left(body, "-X", "dev")
     assert told.count("ResourceWarning: a Session was not closed") == 1
     assert not re.search("Traceback|was destroyed|never awaited|Unclosed (client|connector)", told)
-    # What asyncio says about loops. In one that was closed too early nothing can be closed any more.
+    # Messages of asyncio about loops. In one that was closed too early nothing can be closed any more.
     theirs = "event loop|slow|Executing|tracemalloc|a Session was not closed"
     early = "|socket|transport|Unclosed connection" if "loop.close()" in body else ""
     lines = [line for line in told.splitlines() if not line.startswith("  ")]
@@ -776,13 +827,16 @@ async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) ->
 @pytest.mark.real_time
 @pytest.mark.parametrize("name", ["run", "many", "loop closed, with pages on their way"])
 async def test_program_that_leaves_a_session_open_ends_in_silence(name: str) -> None:
-    """Outside of development mode nothing is said."""
+    """A program that leaves a session open prints nothing in normal mode."""
     assert await left(LEAVING[name]) == ""
 
 
 @pytest.mark.parametrize("after", ["", "sys.modules['kept'] = session"], ids=["forgotten", "kept for ever"])
 def test_unclosed_session_is_one_line_where_warnings_are_errors(after: str) -> None:
-    """A warning that would be an error, where nobody can catch it, is printed as one line."""
+    """An unclosed session prints one line where warnings are errors.
+
+    Nobody can catch an error there.
+    """
     body = f"""
         session = Session(metrics_base_url=sim.metrics_base_url)
         await anext(session.metrics.avg_tps(43114))
@@ -796,7 +850,7 @@ def test_unclosed_session_is_one_line_where_warnings_are_errors(after: str) -> N
 
 @pytest.mark.real_time
 async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
-    """A child that ends as a program does closes nothing of its parent's, and says nothing."""
+    """A forked child that ends closes nothing of its parent's, and prints nothing."""
     body = """
         import os
         session = opened()
@@ -840,7 +894,7 @@ def test_signal_during_a_wait_ends_the_program(number: signal.Signals) -> None:
 
 
 def test_session_and_stream_are_not_copied() -> None:
-    """Pickling or copying a session, a service or a stream is a TypeError that says so."""
+    """Pickling or copying a session, a service or a stream is a clear TypeError."""
     session, _ = scripted(OK, data_base_url=ADDRESS, api_key="k")
     for one in (session, session.metrics.avg_tps(1), session.data.chains()):
         for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
@@ -851,7 +905,7 @@ def test_session_and_stream_are_not_copied() -> None:
 
 
 async def test_models_pages_errors_and_checkpoints_are_pickled() -> None:
-    """What a user keeps or sends to another process survives pickling and copying."""
+    """Models, pages, errors and checkpoints survive pickling and copying."""
     sim = Simulator(points=300, faults=[Fault(at=2, status=403)])
     async with simulated(sim) as session:
         pages = session.metrics.avg_tps(43114)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.errors import QuotaWaitError
 from tests.limits.servers import FromFirst, Server, SlidingLog
 from tests.virtual_time import VirtualLoop

@@ -1,4 +1,4 @@
-"""Rate limits over real sockets: servers on a loopback port count what the client sends."""
+"""Rate limits over real sockets: loopback servers count the client's requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chainapi.simulator import Simulator
 
 @pytest.mark.real_time
 async def test_specified_headers_with_200_callers() -> None:
-    """200 callers through windows of 2 s: all are served, few are refused, nothing is sent in a stop."""
+    """200 callers pass windows of 2 s with few refusals, and none sends in a stop."""
     async with Simulator(limit=80, window=2.0) as simulator:
         async with Session(data_base_url=simulator.data_base_url, api_key=simulator.api_key) as session:
             bodies = await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(200)))
@@ -31,7 +31,7 @@ async def test_specified_headers_with_200_callers() -> None:
 
 @define
 class ExpressLike:
-    """Fixed windows with the headers of draft 6 on every answer, the reset included."""
+    """Fixed windows with the headers of draft 6, reset included, on every response."""
 
     limit: int
     window: float
@@ -42,7 +42,7 @@ class ExpressLike:
     _refused_at: float | None = None
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Count a request, and answer or refuse it."""
+        """Count a request, and serve or refuse it."""
         now = asyncio.get_running_loop().time()
         if now >= self._ends:
             self._ends, self._hits, self._refused_at = now + self.window, 0, None
@@ -81,7 +81,10 @@ async def serving(app: ExpressLike) -> AsyncIterator[str]:
 
 @pytest.mark.real_time
 async def test_draft_6_headers_with_200_callers() -> None:
-    """200 callers through fixed windows with draft-6 headers: the reset is told, so no 429 is needed."""
+    """200 callers pass fixed windows with draft-6 headers and at most one 429.
+
+    The headers have the reset.
+    """
     app = ExpressLike(limit=80, window=2.0)
     async with serving(app) as base, Session(data_base_url=base, api_key="key") as session:
         bodies = await asyncio.gather(*(session.data.get("/v1/anything") for _ in range(200)))

@@ -1,4 +1,4 @@
-"""Many streams as one: nothing is lost or given twice, nobody starves, and nothing is left behind."""
+"""Merge of many streams: no row lost or repeated, fair turns, no leftovers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHAINS = range(1, 7)
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Fail where a task or a generator leaves an error that nobody asked for."""
+    """Fail where a task or a generator leaves an unexpected error."""
     yield
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
@@ -65,7 +65,7 @@ def blocks(session: Session, chain: int, *, page_size: int = 10, **options: Any)
 
 
 def many(session: Session, chains: Iterable[int], **options: Any) -> Iterator[tuple[int, Blocks]]:
-    """Open the blocks of chains one by one, as they are asked for."""
+    """Open the blocks of chains one by one, as the merge takes them."""
     for chain in chains:
         yield chain, blocks(session, chain, **options)
 
@@ -76,7 +76,7 @@ def numbers(page: Any) -> list[int]:
 
 
 def alone() -> bool:
-    """Tell whether no task but the test's is left."""
+    """Return whether no task but the test's is left."""
     return asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -86,14 +86,14 @@ def now() -> float:
 
 
 async def drain(merged: AsyncGenerator[Any, None], into: list[Any] | None = None) -> None:
-    """Read a merge to its end, however it ends; keep what it gave."""
+    """Read a merge to its end, however it ends; keep the pages and failures."""
     async for entry in merged:
         if into is not None:
             into.append(entry)
 
 
 async def settle() -> None:
-    """Let callbacks, finalizers and cancelled tasks run, without time passing to speak of."""
+    """Let callbacks, finalizers and cancelled tasks run, at almost no time."""
     for _ in range(10):
         gc.collect()
         await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def settle() -> None:
 
 @define
 class Wire:
-    """The simulator's transport, with a delay by path, and an exception where a test wants one."""
+    """Simulator's transport with a delay by path, and errors on request."""
 
     inner: Transport
     delays: dict[str, float] = field(factory=dict[str, float])
@@ -118,7 +118,7 @@ class Wire:
         return await self.inner.send(request)
 
     async def aclose(self) -> None:
-        """Close the simulator's."""
+        """Close the simulator's transport."""
         await self.inner.aclose()
 
 
@@ -133,7 +133,7 @@ async def _asynchronously(entries: Iterable[Any]) -> AsyncGenerator[Any, None]:
 
 @define
 class Later:
-    """An asynchronous iterable that is its own iterator, and no generator."""
+    """Asynchronous iterable that is its own iterator, and no generator."""
 
     entries: Iterator[Any]
 
@@ -153,7 +153,10 @@ class Later:
     "form", [list, tuple, iter, dict, _asynchronously, lambda entries: Later(iter(list(entries)))]
 )
 async def test_each_page_once_in_order(form: Callable[[Any], Any], concurrency: int) -> None:
-    """From any iterable, asynchronous iterable or mapping, each source's pages come once and in its order."""
+    """Pages of each source are yielded once and in order, from any kind of iterable.
+
+    It may be an iterable, an asynchronous iterable or a mapping.
+    """
     simulator = Simulator(chains=range(1, 8), rows=45, latency=lambda draw: draw.uniform(0.01, 1.0))
     got: dict[int, list[int]] = defaultdict(list)
     async with simulated(simulator) as session:
@@ -168,7 +171,7 @@ async def test_each_page_once_in_order(form: Callable[[Any], Any], concurrency: 
 
 
 async def test_without_keys_the_stream_is_the_source() -> None:
-    """Of streams without keys, each page comes with its stream, whose state is there to read."""
+    """Without keys, each page is yielded with its stream, whose state can be read."""
     simulator = Simulator(points=250)
     async with simulated(simulator) as session:
         streams = [session.metrics.avg_tps(chain) for chain in (43114, 43113)]
@@ -183,7 +186,7 @@ async def test_without_keys_the_stream_is_the_source() -> None:
 
 @pytest.mark.parametrize("form", [list, iter, dict, _asynchronously])
 async def test_no_streams_give_nothing(form: Callable[[Any], Any]) -> None:
-    """A merge of nothing ends at once."""
+    """A merge of no streams ends at once."""
     assert [given async for given in merge(form([]))] == []
     assert alone()
 
@@ -199,7 +202,7 @@ async def test_no_streams_give_nothing(form: Callable[[Any], Any]) -> None:
     ],
 )
 def test_arguments_are_checked_at_once(streams: Any, options: dict[str, Any], wrong: str) -> None:
-    """What cannot be used is refused by the call itself, outside of any loop."""
+    """An argument that cannot be used is refused by the call, outside of any loop."""
     with pytest.raises(ConfigurationError, match=wrong):
         merge(streams, **options)
 
@@ -224,7 +227,7 @@ async def test_entries_are_checked(wrong: Any) -> None:
 
 
 async def test_nothing_happens_before_the_first_page_is_asked_for() -> None:
-    """A merge that is never read takes no stream, starts no task, and needs no closing."""
+    """A merge that is never read takes no stream, starts no task, needs no closing."""
     taken = []
 
     def streams() -> Iterator[Blocks]:
@@ -245,7 +248,10 @@ async def test_nothing_happens_before_the_first_page_is_asked_for() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 4, 32])
 async def test_streams_are_opened_when_there_is_room(concurrency: int) -> None:
-    """The next stream is taken only when fewer than `concurrency` are open; the room is used."""
+    """The next stream is taken only when fewer than `concurrency` are open.
+
+    All the room is used.
+    """
     simulator = Simulator(chains=range(1, 61), rows=25, latency=lambda draw: draw.uniform(0.01, 1.0))
     opened: list[Blocks] = []
     others = []
@@ -265,7 +271,7 @@ async def test_streams_are_opened_when_there_is_room(concurrency: int) -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 5, 20])
 async def test_look_ahead_is_bounded(concurrency: int) -> None:
-    """However slow the reader, no more than one page is fetched ahead for each open source."""
+    """At most one page is fetched ahead for each open source, however slow the reader."""
     simulator = Simulator(chains=range(1, 21), rows=50)
     taken = 0
     async with simulated(simulator) as session:
@@ -279,7 +285,10 @@ async def test_look_ahead_is_bounded(concurrency: int) -> None:
 
 
 async def test_waiting_sources_take_turns() -> None:
-    """For a slow reader every ten pages are one of each of ten sources, however fast some of them come."""
+    """Sources take turns for a slow reader, however fast some of them are.
+
+    Every ten pages are one of each of ten sources.
+    """
     chains = range(1, 11)
     simulator = Simulator(chains=chains, rows=100)
     wire = Wire(simulator.transport(), {f"/chains/{chain}/": chain * 0.3 for chain in range(5, 11)})
@@ -294,7 +303,10 @@ async def test_waiting_sources_take_turns() -> None:
 
 
 async def test_no_source_is_forgotten_under_a_limit() -> None:
-    """Where quota is short, each of 20 sources gives a page again before the others gave three rounds."""
+    """Under a short quota, each of 20 sources gives a page within three rounds.
+
+    These are three rounds of the others.
+    """
     chains = range(1, 21)
     simulator = Simulator(chains=chains, rows=200, limit=30, window=10, latency=0.05)
     order = []
@@ -306,7 +318,7 @@ async def test_no_source_is_forgotten_under_a_limit() -> None:
 
 
 async def test_slow_source_holds_up_nobody() -> None:
-    """While one source waits for its answer, all pages of the others are given."""
+    """A slow source holds up nobody: all pages of the others are yielded meanwhile."""
     simulator = Simulator(chains=range(1, 6), rows=100, latency=0.1)
     wire = Wire(simulator.transport(), {"/chains/2/": 20.0})
     order = []
@@ -320,7 +332,10 @@ async def test_slow_source_holds_up_nobody() -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize(("limit", "window", "concurrency"), [(200, 10.0, 100)])
 async def test_quota_is_used_up(limit: int, window: float, concurrency: int) -> None:
-    """500 chains of 20 pages take at most 1.05 times what the quota allows, with a handful of refusals."""
+    """500 chains of 20 pages take at most 1.05 times the time that the quota allows.
+
+    A handful of requests are refused.
+    """
     chains = range(1, 501)
     simulator = Simulator(chains=chains, rows=20, limit=limit, window=window, latency=0.05)
     given: Counter[int] = Counter()
@@ -339,13 +354,16 @@ async def test_quota_is_used_up(limit: int, window: float, concurrency: int) -> 
 
 @define
 class Plain:
-    """A service of two pages for everybody, which keeps nothing; `second` is its answer to the token."""
+    """Service of two pages for every caller, without a memory.
+
+    `second` is its response to the token.
+    """
 
     first: bytes
     second: Response
 
     async def send(self, request: Request) -> Response:
-        """Answer with a body of its own, as a connection would."""
+        """Return a body of its own, as a connection would."""
         await asyncio.sleep(0)
         if "pageToken" in request.url:
             return self.second
@@ -361,7 +379,10 @@ SECOND = b'{"results": [' + POINTS.replace(b": 169", b": 159") + b"]}"
 
 
 async def peak(sources: int, second: Response) -> int:
-    """Return the most bytes that a merge of so many sources held, more than there were before it."""
+    """Return the peak of bytes that a merge of some sources held.
+
+    Bytes held before it do not count.
+    """
     transport = Plain(FIRST, second)
     async with Session(
         metrics_base_url="https://plain.invalid", transport=transport, on_expired="raise"
@@ -381,14 +402,20 @@ async def peak(sources: int, second: Response) -> int:
 
 @pytest.mark.untraced
 async def test_memory_is_flat() -> None:
-    """2,000 sources take no more memory than 100, but for 1 MiB; their pages would take 50."""
+    """2,000 sources take no more memory than 100, but for 1 MiB.
+
+    Their pages would take 50 MiB.
+    """
     done = Response(200, {}, SECOND)
     few = await peak(100, done)
     assert await peak(2_000, done) < few + 1024 * 1024
 
 
 async def test_failed_sources_hold_no_pages() -> None:
-    """Of a source that failed, its error is kept, and no page: 8 KiB for each, where a page takes 25."""
+    """A source that failed keeps its error and no page.
+
+    That is 8 KiB for each, where a page takes 25.
+    """
     refused = Response(400, {}, b"{}")
     few = await peak(100, refused)
     assert await peak(500, refused) < few + 400 * 8 * 1024
@@ -399,7 +426,10 @@ class Rows(list[int]):
 
 
 class Chained:
-    """A stream whose second page fails, with an error that has a cause; both are raised beside rows."""
+    """Stream whose second page fails, with an error that has a cause.
+
+    Both are raised beside rows.
+    """
 
     def __init__(self) -> None:
         self.made: list[weakref.ref[Rows]] = []
@@ -431,7 +461,7 @@ class Chained:
 
 @pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_error_of_a_source_keeps_none_of_its_rows(on_error: Any) -> None:
-    """The error of a source and the cause of that error are kept; the rows beside them are let go."""
+    """The error of a source and its cause are kept, without the rows beside them."""
     stream, kept = Chained(), list[BaseException]()
 
     async def read() -> None:
@@ -539,7 +569,10 @@ async def _session_closed(merged: AsyncGenerator[Any, None], session: Session) -
     ],
 )
 async def test_nothing_outlives_the_block(block: Block, limit: int | None, lists: Callable[..., Any]) -> None:
-    """However a merge ends, no task is left, no request is under way, and each stream it opened is closed."""
+    """No task, request or open stream outlives the block, however a merge ends.
+
+    The streams are those that the merge opened.
+    """
     simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1, limit=limit, window=3.0)
     opened: list[Blocks] = []
 
@@ -562,7 +595,7 @@ async def test_nothing_outlives_the_block(block: Block, limit: int | None, lists
 
 
 async def test_dropped_merge_ends_by_itself() -> None:
-    """A merge that is left with `break` and dropped ends on the next turns of the loop."""
+    """A merge left with `break` and dropped ends on the next turns of the loop."""
     simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1)
     async with simulated(simulator) as session:
         async for _ in merge(many(session, range(1, 21))):
@@ -575,7 +608,7 @@ async def test_dropped_merge_ends_by_itself() -> None:
 
 
 def test_loop_that_ends_meanwhile() -> None:
-    """A program whose main function returns in the middle of a merge ends without a complaint."""
+    """A program that returns in the middle of a merge ends without a warning."""
     complaints: list[Any] = []
     simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1)
     merged = None
@@ -594,7 +627,7 @@ def test_loop_that_ends_meanwhile() -> None:
 
 
 async def test_unread_streams_are_left_alone() -> None:
-    """Streams that were not reached stay as they were: they can be read afterwards."""
+    """Unread streams stay as they were: they can be read afterwards."""
     async with simulated(Simulator(chains=range(1, 21), rows=30)) as session:
         streams = dict(many(session, range(1, 21)))
         async with aclosing(merge(streams, concurrency=4)) as merged:
@@ -604,7 +637,7 @@ async def test_unread_streams_are_left_alone() -> None:
 
 
 async def test_cancelled_again_while_it_ends() -> None:
-    """An iterable that takes its time to end is waited for, also while the reader is cancelled again."""
+    """A merge waits for an iterable that takes time to end, even if cancelled again."""
     ended: list[float] = []
 
     async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
@@ -635,7 +668,10 @@ async def test_cancelled_again_while_it_ends() -> None:
 
 
 async def test_iterable_that_swallows_its_cancellation() -> None:
-    """An asynchronous iterable that answers its cancellation with an end, or a stream, ends all the same."""
+    """A merge ends although an asynchronous iterable swallows its cancellation.
+
+    The iterable ends then, or returns a stream.
+    """
 
     @define
     class Stubborn:
@@ -668,7 +704,10 @@ async def test_iterable_that_swallows_its_cancellation() -> None:
 
 
 async def test_generator_of_streams_is_closed() -> None:
-    """An asynchronous generator of streams is closed before the block ends, with the tasks that it owns."""
+    """An asynchronous generator of streams is closed before the block ends.
+
+    The tasks that it owns end as well.
+    """
     ended: list[float] = []
 
     async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
@@ -688,7 +727,7 @@ async def test_generator_of_streams_is_closed() -> None:
 
 
 async def test_cancelled_while_it_closes() -> None:
-    """A task that is cancelled while it closes a merge learns of it, once the merge has ended."""
+    """A task cancelled while it closes a merge is cancelled once the merge has ended."""
 
     async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
         try:
@@ -710,14 +749,17 @@ async def test_cancelled_while_it_closes() -> None:
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError], ids=["left", "failed"])
 async def test_transport_that_swallows_its_cancellation(error: type[Exception] | None) -> None:
-    """A transport that answers its cancellation with an error or a page holds up the end of no merge."""
+    """A merge ends although a transport swallows its cancellation.
+
+    The transport raises an error or returns a page instead.
+    """
 
     @define
     class Stubborn:
         inner: Transport
 
         async def send(self, request: Request) -> Response:
-            """Wait, and go on when that is cancelled."""
+            """Wait, and continue when that is cancelled."""
             if "/chains/1/" not in request.url:
                 try:
                     await asyncio.sleep(60)
@@ -729,7 +771,7 @@ async def test_transport_that_swallows_its_cancellation(error: type[Exception] |
             return await self.inner.send(request)
 
         async def aclose(self) -> None:
-            """Close the simulator's."""
+            """Close the simulator's transport."""
             await self.inner.aclose()
 
     simulator = Simulator(chains=CHAINS, rows=30, limit=1_000)
@@ -752,7 +794,7 @@ async def test_transport_that_swallows_its_cancellation(error: type[Exception] |
 
 @define
 class Torn:
-    """What a reader had when its merge was torn apart, or came to an end."""
+    """Record of a reader whose merge was torn apart, or ended."""
 
     rows: dict[int, list[int]] = field(factory=lambda: defaultdict[int, list[int]](list))
     checkpoints: dict[int, Any] = field(factory=dict[int, Any])
@@ -766,7 +808,10 @@ class Torn:
             yield chain, self.streams[chain]
 
     async def read(self, merged: AsyncGenerator[Any, None], pause: float) -> None:
-        """Take pages, each in one step with its checkpoint, as a reader would who writes them down."""
+        """Take pages, each in one step with its checkpoint.
+
+        A reader who saves them would do so.
+        """
         async with aclosing(merged):
             async for chain, page in merged:
                 self.rows[chain] += numbers(page)
@@ -786,9 +831,10 @@ class Torn:
 def test_torn_anywhere(
     seed: int, how: list[tuple[str, float]], concurrency: int, pause: float, prefetch: int
 ) -> None:
-    """Cancelled, stopped or closed at any moments and resumed, each source gives its rows once, in order.
+    """A merge torn at any moments and resumed yields each row once, in order.
 
-    After a stop, what was given is all that was fetched: the streams stand where their last pages say.
+    It is cancelled, stopped or closed. After a stop, what was given is all that was fetched: the streams
+    stand at the checkpoints of their last pages.
     """
 
     async def main() -> None:
@@ -833,7 +879,7 @@ def test_torn_anywhere(
 
 
 async def test_stop_during_a_wait_for_quota() -> None:
-    """A stop ends a merge that waits for quota at once; nothing is sent for it any more."""
+    """A stop ends a merge that waits for quota at once, and nothing more is sent."""
     simulator = Simulator(chains=CHAINS, rows=100, limit=10, window=3_600)
     async with simulated(simulator) as session:
         stop = asyncio.Event()
@@ -865,7 +911,10 @@ async def test_stop_before_the_first_page() -> None:
 
 
 async def test_stop_inside_the_body_gives_what_was_fetched() -> None:
-    """After a stop the pages in hand are given, the errors so far are raised, and the loop ends."""
+    """A stop inside the body yields the pages in hand, then raises the errors so far.
+
+    Then the loop ends.
+    """
     simulator = Simulator(chains=CHAINS, rows=100)
     async with simulated(simulator) as session:
         stop = asyncio.Event()
@@ -886,7 +935,7 @@ async def test_stop_inside_the_body_gives_what_was_fetched() -> None:
 
 
 def test_stop_of_another_loop() -> None:
-    """An event that belongs to another loop cannot be waited for, and says so."""
+    """A stop event of another loop is refused with a clear error."""
     stop = asyncio.Event()
 
     async def wait() -> None:
@@ -907,7 +956,7 @@ def test_stop_of_another_loop() -> None:
 
 
 async def test_failure_is_given_in_its_turn() -> None:
-    """on_error="yield" gives a Failure for the source that does not exist, and all pages of the others."""
+    """on_error="yield" yields a Failure for a missing source, and the others' pages."""
     simulator = Simulator(chains=CHAINS, rows=50)
     async with simulated(simulator) as session:
         given = Counter[int]()
@@ -927,7 +976,7 @@ async def test_failure_is_given_in_its_turn() -> None:
 
 
 async def test_failures_of_a_slow_reader_do_not_pile_up() -> None:
-    """A failure is taken like a page: while it waits for the reader, its source keeps its place."""
+    """Failures wait for a slow reader like pages, and their sources keep their places."""
     simulator = Simulator()
     async with simulated(simulator) as session:
         got = 0
@@ -940,7 +989,10 @@ async def test_failures_of_a_slow_reader_do_not_pile_up() -> None:
 
 
 async def test_failures_are_raised_after_the_others_ended() -> None:
-    """on_error="raise" gives all pages of the others first; each error names its source and its place."""
+    """on_error="raise" yields all pages of the others first, then raises the errors.
+
+    Each error names its source and its place.
+    """
     simulator = Simulator(chains=CHAINS, rows=50)
     async with simulated(simulator) as session:
         streams = many(session, [404, *CHAINS, 405])
@@ -954,13 +1006,13 @@ async def test_failures_are_raised_after_the_others_ended() -> None:
     assert second.__notes__ == ["source: 405"]
     assert first.checkpoint is not None
     assert first.checkpoint.path == "/v1/chains/404/blocks"
-    assert first.__traceback__ is not None  # it tells where it was raised
+    assert first.__traceback__ is not None  # it shows where it was raised
     assert alone()
 
 
 @pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Any) -> None:
-    """A source that breaks in the middle resumes at its checkpoint with the page after the last one given."""
+    """A source that failed resumes at its checkpoint, after the last page yielded."""
     simulator = Simulator(rows=50, faults=[Fault(at=5, every=1, times=6, status=500)])
     rows: list[int] = []
     async with simulated(simulator, max_attempts=2) as session:
@@ -982,7 +1034,10 @@ async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Any) -> No
 
 @pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
-    """A key that is refused ends the whole merge: 2,000 sources send no more than may be open at once."""
+    """A key that is refused ends the whole merge after few requests.
+
+    2,000 sources send no more than may be open at once.
+    """
     simulator = Simulator(chains=range(1, 2_001))
     async with simulated(simulator, api_key="wrong") as session:
         opened: list[int] = []
@@ -1003,7 +1058,7 @@ async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
 
 @pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_pages_come_before_an_error_of_the_session(on_error: Any) -> None:
-    """When the session is closed, pages that were fetched are given, then SessionClosedError is raised."""
+    """A closed session yields the pages fetched, then raises SessionClosedError."""
     simulator = Simulator(chains=CHAINS, rows=100)
     async with simulated(simulator) as session:
         got = []
@@ -1021,7 +1076,7 @@ async def test_pages_come_before_an_error_of_the_session(on_error: Any) -> None:
 
 
 async def test_earlier_failures_are_the_context_of_an_error_of_the_session() -> None:
-    """What failed before an error of the session is not lost: it is its context."""
+    """Earlier failures are the context of an error of the session."""
     simulator = Simulator()
     async with simulated(simulator) as session:
 
@@ -1039,7 +1094,10 @@ async def test_earlier_failures_are_the_context_of_an_error_of_the_session() -> 
 
 
 async def test_error_of_the_iterable_is_raised_as_it_is() -> None:
-    """What the iterable raises ends the merge, and comes out unwrapped after the pages fetched so far."""
+    """An error of the iterable ends the merge, and is raised unwrapped.
+
+    The pages fetched so far are yielded first.
+    """
     boom = LookupError("mine")
 
     def streams(session: Session) -> Iterator[tuple[int, Blocks]]:
@@ -1066,7 +1124,7 @@ async def test_error_in_opening_ends_the_merge() -> None:
 
 @pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_bug_is_raised_as_it_is(on_error: Any) -> None:
-    """An exception that is not chainapi's, from under a source, comes out unwrapped and ends the merge."""
+    """A foreign exception from under a source ends the merge, and is raised unwrapped."""
     boom = ZeroDivisionError("a bug")
     simulator = Simulator(chains=CHAINS, rows=100, latency=0.1)
     wire = Wire(simulator.transport(), broken={"/chains/3/": lambda: boom})
@@ -1078,7 +1136,10 @@ async def test_bug_is_raised_as_it_is(on_error: Any) -> None:
 
 
 async def test_source_that_is_cancelled_by_somebody_else() -> None:
-    """A transport that cancels a request does not make its source look complete: the reader is told."""
+    """A request cancelled by its transport does not make its source look complete.
+
+    The reader gets an error.
+    """
     simulator = Simulator(chains=CHAINS, rows=100, latency=0.1)
     wire = Wire(simulator.transport(), broken={"/chains/3/": asyncio.CancelledError})
     async with simulated(simulator, transport=wire) as session:
@@ -1092,7 +1153,10 @@ async def test_source_that_is_cancelled_by_somebody_else() -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "at the end"])
 async def test_stream_given_twice(late: bool) -> None:
-    """A stream is walked once; where it is given again, that is a failure, also after its end."""
+    """A stream given twice is walked once, and is a failure the second time.
+
+    That is so also after its end.
+    """
     async with simulated(Simulator(rows=50)) as session:
         stream = blocks(session, 43114)
         entries = [("first", stream), ("between", blocks(session, 43113)), ("again", stream)]
@@ -1106,7 +1170,10 @@ async def test_stream_given_twice(late: bool) -> None:
 
 
 async def test_stream_that_was_closed() -> None:
-    """A stream that was closed before its end, or is closed meanwhile, is a failure with its checkpoint."""
+    """A stream closed before its end is a failure with its checkpoint.
+
+    It may be closed before the merge, or meanwhile.
+    """
     async with simulated(Simulator(rows=50)) as session:
         closed, meanwhile = blocks(session, 43114), blocks(session, 43113)
         await closed.aclose()
@@ -1123,7 +1190,7 @@ async def test_stream_that_was_closed() -> None:
 
 
 async def test_stream_that_was_read_before() -> None:
-    """Of a stream that was begun the rest is given, and of an exhausted one nothing."""
+    """A stream that was begun yields its rest; an exhausted one yields nothing."""
     async with simulated(Simulator(rows=50)) as session:
         begun, done = blocks(session, 43114), blocks(session, 43113)
         rows = begun.items()
@@ -1138,7 +1205,10 @@ async def test_stream_that_was_read_before() -> None:
 
 
 async def test_stream_that_somebody_reads() -> None:
-    """A stream whose page another reader waits for is a failure; that reader gets its page."""
+    """A stream whose page another reader waits for is a failure.
+
+    That reader gets its page.
+    """
     async with simulated(Simulator(rows=50, latency=1)) as session:
         stream = blocks(session, 43114)
         other = asyncio.ensure_future(anext(stream))

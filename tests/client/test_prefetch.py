@@ -1,4 +1,4 @@
-"""Pages fetched ahead: never more than asked, never for nothing, and nothing left behind."""
+"""Prefetch: a bounded number of pages ahead, no needless request, no leftovers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def simulated(simulator: Simulator, **options: Any) -> Session:
 
 
 async def settle() -> None:
-    """Let callbacks, finalizers and cancelled tasks run, without time passing to speak of."""
+    """Let callbacks, finalizers and cancelled tasks run, at almost no time."""
     for _ in range(5):
         gc.collect()
         await asyncio.sleep(0)
@@ -39,7 +39,7 @@ async def settle() -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 async def test_same_rows(prefetch: int) -> None:
-    """Prefetch changes when pages are fetched, not what is given."""
+    """Prefetch changes the time of requests, not the rows."""
     simulator = Simulator(points=950, latency=0.05)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=prefetch)
@@ -51,7 +51,7 @@ async def test_same_rows(prefetch: int) -> None:
 
 @pytest.mark.parametrize(("prefetch", "seconds"), [(0, 4.0), (1, 2.1)])
 async def test_time_saved(prefetch: int, seconds: float) -> None:
-    """With pages that take as long to fetch as to work on, prefetch=1 takes half the time."""
+    """prefetch=1 takes half the time where pages take as long to fetch as to use."""
     simulator = Simulator(points=1_000, latency=0.2)
     async with simulated(simulator) as session:
         async for _ in session.metrics.avg_tps(43114, prefetch=prefetch):
@@ -61,7 +61,7 @@ async def test_time_saved(prefetch: int, seconds: float) -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
 async def test_never_more_than_asked(prefetch: int) -> None:
-    """However long the reader works on a page, no more than `prefetch` pages are fetched ahead."""
+    """At most `prefetch` pages are fetched ahead, however long the reader works."""
     simulator = Simulator(points=1_000)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=prefetch)
@@ -84,7 +84,10 @@ async def test_not_beyond_a_limit(limit: int, requests: int) -> None:
 
 
 async def test_token_that_ages_in_the_buffer() -> None:
-    """A page fetched in time is given although its token has died since; the next walk step restarts."""
+    """A page fetched in time is given although its token has died since.
+
+    The next walk step restarts.
+    """
     simulator = Simulator(points=450)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=1)
@@ -104,7 +107,7 @@ async def test_token_that_ages_in_the_buffer() -> None:
 
 
 async def test_refused_ahead() -> None:
-    """A token refused while fetching ahead restarts the walk when the reader gets there."""
+    """A token refused in a fetch ahead restarts the walk when the reader gets there."""
     simulator = Simulator(points=450)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=2)
@@ -120,7 +123,10 @@ async def test_refused_ahead() -> None:
 
 
 async def test_error_ahead_comes_in_its_turn() -> None:
-    """An error of a page ahead is raised only after the pages before it, and iterating again goes on."""
+    """An error of a page ahead is raised only after the pages before it.
+
+    Iterating again resumes there.
+    """
     simulator = Simulator(points=450, faults=[Fault(at=3, status=500)])
     async with simulated(simulator, max_attempts=1) as session:
         pages = session.metrics.avg_tps(43114, prefetch=3)
@@ -135,7 +141,7 @@ async def test_error_ahead_comes_in_its_turn() -> None:
 
 
 class Counting:
-    """A transport that counts what is on its way."""
+    """Transport that counts the requests on their way."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._inner = simulator.transport()
@@ -156,7 +162,7 @@ class Counting:
 
 
 async def leave(how: str, pages: MetricPages[MetricPoint], session: Session) -> bool:
-    """Do to a stream what `how` says, as its reader; tell whether to break."""
+    """Leave a stream as `how` names; return whether to break."""
     match how:
         case "close stream":
             await pages.aclose()
@@ -181,7 +187,10 @@ async def leave(how: str, pages: MetricPages[MetricPoint], session: Session) -> 
     ],
 )
 async def test_nothing_left_behind(how: str, expected: type[object], rows: bool) -> None:
-    """However the reader leaves the stream, the pages on their way are cancelled and no task remains."""
+    """Pages on their way are cancelled, and no task remains, when a reader leaves.
+
+    That is so however the reader leaves.
+    """
     simulator = Simulator(points=1_000, metrics_page_size=1, latency=10.0)
     transport = Counting(simulator)
     session = simulated(simulator, transport=transport)
@@ -209,7 +218,7 @@ async def test_nothing_left_behind(how: str, expected: type[object], rows: bool)
 
 
 async def test_cancelled_reader_loses_nothing() -> None:
-    """A reader cancelled while it waits for a page ahead finds that page when it comes back."""
+    """A reader cancelled in a wait for a page ahead finds that page on its return."""
     simulator = Simulator(points=300, latency=10.0)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=1)
@@ -250,7 +259,10 @@ def test_dropped_after_the_loop() -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 1])
 async def test_closed_by_another_task(prefetch: int) -> None:
-    """A stream closed while its reader waits for a page ends there, and `collect` raises what it had."""
+    """A stream closed while its reader waits ends there.
+
+    `collect` raises an error with the rows so far.
+    """
     simulator = Simulator(points=300, latency=10.0)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=prefetch)
@@ -293,7 +305,7 @@ async def test_nothing_on_its_way_after_a_loop() -> None:
 
 
 async def test_second_reader_gets_a_checkpoint() -> None:
-    """A reader whose stream was taken over is told where it stood."""
+    """A reader whose stream was taken over gets an error with its checkpoint."""
     async with simulated(Simulator(points=300)) as session:
         pages = session.metrics.avg_tps(43114)
         first, second = pages.items(), pages.items()
@@ -345,14 +357,17 @@ async def cancelled(reader: Coroutine[Any, Any, None], after: float) -> None:
 
 
 async def timed_out(reader: Coroutine[Any, Any, None], after: float) -> None:
-    """Let a deadline end a reader in a task that goes on."""
+    """Let a deadline end a reader in a task that continues."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(after):
             await reader
 
 
 async def waited_for(reader: Coroutine[Any, Any, None], after: float) -> None:
-    """Let `wait_for` end a reader: from Python 3.12 on in a task that goes on, before in one of its own."""
+    """Let `wait_for` end a reader.
+
+    From Python 3.12 on it is in a task that continues, before in one of its own.
+    """
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(reader, after)
 
@@ -365,7 +380,10 @@ async def test_cancelled_reader_begins_nothing(
     ends: Callable[[Coroutine[Any, Any, None], float], Coroutine[Any, Any, None]],
     prefetch: int,
 ) -> None:
-    """After a reader was cancelled, waiting or at work, nothing is sent until the stream is read again."""
+    """After a reader was cancelled, nothing is sent until the stream is read again.
+
+    The reader may wait or work at that time.
+    """
     simulator = Simulator(points=1_000, latency=10.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:
@@ -373,7 +391,7 @@ async def test_cancelled_reader_begins_nothing(
         await ends(reader(pages), 15)  # the second page is on its way
         assert transport.sent == 2
         await asyncio.sleep(1_000)
-        # A deadline around the body of a loop over pages is over before the page arrives: nobody can tell.
+        # A deadline around the body of a loop over pages is over before the page arrives: it leaves no trace.
         goes_on = ends is timed_out or (ends is waited_for and sys.version_info >= (3, 12))
         blind = reader is works and goes_on
         assert transport.sent == 2 + (prefetch - 1 if blind else 0)
@@ -386,7 +404,10 @@ async def test_cancelled_reader_begins_nothing(
 async def test_cancelled_reader_gives_up_what_waits_for_quota(
     reader: Callable[[Pages], Coroutine[Any, Any, None]],
 ) -> None:
-    """A page ahead whose request waits for quota is given up with its reader, and fetched when asked for."""
+    """A page ahead that waits for quota is given up with its reader.
+
+    It is fetched when the stream is read again.
+    """
     simulator = Simulator(points=1_000, metrics_limit=1, metrics_window=100.0)
     transport, limits = Counting(simulator), {"metrics": [Limit(1, per=100.0)]}
     async with simulated(simulator, transport=transport, limits=limits) as session:
@@ -402,7 +423,7 @@ async def test_cancelled_reader_gives_up_what_waits_for_quota(
 
 
 async def test_cancelled_reader_tries_nothing_again() -> None:
-    """A page ahead that failed, and waits for another attempt, is given up with its reader."""
+    """A page ahead that waits for another attempt is given up with its reader."""
     simulator = Simulator(points=1_000, faults=[Fault(at=2, status=503)], latency=10.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:
@@ -417,7 +438,10 @@ async def test_cancelled_reader_tries_nothing_again() -> None:
 
 
 async def test_each_page_may_be_read_by_a_task_of_its_own() -> None:
-    """A reader that came to its end was not cancelled: the pages behind it are fetched ahead all the same."""
+    """Pages are fetched ahead also where each one is read by a task of its own.
+
+    A reader that ended was not cancelled.
+    """
     simulator = Simulator(points=1_000, latency=1.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:
@@ -428,7 +452,10 @@ async def test_each_page_may_be_read_by_a_task_of_its_own() -> None:
 
 
 async def test_reader_may_go_on_while_it_is_cancelled() -> None:
-    """A task that reads on after it was cancelled, to clean up, gets its pages, ahead as before."""
+    """A task that reads on after it was cancelled gets its pages, ahead as before.
+
+    It may do so to clean up.
+    """
     simulator = Simulator(points=1_000, latency=10.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:
@@ -450,7 +477,7 @@ async def test_reader_may_go_on_while_it_is_cancelled() -> None:
 
 
 async def test_stream_that_was_left_begins_nothing() -> None:
-    """After `break` out of the rows nothing is sent until somebody reads on."""
+    """After `break` out of the rows nothing is sent until the stream is read again."""
     simulator = Simulator(points=1_000, latency=10.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:

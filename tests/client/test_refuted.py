@@ -1,4 +1,4 @@
-"""Rows whose key or order is refuted only later are kept, and so are tokens that are refused twice."""
+"""Rows survive a key or an order refuted later, and tokens refused twice."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from chainapi.errors import PageRefusedError
 
 @define
 class Listed:
-    """Rows by position, in pages of four; tokens die, and a page is shut, when told."""
+    """Rows by position, in pages of four; tokens die, and a page is shut, on request."""
 
     rows: list[dict[str, Any]] = Factory(list)
     life: int = 0
     shut: int | None = None
 
     async def send(self, request: Request) -> Response:
-        """Give a page, and a token that holds its position."""
+        """Return a page, and a token that holds its position."""
         query = parse_qs(urlsplit(request.url).query)
         life, _, at = query.get("pageToken", [f"{self.life}/0"])[0].partition("/")
         first = int(at)
@@ -51,7 +51,10 @@ def session(service: Listed, heard: list[Event]) -> Session:
 
 
 async def test_a_token_that_dies_after_it_was_renewed() -> None:
-    """A page that was refused with a new token is checked again: the token may have died since."""
+    """A page refused with a new token is checked again.
+
+    The token may have died since.
+    """
     service, heard = Listed(numbered(*range(20, 0, -1))), list[Event]()
     async with session(service, heard) as opened:
         pages = opened.metrics.list("/v1/rows", descending_key="n")
@@ -67,7 +70,10 @@ async def test_a_token_that_dies_after_it_was_renewed() -> None:
 
 
 async def test_key_refuted_after_a_resume() -> None:
-    """Rows of an ordered list whose key is refuted after a resume are known by the marks of their keys."""
+    """Rows whose key is refuted after a resume are matched by the marks of their keys.
+
+    The list is ordered.
+    """
     service, heard = Listed(numbered(8, 7, 6, 5, 4, 3)), list[Event]()
     async with session(service, heard) as opened:
         begun = opened.metrics.list("/v1/rows", descending_key="n", key="key")
@@ -80,7 +86,10 @@ async def test_key_refuted_after_a_resume() -> None:
 
 
 async def test_order_that_breaks_in_a_later_pass() -> None:
-    """Rows of an earlier pass are left out although the order breaks in a later one, before they come."""
+    """Rows of an earlier pass are left out although the order breaks in a later one.
+
+    It breaks before they arrive.
+    """
     service, heard = Listed(numbered(20, 19, 18, 17, 16, 15, 14, 13, 12, 11)), list[Event]()
     async with session(service, heard) as opened:
         pages = opened.metrics.list("/v1/rows", descending_key="n")
@@ -94,7 +103,7 @@ async def test_order_that_breaks_in_a_later_pass() -> None:
 
 
 async def test_order_that_breaks_in_the_page_of_a_resume() -> None:
-    """Rows given of a page are left out after a resume although the page breaks the order by then."""
+    """Rows given of a page are left out after a resume although it breaks the order."""
     service, heard = Listed(numbered(20, 19, 18, 17, 16)), list[Event]()
     async with session(service, heard) as opened:
         begun = opened.metrics.list("/v1/rows", descending_key="n")
@@ -106,7 +115,7 @@ async def test_order_that_breaks_in_the_page_of_a_resume() -> None:
 
 
 async def test_ordered_lists_drop_their_marks() -> None:
-    """Behind the page of its resume a walk in descending order has no marks in its checkpoints."""
+    """Checkpoints of an ordered list have no marks behind the page of a resume."""
     service, heard = Listed(numbered(*range(20, 0, -1))), list[Event]()
     async with session(service, heard) as opened:
         begun = opened.metrics.list("/v1/rows", descending_key="n")

@@ -1,4 +1,4 @@
-"""Resuming where the list has changed meanwhile: grown at its head, or too old a token."""
+"""Resume of a list that changed meanwhile: grown at its head, or a dead token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BLOCKS = "/v1/chains/43114/blocks"
 
 
 async def test_first_page_that_grew() -> None:
-    """A checkpoint inside the first page of an unordered list is exact although the list has grown."""
+    """A checkpoint inside a first page that grew is exact without an order."""
     simulator = Simulator(rows=40)
     async with simulated(simulator) as session:
         pages = session.data.list(BLOCKS, page_size=20)
@@ -47,7 +47,10 @@ async def test_first_page_that_grew() -> None:
 
 @pytest.mark.parametrize("descending_key", ["blockNumber", None])
 async def test_resume_with_a_dead_token(descending_key: str | None) -> None:
-    """A dead token restarts: exactly with an order; without one the event says that rows may come again."""
+    """A resume with a dead token restarts: exactly with an order, else with a warning.
+
+    Without an order the event reports that rows may come again.
+    """
     simulator = Simulator(rows=250)
     heard: list[Event] = []
 
@@ -71,10 +74,13 @@ async def test_resume_with_a_dead_token(descending_key: str | None) -> None:
 
 
 async def test_growing_list_without_restart() -> None:
-    """Where pages shift because the list grows while it is walked, a key tells what comes again."""
+    """A key finds the repeated rows of a list that grows while it is walked."""
 
     class Shifting:
-        """Pages by position, as careless services have them: the list grows by one row with each request."""
+        """Pages by position of a list that grows by one row with each request.
+
+        Careless services have such pages.
+        """
 
         def __init__(self) -> None:
             self.newest = 100
@@ -99,7 +105,10 @@ async def test_growing_list_without_restart() -> None:
 
 @define
 class Ranged:
-    """A series with an upper bound `endTimestamp`, whose tokens die when told; it keeps the queries."""
+    """Series with an upper bound `endTimestamp`, whose tokens die on request.
+
+    It keeps the queries.
+    """
 
     points: int = 100
     life: int = 0
@@ -110,7 +119,7 @@ class Ranged:
         self.life += 1
 
     async def send(self, request: Request) -> Response:
-        """Give ten points at or below the bound, from the token on."""
+        """Return ten points at or below the bound, from the token on."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
         self.queries.append(query)
         life, _, at = query.get("pageToken", f"{self.life}/0").partition("/")
@@ -131,7 +140,7 @@ class Ranged:
 @pytest.mark.parametrize("key", ["timestamp", None])
 @pytest.mark.parametrize("through_text", [False, True])
 async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
-    """Where the query has an upper bound, a restart begins at the last row given, or at its last tie."""
+    """A restart of a bounded query begins at the last row given, or its last tie."""
     service = Ranged()
     options: dict[str, Any] = {"descending_key": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
     async with Session(metrics_base_url="https://metrics.test", transport=service) as session:
@@ -157,7 +166,7 @@ async def test_restart_from_the_watermark(through_text: bool, key: str | None) -
 
 
 async def test_bad_order() -> None:
-    """A field that is no whole number, or a bound without an order, gets a clear error."""
+    """A bad order field, or a bound without an order, raises a clear error."""
 
     @frozen
     class Row:
@@ -180,7 +189,7 @@ async def test_bad_order() -> None:
 
 
 async def test_checkpoint_of_another_day() -> None:
-    """A checkpoint's token is judged by the wall clock when it is read back, then by the loop's."""
+    """A checkpoint's token ages by the wall clock until read, then by the loop's."""
     simulator = Simulator(rows=250)
     wall = 1_000_000.0
     async with simulated(simulator, now=lambda: wall) as session:
@@ -203,7 +212,7 @@ async def test_checkpoint_of_another_day() -> None:
 
 
 async def test_rows_and_pages_that_the_reader_changes() -> None:
-    """What a reader does to its rows and pages changes nothing about the stream and its checkpoints."""
+    """Changes of rows and pages by a reader do not change stream or checkpoints."""
     simulator = Simulator(rows=60)
     async with simulated(simulator) as session:
         pages = session.data.list(BLOCKS, page_size=10)
@@ -224,7 +233,10 @@ async def test_rows_and_pages_that_the_reader_changes() -> None:
 
 
 async def test_order_named_only_at_the_resume() -> None:
-    """A checkpoint taken without an order is refused where one is named: it cannot tell what was given."""
+    """A checkpoint taken without an order is refused where one is named.
+
+    Its record of the rows given cannot be used.
+    """
     async with simulated(Simulator(rows=60)) as session:
         pages = session.data.list(BLOCKS, page_size=10)
         await pages.collect(limit=15)
@@ -243,7 +255,10 @@ def test_damaged_head(head: object) -> None:
 
 @define
 class Movable:
-    """Rows in descending order, pages anchored at rows; rows come, go, and tokens die when told."""
+    """Rows in descending order, with pages anchored at rows, that change on request.
+
+    Rows appear and vanish, and tokens die.
+    """
 
     rows: list[int]
     size: int = 4
@@ -255,7 +270,7 @@ class Movable:
         self.life += 1
 
     async def send(self, request: Request) -> Response:
-        """Give a page of the rows below the one that the token names."""
+        """Return a page of the rows below the one that the token names."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
         life, _, at = query.get("pageToken", f"{self.life}/1000").partition("/")
         if life != str(self.life):
@@ -278,7 +293,10 @@ def moving(service: Movable, **options: Any) -> Session:
 
 
 async def test_resume_in_a_page_that_lost_rows() -> None:
-    """Rows deleted from the begun page of a list without order do not make a resume skip others."""
+    """Rows deleted from the begun page do not make a resume skip others.
+
+    The list has no order.
+    """
     service = Movable(list(range(12, 0, -1)))
     async with moving(service) as session:
         pages = session.metrics.list("/v2/rows")
@@ -292,7 +310,7 @@ async def test_resume_in_a_page_that_lost_rows() -> None:
 
 
 async def test_first_page_that_grew_by_more_than_a_page() -> None:
-    """Rows given of a first page are known on later pages too, also over two resumes."""
+    """Rows given of a first page are matched on later pages too, over two resumes."""
     service = Movable(list(range(12, 0, -1)))
     async with moving(service) as session:
         numbers = []
@@ -311,7 +329,10 @@ async def test_first_page_that_grew_by_more_than_a_page() -> None:
 
 
 async def test_inexact_restart_after_pages() -> None:
-    """Without an order, rows read as pages cannot be told again by `items()`: the event says so."""
+    """An inexact restart has an event: `items()` cannot match rows read as pages.
+
+    The list has no order.
+    """
     service = Movable(list(range(12, 0, -1)))
     heard: list[Event] = []
     async with moving(service, on_event=heard.append) as session:
@@ -323,7 +344,7 @@ async def test_inexact_restart_after_pages() -> None:
 
 
 async def test_resume_in_a_second_pass() -> None:
-    """Without an order, a resume after a restart tells that rows may come again."""
+    """A resume after a restart without an order reports that rows may come again."""
     service = Movable(list(range(12, 0, -1)))
     heard: list[Event] = []
     async with moving(service, on_event=heard.append) as session:
@@ -340,7 +361,10 @@ async def test_resume_in_a_second_pass() -> None:
 
 
 async def test_restarts_from_the_watermark_are_progress() -> None:
-    """A restart from the watermark need not get as many pages far as the pass before; it must get on."""
+    """A restart from the watermark may get fewer pages far, but has to progress.
+
+    The pass before it may have got further.
+    """
     service = Movable(list(range(40, 0, -1)))
     async with moving(service) as session:
         pages = session.metrics.list("/v2/rows", descending_key="n", until="end")
@@ -355,7 +379,7 @@ async def test_restarts_from_the_watermark_are_progress() -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 async def test_a_row_without_a_key_loses_no_page(prefetch: int) -> None:
-    """After a page whose key could not be read, iterating again asks for that page again."""
+    """Iterating again after a page with a bad key fetches that page again."""
     service = Movable(list(range(12, 0, -1)))
     async with moving(service) as session:
         pages = session.metrics.list("/v2/rows", descending_key="n", prefetch=prefetch)

@@ -1,4 +1,4 @@
-"""What a server can do to one request, byte by byte, and what the client makes of it."""
+"""Transport against scripted servers: anything that can happen to one request."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def request(server: RawServer, path: str = "/v1/x") -> Request:
 
 
 async def exchange(script: Script, *, count: int = 1, max_body: int = 2**20) -> list[Any]:
-    """Send requests one after the other to a scripted server; return each response or error."""
+    """Send requests in turn to a scripted server; return each response or error."""
     async with RawServer(script) as server:
         transport = AiohttpTransport(max_body=max_body)
         outcomes: list[Any] = []
@@ -71,7 +71,10 @@ async def exchange(script: Script, *, count: int = 1, max_body: int = 2**20) -> 
 
 @asynccontextmanager
 async def session_on(script: Script, **settings: Any) -> AsyncIterator[tuple[Session, RawServer]]:
-    """Serve a script and give a session, of one attempt unless told otherwise, and the server."""
+    """Serve a script; return a session and the server.
+
+    The session makes one attempt unless the caller passes more.
+    """
     async with RawServer(script) as server:
         given = {"data_base_url": server.origin, "metrics_base_url": server.origin, "api_key": KEY}
         async with Session(**{**given, "timeout": 10.0, "max_attempts": 1, **settings}) as session:
@@ -79,7 +82,7 @@ async def session_on(script: Script, **settings: Any) -> AsyncIterator[tuple[Ses
 
 
 async def call(server: RawServer, *, max_attempts: int, transport: AiohttpTransport | None = None) -> Any:
-    """Ask for one resource, with retries that follow each other at once."""
+    """Call one resource, with retries that follow each other at once."""
     async with Session(
         data_base_url=server.origin, api_key=KEY, max_attempts=max_attempts, timeout=10, transport=transport
     ) as session:
@@ -91,7 +94,7 @@ async def call(server: RawServer, *, max_attempts: int, transport: AiohttpTransp
 
 
 async def test_refused_connection_is_a_connection_error() -> None:
-    """Where nobody listens, the error names the address and counts the attempts."""
+    """A refused connection is an error with the address and the attempts."""
     async with RawServer(each(b"")) as server:
         origin = server.origin
         await asyncio.sleep(0)
@@ -114,7 +117,7 @@ async def test_unknown_host_is_a_connection_error() -> None:
 
 
 async def test_resolver_that_gives_up_is_a_timeout() -> None:
-    """A timeout that a part of aiohttp has of its own is an APITimeoutError."""
+    """A timeout inside aiohttp, such as the resolver's, is an APITimeoutError."""
 
     class Slow(aiohttp.abc.AbstractResolver):
         async def resolve(
@@ -131,7 +134,7 @@ async def test_resolver_that_gives_up_is_a_timeout() -> None:
 
 
 async def reset(peer: Peer) -> None:
-    """Break the connection off after the request."""
+    """Reset the connection after the request."""
     await peer.request()
     peer.reset()
 
@@ -150,7 +153,7 @@ async def half_a_head(peer: Peer) -> None:
 @pytest.mark.parametrize("attempts", [1, 2, 4])
 @pytest.mark.parametrize("script", [reset, hang_up, half_a_head])
 async def test_each_attempt_is_one_request_on_the_wire(script: Script, attempts: int) -> None:
-    """When every answer fails to come, the server counts exactly the attempts that were allowed."""
+    """The server counts exactly the attempts allowed when every response is lost."""
     async with RawServer(script) as server:
         with pytest.raises(APIConnectionError) as caught:
             await call(server, max_attempts=attempts)
@@ -159,7 +162,7 @@ async def test_each_attempt_is_one_request_on_the_wire(script: Script, attempts:
 
 @pytest.mark.parametrize("script", [reset, hang_up, half_a_head])
 async def test_a_transport_sends_once(script: Script) -> None:
-    """The transport itself never repeats a request: not on a fresh connection, not on a used one."""
+    """A transport never repeats a request, on a fresh or on a used connection."""
     scripts: Iterator[Script] = iter([script])
 
     async def first_well(peer: Peer) -> None:
@@ -180,7 +183,7 @@ async def test_a_transport_sends_once(script: Script) -> None:
 
 
 def cut(peer_answer: bytes, *, rst: bool = False) -> Script:
-    """Return a script that sends this much and breaks off."""
+    """Return a script that sends some bytes and breaks off."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -203,7 +206,7 @@ CUT_SHORT = [
 @pytest.mark.parametrize("rst", [False, True])
 @pytest.mark.parametrize("answer", CUT_SHORT)
 async def test_a_body_that_is_cut_short_is_no_answer(answer: bytes, rst: bool) -> None:
-    """Less than was promised is a connection error, however the connection ends."""
+    """A body cut short is a connection error, however the connection ends."""
     [outcome] = await exchange(cut(answer, rst=rst))
     assert type(outcome) is APIConnectionError
     assert "cut short" in str(outcome) or "broke" in str(outcome)
@@ -211,7 +214,7 @@ async def test_a_body_that_is_cut_short_is_no_answer(answer: bytes, rst: bool) -
 
 @pytest.mark.parametrize("answer", CUT_SHORT)
 async def test_a_page_that_is_cut_short_is_asked_for_again(answer: bytes) -> None:
-    """After half an answer the same request is sent again, and only the whole answer counts."""
+    """A page cut short is requested again, and only the whole response counts."""
     answers = iter([cut(answer), cut(http(b'{"whole": 1}'))])
     async with RawServer(lambda peer: next(answers)(peer)) as server:
         assert await call(server, max_attempts=2) == {"whole": 1}
@@ -220,7 +223,7 @@ async def test_a_page_that_is_cut_short_is_asked_for_again(answer: bytes) -> Non
 
 
 async def test_broken_pages_are_neither_lost_nor_doubled() -> None:
-    """A walk over a server that cuts every fourth page short yields each row once, in order."""
+    """A walk over a server that cuts every fourth page yields each row once, in order."""
     faults = [Fault(every=4, truncate=True), Fault(at=6, disconnect=True)]
     async with Simulator(seed=3, points=900, faults=faults) as sim:
         transport = AiohttpTransport()
@@ -234,7 +237,10 @@ async def test_broken_pages_are_neither_lost_nor_doubled() -> None:
 
 
 async def test_body_without_a_length_ends_with_the_connection() -> None:
-    """HTTP/1.0, or no length at all: the body is what comes until the server closes."""
+    """A body without a length ends when the server closes the connection.
+
+    This holds for HTTP/1.0 as well.
+    """
     for version in (b"HTTP/1.0", b"HTTP/1.1"):
         [outcome] = await exchange(cut(version + b" 200 OK\r\nContent-Type: application/json\r\n\r\n" + BODY))
         assert outcome.body == BODY
@@ -244,7 +250,7 @@ async def test_body_without_a_length_ends_with_the_connection() -> None:
 
 
 def stall(*segments: bytes) -> Script:
-    """Return a script that sends segments, one after the other, and then waits for ever."""
+    """Return a script that sends segments, one after the other, then waits for ever."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -266,7 +272,7 @@ BAD_CHUNK = (
     ids=["no answer", "in the headers", "in the body"],
 )
 async def test_a_stall_ends_at_the_deadline(segments: tuple[bytes, ...]) -> None:
-    """A server that goes silent costs `timeout` seconds, and the next call has a connection of its own."""
+    """A stall costs `timeout` seconds, and the next call has its own connection."""
     scripts = itertools.chain([stall(*segments)], itertools.repeat(each(http(b'{"ok": 1}'))))
     async with session_on(lambda peer: next(scripts)(peer), timeout=60) as (session, server):
         task = asyncio.create_task(session.data.get("/v1/x"))
@@ -286,7 +292,10 @@ async def test_a_stall_ends_at_the_deadline(segments: tuple[bytes, ...]) -> None
 @pytest.mark.parametrize("closes", [False, True])
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 25])
 async def test_a_bad_chunk_in_a_later_segment_ends_at_once(rounds: int, closes: bool) -> None:
-    """A bad chunk size in the midst of a body is an error long before the deadline, on every attempt."""
+    """A bad chunk size in the midst of a body is an error before the deadline.
+
+    It is one on every attempt.
+    """
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -305,7 +314,7 @@ async def test_a_bad_chunk_in_a_later_segment_ends_at_once(rounds: int, closes: 
 
 
 async def test_a_bad_chunk_is_found_on_a_connection_that_was_good_before() -> None:
-    """A kept connection that breaks in a body is noticed as well, and lost connections make no noise."""
+    """A bad chunk on a kept connection is noticed, and the loss is not logged."""
 
     async def script(peer: Peer) -> None:
         for _ in range(3):
@@ -323,7 +332,7 @@ async def test_a_bad_chunk_is_found_on_a_connection_that_was_good_before() -> No
 
 
 async def test_a_body_that_ends_with_its_connection_is_whole_however_it_arrives() -> None:
-    """Where the end of the connection is the end of the body, the last bytes are not taken for a loss."""
+    """A body that ends with its connection is whole, however its bytes arrive."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -336,7 +345,7 @@ async def test_a_body_that_ends_with_its_connection_is_whole_however_it_arrives(
 
 
 async def test_a_bad_chunk_at_once_is_a_connection_error() -> None:
-    """A chunk size that is no number, together with the headers, is found without a deadline."""
+    """A bad chunk size together with the headers is found without a deadline."""
     [outcome] = await exchange(cut(b"".join(BAD_CHUNK)))
     assert type(outcome) is APIConnectionError
 
@@ -347,7 +356,7 @@ async def test_a_bad_chunk_at_once_is_a_connection_error() -> None:
 @pytest.mark.parametrize("piece", [1, 97, 600])
 @pytest.mark.parametrize("packed", [False, True])
 async def test_pieces_make_the_same_answer(piece: int, packed: bool) -> None:
-    """An answer that comes in pieces, of one byte each even, is the same answer."""
+    """A response in pieces, even of one byte each, is the same response."""
     body = BODY[:600]
     answer = http(gzip.compress(body), "200 OK", "Content-Encoding: gzip") if packed else http(body)
     outcomes = await exchange(each(answer, piece=piece), count=2)
@@ -355,7 +364,7 @@ async def test_pieces_make_the_same_answer(piece: int, packed: bool) -> None:
 
 
 async def test_chunks_of_one_byte_make_the_same_answer() -> None:
-    """A chunked body in chunks of one byte, each in its own segment, is the same body."""
+    """A chunked body in chunks of one byte, each in a segment, is the same body."""
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY[:300])
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
     [outcome] = await exchange(each(answer, piece=6))
@@ -365,7 +374,10 @@ async def test_chunks_of_one_byte_make_the_same_answer() -> None:
 @pytest.mark.parametrize("announced", [False, True])
 @pytest.mark.parametrize("requests", [1, 3])
 async def test_server_that_closes_after_some_requests_is_not_noticed(requests: int, announced: bool) -> None:
-    """A keep-alive connection that ends after k requests, announced or not, never surfaces."""
+    """A keep-alive connection that ends after k requests causes no error.
+
+    The server may announce the end or not.
+    """
 
     async def script(peer: Peer) -> None:
         for left in reversed(range(requests)):
@@ -377,7 +389,10 @@ async def test_server_that_closes_after_some_requests_is_not_noticed(requests: i
 
 
 async def test_connection_that_died_while_the_loop_was_busy_is_not_used() -> None:
-    """An idle connection closed by the server is left, though the loop had no time to notice."""
+    """An idle connection closed by the server is not used after a busy loop.
+
+    The loop had no time to notice.
+    """
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -394,7 +409,7 @@ async def test_connection_that_died_while_the_loop_was_busy_is_not_used() -> Non
 
 
 async def test_connection_is_kept_while_it_is_good() -> None:
-    """Requests one after the other share one connection."""
+    """Requests in sequence share one connection."""
     async with RawServer(each(http())) as server:
         transport = AiohttpTransport()
         for _ in range(20):
@@ -408,7 +423,7 @@ async def test_connection_is_kept_while_it_is_good() -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
 async def test_error_page_of_a_gateway_is_a_server_error(status: int) -> None:
-    """HTML with a 5xx is a ServerError with a short excerpt, not an error about JSON."""
+    """An HTML page with a 5xx is a ServerError with an excerpt, not a JSON error."""
     page = b"<html><h1>Bad gateway</h1>" + b"x" * 100_000
     answer = http(page, f"{status} Whatever", "Content-Type: text/html")
     async with session_on(each(answer)) as (session, _):
@@ -421,7 +436,7 @@ async def test_error_page_of_a_gateway_is_a_server_error(status: int) -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 async def test_error_page_is_retried(status: int) -> None:
-    """A 5xx is asked again until it is well, each attempt one request."""
+    """A 5xx is retried until a response succeeds, each attempt one request."""
     bad = http(b"<html>", f"{status} Oops", "Content-Type: text/html")
     async with RawServer(each(bad, bad, http(b'{"ok": 1}'))) as server:
         assert await call(server, max_attempts=3) == {"ok": 1}
@@ -440,7 +455,10 @@ async def test_error_page_is_retried(status: int) -> None:
     ids=["captive portal", "empty", "204", "utf-16", "not utf-8"],
 )
 async def test_successful_answer_without_json_is_a_decode_error(answer: bytes) -> None:
-    """A 2xx with a body that is no JSON is a DecodeError; JSON is UTF-8, whatever is announced."""
+    """A 2xx with a body that is no JSON is a DecodeError.
+
+    JSON is UTF-8, whichever charset is announced.
+    """
     async with session_on(each(answer)) as (session, _):
         with pytest.raises(DecodeError) as caught:
             await session.data.get("/v1/x")
@@ -449,7 +467,10 @@ async def test_successful_answer_without_json_is_a_decode_error(answer: bytes) -
 
 @pytest.mark.parametrize("start", [b"", b" \r\n", b"\xef\xbb\xbf"], ids=["", "space", "BOM"])
 async def test_web_page_in_place_of_json_is_not_asked_for_again(start: bytes) -> None:
-    """A captive portal's page is an error after one request, which says where a browser would show it."""
+    """A web page in place of JSON is an error after one request.
+
+    The error of a captive portal names the address where a browser would show it.
+    """
     page = start + b"<!DOCTYPE html><html>Please sign in</html>"
     async with session_on(each(http(page, "200 OK", "Content-Type: text/html")), max_attempts=5) as (
         session,
@@ -465,7 +486,7 @@ async def test_web_page_in_place_of_json_is_not_asked_for_again(start: bytes) ->
     ["text/html", "text/plain; charset=no-such-charset", "application/json; charset=utf-16", "///", ""],
 )
 async def test_valid_json_is_taken_whatever_it_is_called(kind: str) -> None:
-    """Content-Type and charset decide nothing."""
+    """Valid JSON is decoded with any Content-Type and charset."""
     answer = http('{"name": "Zürich"}'.encode(), "200 OK", f"Content-Type: {kind}")
     async with session_on(each(answer)) as (session, _):
         assert await session.data.get("/v1/x") == {"name": "Zürich"}
@@ -484,7 +505,7 @@ async def test_valid_json_is_taken_whatever_it_is_called(kind: str) -> None:
     ids=["gzip", "deflate", "raw deflate", "identity", "unannounced gzip", "unknown"],
 )
 async def test_packed_bodies_are_unpacked(body: bytes, encoding: str | None) -> None:
-    """What is packed comes out plain; gzip also where the server forgot to say so."""
+    """Packed bodies are unpacked; gzip also without its header."""
     headers = [] if encoding is None else [f"Content-Encoding: {encoding}"]
     [outcome] = await exchange(each(http(body, "200 OK", *headers)))
     assert outcome.body == BODY
@@ -492,13 +513,16 @@ async def test_packed_bodies_are_unpacked(body: bytes, encoding: str | None) -> 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 async def test_body_that_is_not_packed_as_announced_is_an_error(encoding: str) -> None:
-    """A plain body that is announced as packed, or packed in a way nobody asked for, is an error."""
+    """A body that is not packed as announced is an error.
+
+    It may be plain, or packed in a way that the client did not accept.
+    """
     [outcome] = await exchange(each(http(b"{}" * 50, "200 OK", f"Content-Encoding: {encoding}")))
     assert type(outcome) is APIConnectionError
 
 
 async def test_packed_body_that_ends_early_is_not_taken_for_a_whole_one() -> None:
-    """Half a gzip stream of the announced length is no whole answer, announced as gzip or not."""
+    """Half a gzip stream of the announced length is an error, announced or not."""
     half = gzip.compress(BODY)[:-200]
     for headers in (["Content-Encoding: gzip"], []):
         async with session_on(each(http(half, "200 OK", *headers))) as (session, _):
@@ -507,7 +531,7 @@ async def test_packed_body_that_ends_early_is_not_taken_for_a_whole_one() -> Non
 
 
 async def test_gzip_that_is_only_named_so_is_passed_on() -> None:
-    """Bytes that begin like gzip and are none reach the decoder, which refuses them."""
+    """Bytes that begin like gzip, but are not, are refused by the decoder."""
     [outcome] = await exchange(each(http(b"\x1f\x8bnot gzip at all")))
     assert outcome.body == b"\x1f\x8bnot gzip at all"
 
@@ -517,7 +541,10 @@ async def test_gzip_that_is_only_named_so_is_passed_on() -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", None, "identity"])
 async def test_a_bomb_stops_at_the_cap(encoding: str | None) -> None:
-    """A body that unpacks to more than the cap is ResponseTooLargeError, and its connection is closed."""
+    """A body that unpacks past the cap is ResponseTooLargeError.
+
+    Its connection is closed.
+    """
     bomb = bytes(2**20 + 1)
     body = {"gzip": gzip.compress(bomb), "deflate": zlib.compress(bomb), None: gzip.compress(bomb)}.get(
         encoding, bomb
@@ -531,7 +558,10 @@ async def test_a_bomb_stops_at_the_cap(encoding: str | None) -> None:
 
 
 async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> None:
-    """A session refuses more than 8 MiB, after one request and with advice, and takes it on request."""
+    """A session refuses more than 8 MiB after one request, unless its cap is raised.
+
+    The error has advice.
+    """
     text = json.dumps("x" * 2**23).encode()
     async with session_on(each(http(text)), max_attempts=5) as (session, server):
         wanted = "max_body=8388608 bytes, decompressed: ask for smaller pages, or set a larger max_body"
@@ -545,7 +575,7 @@ async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> Non
 
 @pytest.mark.parametrize("cap", [0, -1, 1.5, "8", True])
 def test_a_cap_that_is_none_is_refused(cap: Any) -> None:
-    """max_body is a whole number of bytes, of the session's own transport."""
+    """A max_body that is no whole number is refused, as is one beside a transport."""
     with pytest.raises(ConfigurationError, match="max_body="):
         Session(max_body=cap)
     with pytest.raises(ConfigurationError, match="max_body= has no effect beside transport="):
@@ -553,13 +583,13 @@ def test_a_cap_that_is_none_is_refused(cap: Any) -> None:
 
 
 async def test_a_body_of_exactly_the_cap_is_taken() -> None:
-    """The cap itself is allowed."""
+    """A body of exactly the cap is accepted."""
     [outcome] = await exchange(each(http(gzip.compress(bytes(2**20)), "200 OK", "Content-Encoding: gzip")))
     assert len(outcome.body) == 2**20
 
 
 async def test_a_body_without_end_stops_at_the_cap() -> None:
-    """A server that never stops sending is left at the cap, and the call is not repeated."""
+    """A body without end stops at the cap, and the call is not repeated."""
 
     async def endless(peer: Peer) -> None:
         await peer.request()
@@ -576,7 +606,10 @@ async def test_a_body_without_end_stops_at_the_cap() -> None:
 
 
 def packed(head: bytes) -> bytes:
-    """Return half a gigabyte of zeros, packed into half a megabyte: the same block again and again."""
+    """Return half a gigabyte of zeros, packed into half a megabyte.
+
+    It is the same block again and again.
+    """
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     return head + (packer.compress(bytes(2**20)) + packer.flush(zlib.Z_FULL_FLUSH)) * 512
 
@@ -597,7 +630,7 @@ BOMBS = {
 async def test_half_a_gigabyte_in_half_a_megabyte_costs_two_caps_at_most(
     bomb: bytes, encoding: str | None
 ) -> None:
-    """However a bomb is packed, it takes no more than twice the cap and 2 MiB, not what it unpacks to."""
+    """A bomb takes at most twice the cap and 2 MiB of memory, however it is packed."""
     assert len(bomb) < 2**20
     headers = [] if encoding is None else [f"Content-Encoding: {encoding}"]
     async with RawServer(each(http(bomb, "200 OK", *headers))) as server:
@@ -613,7 +646,7 @@ async def test_half_a_gigabyte_in_half_a_megabyte_costs_two_caps_at_most(
     assert peak < 2 * MAX_BODY + 2**21
 
 
-# Not HTTP, or more than was asked for
+# Not HTTP, or more than was requested
 
 
 @pytest.mark.parametrize(
@@ -650,7 +683,10 @@ async def test_half_a_gigabyte_in_half_a_megabyte_costs_two_caps_at_most(
     ],
 )
 async def test_what_is_not_http_is_a_connection_error(answer: bytes) -> None:
-    """Bytes that are not HTTP/1.1 give one typed error, and the connection is not used again."""
+    """Bytes that are not HTTP/1.1 give one typed error, and close the connection.
+
+    It is not used again.
+    """
     scripts = itertools.chain([cut(answer)], itertools.repeat(each(http())))
     async with RawServer(lambda peer: next(scripts)(peer)) as server:
         transport = AiohttpTransport()
@@ -663,7 +699,7 @@ async def test_what_is_not_http_is_a_connection_error(answer: bytes) -> None:
 
 
 async def test_informational_answers_come_before_the_real_one() -> None:
-    """100 and 103 are passed over, in the same segment or before."""
+    """Responses 100 and 103 are skipped, in the same segment or before."""
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 
     async def script(peer: Peer) -> None:
@@ -677,7 +713,7 @@ async def test_informational_answers_come_before_the_real_one() -> None:
 @pytest.mark.parametrize("apart", [False, True], ids=["same segment", "later"])
 @pytest.mark.parametrize("read", [False, True], ids=["in the socket", "read"])
 async def test_unasked_answer_is_never_taken_for_the_next_one(apart: bool, read: bool) -> None:
-    """A second answer to one request is thrown away together with its connection."""
+    """A second response to one request is dropped together with its connection."""
 
     async def script(peer: Peer) -> None:
         received = await peer.request()
@@ -701,7 +737,7 @@ async def test_unasked_answer_is_never_taken_for_the_next_one(apart: bool, read:
 
 
 async def test_repeated_headers_are_joined() -> None:
-    """Header names are lower-case, repeated ones are one value (RFC 9110, section 5.3)."""
+    """Repeated headers are joined under a lower-case name (RFC 9110, section 5.3)."""
     [outcome] = await exchange(each(http(b"{}", "200 OK", "X-A: 1", "x-a: 2", "RETRY-AFTER: 7")))
     assert outcome.headers["x-a"] == "1, 2"
     assert outcome.headers["retry-after"] == "7"
@@ -709,7 +745,7 @@ async def test_repeated_headers_are_joined() -> None:
 
 @pytest.mark.parametrize("status", [100, 199, 226, 300, 418, 451, 499, 600, 999])
 async def test_any_status_is_a_result_or_a_typed_error(status: int) -> None:
-    """Statuses that nobody expects end in chainapi's own errors, or in the answer."""
+    """An unexpected status ends in an error of chainapi, or in the response."""
     async with session_on(cut(http(b"{}", f"{status} Odd"))) as (session, _):
         try:
             answer = await session.data.get("/v1/x")
@@ -724,7 +760,7 @@ async def test_any_status_is_a_result_or_a_typed_error(status: int) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirect_is_never_followed(status: int) -> None:
-    """A redirect to another server is an error that names it, and that server hears nothing."""
+    """A redirect is an error that names the target, which gets no request."""
     async with RawServer(each(http())) as other:
         location = f"Location: {other.origin.replace('//', '//user:pw@')}/v1/stolen?x=1"
         async with session_on(each(http(b"", f"{status} Moved", location)), max_attempts=5) as (
@@ -756,7 +792,10 @@ async def test_redirect_is_never_followed(status: int) -> None:
     ],
 )
 async def test_redirect_error_says_where_it_would_lead(location: str, place: str) -> None:
-    """The error names the target origin, cut short, without path, user, key or control characters."""
+    """A redirect error names the target origin, without path, user or key.
+
+    It is cut short, and has no control characters.
+    """
 
     class Redirecting:
         async def send(self, request: Request) -> Response:
@@ -776,7 +815,7 @@ async def test_redirect_error_says_where_it_would_lead(location: str, place: str
 
 
 async def test_redirect_loop_is_one_request() -> None:
-    """A redirect to the same place is not followed either."""
+    """A redirect to the same place is one request."""
 
     async def script(peer: Peer) -> None:
         while True:
@@ -807,7 +846,7 @@ def tls(authority: trustme.CA) -> ssl.SSLContext:
 
 
 async def test_unknown_certificate_is_refused_before_anything_is_sent(tls: ssl.SSLContext) -> None:
-    """A certificate that nobody vouches for is an error at once; no byte of a request is sent."""
+    """An unknown certificate is an error at once; no byte of a request is sent."""
     async with RawServer(each(http()), tls=tls) as server:
         async with Session(data_base_url=server.origin, api_key=KEY, max_attempts=5) as session:
             with pytest.raises(CertificateError, match="certificate is not trusted") as caught:
@@ -821,7 +860,10 @@ async def test_unknown_certificate_is_refused_before_anything_is_sent(tls: ssl.S
 async def test_session_trusts_an_authority_of_ones_own(
     tls: ssl.SSLContext, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An own authority is trusted by ssl_context=, SSL_CERT_FILE or SSL_CERT_DIR, each on its own."""
+    """An own authority is trusted by ssl_context=, SSL_CERT_FILE or SSL_CERT_DIR.
+
+    Each of the three suffices.
+    """
     context = ssl.create_default_context()
     authority.configure_trust(context)
     pem = tmp_path / "own.pem"
@@ -846,7 +888,7 @@ async def test_session_trusts_an_authority_of_ones_own(
 
 
 def subject_hash(pem: bytes) -> str:
-    """Return the name that OpenSSL looks for in a folder of authorities."""
+    """Return the file name of an authority in a folder, as OpenSSL needs it."""
     subject = x509.load_pem_x509_certificate(pem).subject
     canonical = x509.Name([x509.NameAttribute(one.oid, str(one.value).lower()) for one in subject])
     encoded = canonical.public_bytes()
@@ -866,7 +908,10 @@ def subject_hash(pem: bytes) -> str:
 def test_variable_that_names_no_certificates_is_refused(
     variable: str, content: bytes | None, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A variable that names what cannot be read is an error at once, and not a refusal of every server."""
+    """A variable that names an unreadable path is an error at once.
+
+    Otherwise every server would be refused.
+    """
     place = tmp_path / "own.pem"
     if content is not None:
         place.write_bytes(content)
@@ -876,7 +921,10 @@ def test_variable_that_names_no_certificates_is_refused(
 
 
 def test_context_that_checks_nothing_is_refused() -> None:
-    """A context that checks no certificate or no host name would give the key to anybody."""
+    """A context that checks no certificate or no host name is refused.
+
+    It would give the key to anybody.
+    """
     lenient = ssl.create_default_context()
     lenient.check_hostname = False
     nameless = ssl.create_default_context()
@@ -893,14 +941,14 @@ def test_context_that_checks_nothing_is_refused() -> None:
 
 
 async def test_client_session_has_a_context_of_its_own() -> None:
-    """A ClientSession and a context for it are not taken together."""
+    """A ClientSession and a context for it are refused together."""
     async with aiohttp.ClientSession() as client:
         with pytest.raises(ConfigurationError, match="ssl_context= has no effect beside a ClientSession"):
             AiohttpTransport(client, ssl_context=ssl.create_default_context())
 
 
 async def test_own_authority_can_be_trusted(tls: ssl.SSLContext, authority: trustme.CA) -> None:
-    """With a ClientSession that trusts the authority, requests go through; a redirect to http does not."""
+    """A ClientSession that trusts the authority works; a redirect to http does not."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     async with RawServer(each(http())) as plain:
@@ -930,7 +978,7 @@ async def test_certificate_for_another_host_is_refused(authority: trustme.CA) ->
 
 
 async def test_certificate_of_another_time_is_told_as_such(authority: trustme.CA) -> None:
-    """A certificate that has expired, or is not valid yet, is an error that speaks of clocks."""
+    """A certificate that has expired, or is not valid yet, is an error about clocks."""
     ours = ssl.create_default_context()
     authority.configure_trust(ours)
     for days in (-9, 9):
@@ -964,7 +1012,10 @@ async def test_plain_server_behind_an_https_address_is_a_connection_error() -> N
 
 
 async def test_closed_transport_sends_nothing() -> None:
-    """After `aclose`, called once or twice, a transport refuses to send, used before or not."""
+    """A closed transport refuses to send, used before or not.
+
+    `aclose` may be called once or twice.
+    """
     async with RawServer(each(http())) as server:
         for used in (False, True):
             transport = AiohttpTransport()
@@ -978,7 +1029,7 @@ async def test_closed_transport_sends_nothing() -> None:
 
 
 async def test_two_can_close_at_once() -> None:
-    """Closing from two tasks at the same time closes once and hurts nobody."""
+    """Closing from two tasks at the same time closes once, without an error."""
     async with RawServer(each(http())) as server:
         transport = AiohttpTransport()
         await transport.send(request(server))
@@ -986,7 +1037,7 @@ async def test_two_can_close_at_once() -> None:
 
 
 async def test_closed_client_session_is_a_typed_error() -> None:
-    """A ClientSession that its owner has closed is SessionClosedError, not a RuntimeError of aiohttp."""
+    """A closed ClientSession is a SessionClosedError, not a RuntimeError of aiohttp."""
     client = aiohttp.ClientSession()
     await client.close()
     with pytest.raises(SessionClosedError):
@@ -994,7 +1045,10 @@ async def test_closed_client_session_is_a_typed_error() -> None:
 
 
 async def test_client_session_of_ones_own_is_used_and_left_as_it_was() -> None:
-    """Its headers and cookies go out, its other settings decide nothing, and it is not changed or closed."""
+    """A ClientSession's headers and cookies are sent; it is not changed or closed.
+
+    Its other settings have no effect.
+    """
 
     async def never(*_: Any) -> Any:
         raise AssertionError("a middleware of the given session must not run")
@@ -1023,7 +1077,7 @@ async def test_client_session_of_ones_own_is_used_and_left_as_it_was() -> None:
 
 
 async def test_request_goes_out_as_it_is_written() -> None:
-    """The address is sent byte for byte, and nothing is added that tells of this machine."""
+    """A request's address is sent byte for byte, and no header describes the machine."""
     async with RawServer(each(http())) as server:
         transport = AiohttpTransport()
         await transport.send(request(server, "/v1/a%2Fb/%7E+x?pageToken=a%26b%23c%2Bd&q=%C3%BC"))
@@ -1034,7 +1088,7 @@ async def test_request_goes_out_as_it_is_written() -> None:
 
 
 async def test_many_requests_at_once_are_not_mixed_up() -> None:
-    """Two hundred requests in flight each get their own answer."""
+    """Two hundred requests in flight each get their own response."""
 
     async def echo(peer: Peer) -> None:
         while True:

@@ -1,4 +1,7 @@
-"""Every list route, walked while its service does all that hides defects: the rows are those of the truth."""
+"""Truth of every list route, walked over a service with all its oddities.
+
+The rows are those that the service holds.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def session_of(simulator: Simulator, heard: list[Event]) -> Session:
 
 
 def walk_of(session: Session, name: str) -> Pages[Any]:
-    """Return a walk of a route, in pages of seven rows where its page size can be chosen."""
+    """Return a walk of a route, in pages of seven rows where it has a page size."""
     declared = ROUTES[name]
     given = arguments(declared)
     if declared.page_size is not None:
@@ -57,7 +60,7 @@ def walk_of(session: Session, name: str) -> Pages[Any]:
 
 
 def truth_of(simulator: Simulator, name: str) -> list[Any]:
-    """Return the rows of a route as its service holds them, made into the route's records."""
+    """Return the rows of a route as its service holds them, as records of the route."""
     declared = ROUTES[name]
     path = path_of(name).partition("/")[2].partition("/")[2]
     rows = simulator.rows_of(f"/{path}", **needed_by(name))
@@ -68,25 +71,31 @@ def truth_of(simulator: Simulator, name: str) -> list[Any]:
 
 
 def key_of(name: str) -> tuple[str, ...]:
-    """Return the attributes that identify a row of a route, as it is called here."""
+    """Return the attributes that identify a row of a route with these arguments."""
     declared = ROUTES[name]
     return declared.route.for_call({one.name: None for one in declared.parameters} | arguments(declared)).key
 
 
 def everything(name: str, order: str) -> dict[str, Any]:
-    """Return all that can be odd about a list at one moment; rows with one key are never equal ones."""
+    """Return all oddities of a list at one moment.
+
+    Rows with one key are never equal ones.
+    """
     keyed = bool(key_of(name) or ROUTES[name].route.kind_keys)
     return {"ties": 3, "equal": 1 if keyed else 4, "replays": 2, "order": order, **ODD}
 
 
 def counted(rows: list[Any]) -> Counter[str]:
-    """Count rows by all that they hold."""
+    """Count rows by all their content."""
     return Counter(repr(row.raw if isinstance(row, Invalid) else row) for row in rows)
 
 
 @pytest.mark.parametrize(("name", "order"), IN_ORDERS)
 async def test_one_pass_gives_the_list(name: str, order: str) -> None:
-    """Ties, equal and odd rows, unknown fields and values, any order: each row comes, in its place."""
+    """One pass gives each row of the list in its place, with any oddity and order.
+
+    There are ties, equal and odd rows, unknown fields and values.
+    """
     simulator = simulated(**everything(name, order))
     heard: list[Event] = []
     async with session_of(simulator, heard) as session:
@@ -98,7 +107,10 @@ async def test_one_pass_gives_the_list(name: str, order: str) -> None:
 
 @pytest.mark.parametrize(("name", "order"), IN_ORDERS)
 async def test_a_dead_token_loses_and_repeats_nothing(name: str, order: str) -> None:
-    """After a restart each row comes as often as the list holds it, or an event says that some come again."""
+    """A dead token loses no row, and repeats none without an event.
+
+    After the restart each row is given as often as the list holds it.
+    """
     simulator = simulated(**everything(name, order))
     heard: list[Event] = []
     rows: list[Any] = []
@@ -118,7 +130,10 @@ async def test_a_dead_token_loses_and_repeats_nothing(name: str, order: str) -> 
 
 @pytest.mark.parametrize("name", LISTS)
 async def test_rows_that_change_or_move_come_once_where_a_key_says_so(name: str) -> None:
-    """Prices and logos that change between passes, rows that move: with a key none is lost or repeated."""
+    """Rows with a key that change or move between passes are given once.
+
+    Prices and logos change.
+    """
     simulator = simulated(changing="pass", moved=0.2, unknown_fields=0.2)
     heard: list[Event] = []
     rows: list[Any] = []
@@ -143,7 +158,7 @@ async def test_rows_that_change_or_move_come_once_where_a_key_says_so(name: str)
 @pytest.mark.parametrize("repeated", ["last", 2])
 @pytest.mark.parametrize("name", ["data.evm.blocks", "data.evm.internal_transactions", "metrics.avg_tps"])
 async def test_repeated_pages_end(name: str, repeated: Any) -> None:
-    """A service that repeats its pages under fresh tokens ends the walk with an error, its rows kept."""
+    """Repeated pages under fresh tokens end the walk with an error that has the rows."""
     from chainapi.errors import PaginationLoopError
 
     simulator = simulated(repeat_pages=repeated)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import median
 
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from tests.limits.clairvoyant import Judgement, judge
 from tests.limits.rows import Row, spread
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog, Stacked

@@ -11,7 +11,7 @@ from statistics import median
 from attrs import evolve, field, frozen
 
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from tests.limits import runs
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread

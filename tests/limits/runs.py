@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.headers import RateLimitInfo
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from tests.limits.servers import EPSILON, Trial
 from tests.virtual_time import VirtualLoop
 

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 from chainapi.client.limiter import Gate, Permit
 from chainapi.core.limits.headers import read_limits
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError
 from tests.limits.servers import EPSILON, Server, Stacked

@@ -1,1 +1,1 @@
-"""Pages, tokens and restarts put to the proof: a nasty service, a machine that reads it, mutants, kill -9."""
+"""Paging under stress: a nasty service, a machine that reads it, mutants, kill -9."""

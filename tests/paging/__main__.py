@@ -1,7 +1,7 @@
-"""The soak: `python -m tests.paging --examples 100000` runs the machine over and over, on all processors.
+"""Soak: `python -m tests.paging --examples 100000` runs the machine repeatedly.
 
-Each round is 500 examples of a seed of its own; a failure is printed with the seed and the smallest
-example that was found, and ends the run.
+It uses all processors. Each round is 500 examples of a seed of its own; a failure is printed with the seed
+and the smallest example that was found, and ends the run.
 
 Readers walk without an event loop, or with `--session` on one, with prefetch and cancellation.
 `--hunt NAME` looks for scripts that catch a mutant, among as many as `--examples`.
@@ -34,7 +34,7 @@ def hunt(mutant: Mutant, scripts: int) -> None:
 
 
 def main() -> None:
-    """Run as many examples as are asked for, then the long walk through kills."""
+    """Run the given number of examples, then the long walk through kills."""
     parser = argparse.ArgumentParser(prog="python -m tests.paging", description=__doc__)
     parser.add_argument("--examples", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=None, help="of the first round; else drawn from the time")

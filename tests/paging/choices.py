@@ -1,4 +1,4 @@
-"""The choices of the machine: manners of a service, and actions with their arguments.
+"""Choices of the machine: manners of a service, and actions with arguments.
 
 Hypothesis draws from them for the search, `random.Random` for the scripts that catch mutants.
 """

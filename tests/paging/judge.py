@@ -1,4 +1,4 @@
-"""The judgement of a walk by the truth: which rows may be missing, and which may have come too often.
+"""Judgement of a walk by the truth: rows that may be missing or repeated.
 
 A row that was in the list all the time is given; a row is given as often as the list ever held it. Equal
 rows count: the truth is a multiset. Whatever this promise does not cover is an allowance, and all of them are
@@ -19,7 +19,7 @@ __all__ = ["Walked"]
 
 @define
 class Walked:
-    """The rows that a reader has by now, and what it was told about them.
+    """Record of the rows and events that a reader has by now.
 
     Attributes:
         whole: serials of the rows that were there when it began, or began again; those still there when it
@@ -34,12 +34,12 @@ class Walked:
         resumed: it was resumed.
         inside: it was resumed inside a page.
         paged: pages were read as they are.
-        inexact: a restart after which rows may come again was heard of.
-        broken: OrderBroken was heard.
-        keyless: KeyNotUnique was heard.
+        inexact: a restart after which rows may come again was reported.
+        broken: OrderBroken was reported.
+        keyless: KeyNotUnique was reported.
         doubted: a restart lay before one of these two, or a restart or a resume behind it.
-        blind: names of the rows that came before KeyNotUnique was heard, some of which may have been taken
-            for others; None where it was not heard.
+        blind: names of the rows that came before KeyNotUnique was reported; some of them may have been
+            taken for others. None where it was not reported.
         ends: numbers at which a pass, or what was read before a resume, ended or began; None for any.
 
     """
@@ -67,7 +67,7 @@ class Walked:
         return evolve(self, given=Counter(self.given), names=Counter(self.names))
 
     def take(self, label: Label, number: int, service: Service) -> None:
-        """Note a row that was given, and judge it."""
+        """Record a row that was given, and judge it."""
         name = label[0]
         self.number = number
         self.newest = number if self.newest is None else max(self.newest, number)
@@ -84,7 +84,7 @@ class Walked:
         )
 
     def _changes_are_rows(self, number: int, service: Service) -> bool:
-        """Check whether a row that changed is another one: without a key, content is all that counts.
+        """Check whether a changed row is another one: without a key, content decides.
 
         Inside a span of numbers a row is not looked at again, so a change does not matter there.
         """
@@ -96,7 +96,10 @@ class Walked:
         return self.ends is None or number in self.ends
 
     def may_repeat(self, name: int, number: int, service: Service) -> str:
-        """Say why a row may come more often than the list held it; an empty text where it may not."""
+        """Return why a row may be repeated; an empty text where it may not.
+
+        It is repeated if it is given more often than the list held it.
+        """
         manners = service.manners
         if self.inexact:
             return "the walk said that rows given before may come again"
@@ -117,7 +120,7 @@ class Walked:
         return self._may_repeat_in_a_pass(manners)
 
     def _may_repeat_in_a_pass(self, manners: Manners) -> str:
-        """Say why the service may have given a row again that nothing shows to be the same one."""
+        """Return why a service may have repeated a row that nothing identifies."""
         if manners.shifts or manners.circles:
             if not manners.keyed or self.keyless:
                 return "the service gave the row again, and nothing tells it from an equal one"
@@ -130,13 +133,13 @@ class Walked:
         return ""
 
     def missing(self, service: Service) -> Counter[int]:
-        """Return the names of rows that are lost, with how many."""
+        """Return the names of rows that are lost, with their numbers."""
         stayed = Counter(row.name for row in service.rows if row.serial in self.whole)
         lost = stayed - self.names
         return Counter({name: count for name, count in lost.items() if not self.may_miss(name, service)})
 
     def may_miss(self, name: int, service: Service) -> str:
-        """Say why a row that was there all the time may be missing; an empty text where it may not."""
+        """Return why a row that was always there may be missing; empty if it may not."""
         manners = service.manners
         again = self.restarts > 0 or self.resumed
         shares = manners.keyed and any(service.shared[key] > 1 for key in service.keys[name])
@@ -152,18 +155,18 @@ class Walked:
         return ""
 
     def refute_key(self, before: Iterable[int]) -> None:
-        """Note that KeyNotUnique was heard, and the names of the rows before it."""
+        """Record a KeyNotUnique event, and the names of the rows before it."""
         self.keyless = True
         self.blind = frozenset(before) if self.blind is None else self.blind
         self.doubted |= self.restarts > 0
 
     def refute_order(self) -> None:
-        """Note that OrderBroken was heard."""
+        """Record an OrderBroken event."""
         self.broken = True
         self.doubted |= self.restarts > 0
 
     def begin_pass(self, service: Service) -> None:
-        """Note that a pass over the whole list begins: it meets the rows that are there now."""
+        """Begin a pass over the whole list: it meets the rows that are there now."""
         manners = service.manners
         if manners.until:  # its restarts begin at the last row given
             return
@@ -171,7 +174,10 @@ class Walked:
         self.whole |= {row.serial for row in service.rows if row.serial not in late}
 
     def begin_again(self, *, known: bool = True) -> None:
-        """Note a restart or a resume; `known` where the rows before it were noted already."""
+        """Record a restart or a resume.
+
+        `known` where the rows before it were recorded already.
+        """
         self.doubted |= self.broken or self.keyless
         ends = {number for number in (self.number, self.newest) if number is not None}
         self.ends = self.ends | ends if known and self.ends is not None else None

@@ -1,7 +1,7 @@
-"""A walk that is killed again and again, and goes on from its checkpoint file.
+"""Walk that is killed again and again, and resumes from its checkpoint file.
 
 The walker is a process of its own. It appends the number of each block to a file, a batch at a time, and then
-replaces the checkpoint file; when it starts it cuts the rows off that the checkpoint does not know of. It
+replaces the checkpoint file; when it starts it cuts off the rows that the checkpoint does not count. It
 dies by SIGKILL: by its own hand between any two of its steps, or by its parent's while a page is on its way.
 """
 
@@ -34,7 +34,7 @@ STEPS_A_PAGE = 7  # steps of the walker, about
 
 @frozen
 class Job:
-    """What a walker has to do, and after how many steps it ends itself (0 for never)."""
+    """Task of a walker, and the steps after which it ends itself (0 for never)."""
 
     base_url: str
     key: str
@@ -45,7 +45,7 @@ class Job:
 
 @frozen
 class Killed:
-    """How a walk through kills went."""
+    """Result of a walk through kills."""
 
     kills: int
     requests: int
@@ -55,7 +55,7 @@ class Killed:
 
 
 class Walker:
-    """The process that is killed."""
+    """Process that is killed."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -64,7 +64,7 @@ class Walker:
         self._checkpoint = Path(job.folder, "checkpoint")
 
     def run(self) -> None:
-        """Walk on from where the last one died."""
+        """Walk on from the place where the last one died."""
         asyncio.run(self._walk())
 
     def _step(self) -> None:
@@ -94,7 +94,7 @@ class Walker:
                 self._save(blocks.checkpoint)
 
     def _save(self, checkpoint: Checkpoint) -> None:
-        """Replace the checkpoint file: who reads it finds the old one or the new one, and both whole."""
+        """Replace the checkpoint file: a reader finds the old one or the new one, whole."""
         self._step()
         temporary = self._checkpoint.with_suffix(".new")
         with temporary.open("w") as file:
@@ -125,7 +125,7 @@ def walk_and_kill(pages: int, kills: int, seed: int, *, descending_key: str | No
 async def _supervise(
     pages: int, kills: int, seed: int, descending_key: str | None, folder: str
 ) -> tuple[int, int]:
-    """Start walkers until one comes through; return how many died, and how many requests were sent."""
+    """Start walkers until one ends; return the number of deaths and of requests."""
     draw = Random(seed)
     # Forked from a process that has imported everything: most of a walker's life is walking.
     context = multiprocessing.get_context("forkserver")
@@ -148,7 +148,10 @@ async def _supervise(
 
 
 async def _watch(process: BaseProcess, simulator: Simulator, enough: int | None) -> None:
-    """Wait for the end of a process; kill it when the services have had `enough` requests."""
+    """Wait for the end of a process; kill it after `enough` requests.
+
+    The services count them.
+    """
     while process.is_alive():
         if enough is not None and simulator.stats.requests >= enough:
             process.kill()

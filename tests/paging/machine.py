@@ -1,8 +1,8 @@
-"""A reader that does everything a reader may do, and the promise that no row is lost or given twice.
+"""Machine: a reader that uses all of paging, and loses or repeats no row.
 
 The machine draws the manners of a service, then reads pages and rows, leaves, resumes from any checkpoint
 it has seen, through text and in a new session, waits for seconds or days, is cancelled, moves the wall
-clock, and lets the service change its rows, forget tokens, shut pages and fail. In the end it reads whatever
+clock, and lets the service change its rows, forget tokens, shut pages and fail. In the end it reads all that
 is left, and compares.
 """
 
@@ -54,7 +54,7 @@ READS = 60  # attempts at reading the rest; every fault and every death of a tok
 
 @frozen
 class Saved:
-    """A checkpoint, and what had been given when it was taken."""
+    """Checkpoint, and the rows that had been given when it was taken."""
 
     checkpoint: Checkpoint
     walked: Walked
@@ -80,7 +80,7 @@ def action(act: Act) -> Act:
 
 
 def _sound(drawn: Manners) -> Manners:
-    """Return the manners without what cannot go together."""
+    """Return the manners without those that exclude each other."""
     if drawn.tokens == "scroll":  # the same token with equal pages would be a loop
         drawn = evolve(drawn, empties=0, repeat=None, names="own", ties=1, clash=1)
     if drawn.tokens == "overlap":
@@ -109,7 +109,10 @@ def _scaled_down(manners: Manners) -> ExitStack:
 
 
 class PagingMachine(RuleBasedStateMachine):
-    """One service, one reader at a time, all in virtual time: on a session, as users have it."""
+    """Machine of one service and one reader at a time, all in virtual time.
+
+    It runs on a session, as users have it.
+    """
 
     make_world: type[SessionWorld | FlowWorld] = SessionWorld
 
@@ -149,7 +152,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     @property
     def fragile(self) -> bool:
-        """Whether what the service once gave it never gives again."""
+        """Return whether the service never repeats what it once gave."""
         return self.manners.tokens == "scroll"
 
     def _open(
@@ -159,7 +162,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.closed = False
         self.serial = self.depth = 0
 
-    # What the reader is told
+    # What the reader learns
 
     def _hear(self, event: Event) -> None:
         walked, service, manners = self.walked, self.service, self.manners
@@ -220,7 +223,7 @@ class PagingMachine(RuleBasedStateMachine):
         assert event.restarts == walked.restarts, "a restart was not told"
 
     def _check_reason(self, event: Restarted) -> None:
-        """Only a token that died is a reason to begin again."""
+        """Check that a restart has a token that died as its reason."""
         service, now = self.service, self.world.time()
         if "refused" in event.reason:
             assert service.refused, "a restart without a refusal"
@@ -256,7 +259,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     @action
     def closed_meanwhile(self, delay: float, how: How, session: bool) -> None:
-        """Close the stream or its session while it is read; go on from where it stood."""
+        """Close the stream or its session in a read; resume from its checkpoint."""
         end = "session" if session else "stream"
         self.closed = True
         self._run(lambda: self._stopped(delay, how, end))
@@ -272,7 +275,10 @@ class PagingMachine(RuleBasedStateMachine):
         grown: int,
         shrunk: int,
     ) -> None:
-        """Resume from a checkpoint seen before, through text, in a new session, of a changed list."""
+        """Resume from a checkpoint seen before, through text, in a new session.
+
+        The list has changed.
+        """
         self.saved.append(Saved(self.pages.checkpoint, self.walked.copy()))
         if close:
             self._run(self.pages.aclose)
@@ -284,7 +290,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     @action
     def interrupted(self, count: int, grown: int, shrunk: int) -> None:
-        """Read some rows, and go on with the next one on another day, when the list has changed."""
+        """Read some rows, and read on another day, when the list has changed."""
         self._run(lambda: self._rows(count))
         self.resume(back=0, prefetch=0, on_expired="restart", close=True, grown=grown, shrunk=shrunk)
 
@@ -340,7 +346,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     @action
     def mislay(self, index: int) -> None:
-        """Add a new row anywhere: in a list in descending order, where it does not belong."""
+        """Add a new row anywhere, even against the descending order of a list."""
         self.service.mislay(index)
 
     @action
@@ -350,12 +356,12 @@ class PagingMachine(RuleBasedStateMachine):
 
     @action
     def move(self, index: int) -> None:
-        """Move a row, as one that was written again."""
+        """Move a row, as if it was written again."""
         self.service.move(index)
 
     @action
     def shut(self) -> None:
-        """Refuse the page to come, whatever its token."""
+        """Refuse the next page, whichever its token."""
         self.service.shut_page(next(reversed(self.service.tokens), None))
 
     @action
@@ -378,7 +384,7 @@ class PagingMachine(RuleBasedStateMachine):
     # The end
 
     def teardown(self) -> None:
-        """Read whatever is left, and look for what was left behind."""
+        """Read all that is left, and look for leftovers."""
         try:
             if hasattr(self, "world"):
                 self._finish()
@@ -404,7 +410,7 @@ class PagingMachine(RuleBasedStateMachine):
             self._check_whole()  # all pages were there before the service began to repeat them
 
     def _check_whole(self) -> None:
-        """All rows that were there all the time have been given."""
+        """Check that all rows that were always there have been given."""
         missing = self.walked.missing(self.service)
         assert not missing, f"rows are lost: {missing}"
 
@@ -417,7 +423,7 @@ class PagingMachine(RuleBasedStateMachine):
             self._check_whole()
 
     async def _met(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do some work; an error is judged, and its checkpoint is where to go on."""
+        """Run some work; judge an error, and resume at its checkpoint."""
         try:
             await work()
         except ChainAPIError as error:
@@ -426,7 +432,7 @@ class PagingMachine(RuleBasedStateMachine):
             assert checkpoint is not None, "an error without a checkpoint"
             assert checkpoint == self.pages.checkpoint
             self.saved.append(Saved(checkpoint, self.walked.copy()))
-            refused = isinstance(error, PageRefusedError)  # which asks again as it is
+            refused = isinstance(error, PageRefusedError)  # the same request may be sent again
             if isinstance(error, PageTokenExpiredError) and not self.hopeless and not refused:
                 self._resume(self.saved[-1], 0, "restart")
 
@@ -512,14 +518,17 @@ class PagingMachine(RuleBasedStateMachine):
         assert len(rows) == limit or self.pages.exhausted, "a partial list"
 
     def _take_row(self, row: Any, *, passes: bool = False) -> None:
-        """Note a row; `passes` where a restart may lie before it."""
+        """Record a row; `passes` where a restart may lie before it."""
         walked, label = self.walked, self._label(row)
         walked.take(label, self._number(row), self.service)
         if not passes and walked.total == self.pages.checkpoint.rows:
             self._check_place(label)
 
     def _check_place(self, label: Label) -> None:
-        """Rows come in the order of the list, where it does not change and shows which row is which."""
+        """Check that rows are in the order of the list.
+
+        The list must not change, and must show which row is which.
+        """
         walked, service, manners = self.walked, self.service, self.manners
         if manners.names != "own" or service.changed or manners.shifts or manners.circles:
             return
@@ -542,6 +551,6 @@ def _is_part(labels: Sequence[Label], sent: Sequence[Label]) -> bool:
 
 
 class FlowMachine(PagingMachine):
-    """The same reader on the walk alone: no event loop, no session."""
+    """Machine of the same reader on the walk alone: no event loop, no session."""
 
     make_world = FlowWorld

@@ -1,4 +1,4 @@
-"""Broken variants of the walk: each replaces one function or attribute of the real code.
+"""Mutants of the walk: each replaces one function or attribute of the code.
 
 This is the one place where parts of chainapi are patched, because that is its point: a promise that a broken
 walk keeps as well is no promise.
@@ -44,10 +44,10 @@ Make = Callable[[], AbstractContextManager[object]]
 
 @frozen
 class Mutant:
-    """A broken variant, in force while the context of `make` is open, and the scripts that catch it.
+    """Mutant, in force while the context of `make` is open, and its scripts.
 
-    They run on the walk alone, or on a session, for what only a session does: prefetch, the queue for quota,
-    and the time at which a page arrives.
+    The scripts catch it. They run on the walk alone, or on a session, for what only a session does: prefetch,
+    the queue for quota, and the time at which a page arrives.
     """
 
     make: Make
@@ -76,7 +76,7 @@ def no_age_check() -> AbstractContextManager[object]:
 
 @mutant(99, 175, machine=PagingMachine)
 def age_from_receipt() -> AbstractContextManager[object]:
-    """Count the age of a token from when its page came."""
+    """Count the age of a token from the arrival of its page."""
 
     def token(self: Fetched) -> PageToken | None:
         value = self.page.next_page_token
@@ -88,7 +88,7 @@ def age_from_receipt() -> AbstractContextManager[object]:
 
 @mutant(9, 22, machine=PagingMachine)
 def age_by_the_wall_clock() -> AbstractContextManager[object]:
-    """Judge every token by the wall clock, as if it came from a checkpoint."""
+    """Age every token by the wall clock, as if it came from a checkpoint."""
 
     def token(self: Fetched) -> PageToken | None:
         value = self.page.next_page_token
@@ -231,7 +231,10 @@ def prefetch_outlives_the_stream() -> AbstractContextManager[object]:
 
 @mutant(150, 166, machine=PagingMachine)
 def prefetch_survives_a_restart() -> AbstractContextManager[object]:
-    """Give the pages fetched with the old token after a restart, as if they came after its first page."""
+    """Give pages fetched with the old token after a restart.
+
+    They follow its first page.
+    """
 
     def holds(self: Prefetcher, token: PageToken | None) -> bool:
         return token is not None and bool(self._tasks)
@@ -261,7 +264,7 @@ def error_ends_the_walk() -> AbstractContextManager[object]:
 
 @mutant(21, 27)
 def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
-    """Give out, for the page in hand, where the stream stands one page further on."""
+    """Return, for the page in hand, the checkpoint one page further on."""
     real = Pages._page
     given: dict[int, Page[Any]] = {}
 
@@ -301,7 +304,7 @@ def watermark_forgotten_on_resume() -> AbstractContextManager[object]:
 
 @mutant(21, 415)
 def marks_forgotten() -> AbstractContextManager[object]:
-    """Count the rows of a page that were given, instead of telling them by their marks."""
+    """Count the rows of a page that were given, instead of comparing their marks."""
     return patch.object(Deduplicator, "marks_given", lambda self, given, stale: ())
 
 
@@ -451,13 +454,13 @@ def shifted_rows_given_again() -> AbstractContextManager[object]:
 
 @mutant(42, 67)
 def key_never_given_up() -> AbstractContextManager[object]:
-    """Believe a key that rows of one page share."""
+    """Use a key that rows of one page share."""
     return patch.object(Deduplicator, "_give_up_key", lambda self, page: None)
 
 
 @mutant(73, 91)
 def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
-    """Believe a key again on the page after the one that refuted it."""
+    """Use a key again on the page after the one that refuted it."""
     real = Deduplicator._give_up_key
 
     def give_up(self: Deduplicator, page: Any) -> None:
@@ -475,7 +478,7 @@ def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
 
 @mutant(0, 26)
 def order_believed() -> AbstractContextManager[object]:
-    """Look at no number but those of the spans."""
+    """Check no number but those of the spans."""
     return patch.object(dedupe, "rising", lambda numbers, last: None)
 
 
@@ -535,7 +538,7 @@ def ties_at_the_end_of_a_span_given_again() -> AbstractContextManager[object]:
 
 @mutant(165, 1041)
 def spans_joined_by_a_tie() -> AbstractContextManager[object]:
-    """Join two spans at a number of which only some rows were given."""
+    """Join two spans at a number although only some of its rows were given."""
     real = order._walked
 
     def walked(spans: Any, last: int, number: int, *, unique: bool) -> Any:
@@ -567,7 +570,7 @@ def refused_token_restarts_at_once() -> AbstractContextManager[object]:
 
 @mutant(756, 1312)
 def renewed_token_not_used() -> AbstractContextManager[object]:
-    """Go on with the token that was refused, not with the new one."""
+    """Continue with the token that was refused, not with the new one."""
     real, refuse = StateMachine.checked, StateMachine.refused
     refused_tokens: dict[int, PageToken | None] = {}
 
@@ -588,7 +591,7 @@ def renewed_token_not_used() -> AbstractContextManager[object]:
 
 @mutant(1327)
 def page_before_not_compared() -> AbstractContextManager[object]:
-    """Go on with a new token although the page that it came with has changed."""
+    """Continue with a new token although the page that it came with has changed."""
     real = StateMachine.checked
 
     def checked(self: StateMachine, token: PageToken | None, *, rows: int) -> bool:
@@ -614,7 +617,7 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
 
 @mutant(232, 388, machine=PagingMachine)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
-    """Look at the age of a token only before its request waits for quota."""
+    """Check the age of a token only before its request waits for quota."""
     from chainapi.core.call import Call
 
     real = Call.__init__
@@ -627,13 +630,13 @@ def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
 
 @mutant(3, 11)
 def exhausted_too_early() -> AbstractContextManager[object]:
-    """Call the walk exhausted as soon as its last page is here, though its rows were not given."""
+    """Call the walk exhausted at its last page, though its rows were not given."""
     return patch.object(Walk, "exhausted", property(lambda self: self.fetched_all))
 
 
 @mutant(2, 26)
 def partial_list_after_close() -> AbstractContextManager[object]:
-    """Give what there is when the stream is closed under `collect`."""
+    """Return a partial list when the stream is closed under `collect`."""
 
     async def collect(self: Pages[Any], limit: int | None = None) -> list[Any]:
         rows = []
@@ -648,7 +651,10 @@ def partial_list_after_close() -> AbstractContextManager[object]:
 
 @mutant(51_296)
 def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
-    """Give again, where the order breaks in a later pass, what the passes before gave below the break."""
+    """Give rows of passes before again, below a break of the order.
+
+    The order breaks in a later pass.
+    """
     return patch.object(OrderHistory, "later", False)
 
 
@@ -666,5 +672,5 @@ def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
 
 @mutant(396, 513)
 def changed_row_refutes_no_number() -> AbstractContextManager[object]:
-    """Believe a number as key although another row had it on the page before."""
+    """Use a number as key although another row had it on the page before."""
     return patch.object(KeyWindow, "_is_other", lambda self, page, index, known, place: False)

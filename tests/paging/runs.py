@@ -15,7 +15,10 @@ STEPS = 12  # rules of one example
 
 
 def check(examples: int = EXAMPLES, *, seed: int = 0, machine: type[PagingMachine] = FlowMachine) -> None:
-    """Run the machine, with the same examples for the same seed. Raises what the machine finds."""
+    """Run the machine, with the same examples for the same seed.
+
+    Raises what the machine finds.
+    """
     chosen = settings(
         max_examples=examples,
         stateful_step_count=STEPS,

@@ -1,4 +1,4 @@
-"""Readers that follow a script: one seed is one script, whichever hypothesis and Python there are.
+"""Scripts for readers: one seed is one script, with any hypothesis and Python.
 
 A script that catches a mutant catches it in every run, which a search for it does not.
 """
@@ -23,7 +23,7 @@ Arguments = dict[str, Any]
 
 @frozen
 class Script:
-    """The manners of a service, and what its reader does."""
+    """Script: the manners of a service, and the actions of its reader."""
 
     manners: Manners
     beginning: Arguments
@@ -31,7 +31,10 @@ class Script:
 
     @classmethod
     def from_seed(cls, seed: int) -> Script:
-        """Draw a script. Part of the actions are left out of it, so that the others come often."""
+        """Draw a script from a seed, without some kinds of actions.
+
+        So the others come often.
+        """
         source = random.Random(seed)
         manners, beginning = _draw(source, MANNERS), _draw(source, BEGINNING)
         names = [name for name in ACTIONS if name in READING or source.random() < 0.6]

@@ -1,7 +1,7 @@
-"""A list service as nasty as the specification allows, and the transport that reaches it.
+"""List service as nasty as the specification allows, and its transport.
 
 Smaller than the simulator, and meaner: it inserts, deletes, moves and changes rows while they are read,
-forgets tokens, shuts pages, repeats pages and rows, and fails. It also judges its client: a token that has
+forgets tokens, shuts pages, repeats pages and rows, and fails. It also checks its client: a token that has
 reached its lifetime, one that it never gave out or that belongs to another query, and too many requests are
 each an `AssertionError`.
 """
@@ -25,7 +25,7 @@ __all__ = ["LIFETIME", "SHUT", "Fault", "Label", "Manners", "NastyTransport", "R
 
 LIFETIME = 86_400.0  # seconds
 MOST_REQUESTS = 1_500  # of one example; a walk that needs more runs in circles
-SHUT = "under maintenance until 17:00"  # the message for a page that is refused whatever its token
+SHUT = "under maintenance until 17:00"  # the message for a page that is refused with any token
 
 Kind = Literal["points", "plain", "keyed", "ordered", "both", "bykey"]
 Tokens = Literal["anchored", "position", "overlap", "scroll"]
@@ -34,7 +34,7 @@ Label = tuple[int, int]  # name and version: all that a client can see of a row
 
 @frozen(kw_only=True)
 class Manners:
-    """How the service behaves as long as an example lasts.
+    """Manners of the service as long as an example lasts.
 
     Attributes:
         kind: what is declared of the list: points with their time as key and as descending number ("points"),
@@ -45,7 +45,7 @@ class Manners:
             ("one").
         ties: how many names share a number.
         clash: how many names share a key, where the key is not the number.
-        order: of the numbers, whatever is declared.
+        order: of the numbers, independent of the declaration.
         tokens: a token stands for the place below a row ("anchored"), for that row itself, which comes again
             ("overlap"), for a number of rows ("position"), or, always the same one, for all that was not
             given yet ("scroll").
@@ -55,7 +55,7 @@ class Manners:
         late_end: whether a full last page has a token, to an empty page.
         empties: how many empty pages follow each page that has a token.
         nulls: whether an empty list is null.
-        cycle: after so many pages the token is one that was given out before, with the number of its page.
+        cycle: after this number of pages the token is an earlier one, with the number of its page.
         repeat: in place of an end, a fresh token to the last page, or to the first page of all.
         dead_status: the answer to a dead token.
         stillborn: whether no token ever opens a page.
@@ -84,27 +84,27 @@ class Manners:
 
     @property
     def ordered(self) -> bool:
-        """Whether a descending number is declared."""
+        """Return whether a descending number is declared."""
         return self.kind not in ("plain", "keyed")
 
     @property
     def keyed(self) -> bool:
-        """Whether a key is declared."""
+        """Return whether a key is declared."""
         return self.kind not in ("plain", "ordered")
 
     @property
     def numbered(self) -> bool:
-        """Whether that key is the number."""
+        """Return whether that key is the number."""
         return self.kind in ("points", "bykey")
 
     @property
     def shifts(self) -> bool:
-        """Whether a page may repeat rows of the pages before it."""
+        """Return whether a page may repeat rows of the pages before it."""
         return self.tokens in ("position", "overlap")
 
     @property
     def circles(self) -> bool:
-        """Whether the service serves its pages again."""
+        """Return whether the service serves its pages again."""
         return self.cycle is not None or self.repeat is not None
 
     def name(self, serial: int) -> int:
@@ -122,7 +122,7 @@ class Manners:
                 return 1
 
     def place(self, serial: int) -> float:
-        """Return what the list is sorted by, in descending order."""
+        """Return the sort key of the list, in descending order."""
         match self.order:
             case "descending":
                 return serial
@@ -136,7 +136,7 @@ class Manners:
 
 @frozen
 class Fault:
-    """What befalls one request: a status, or a break after the service has done its work."""
+    """Fault of one request: a status, or a break after the service has done its work."""
 
     status: int | None = None
     retry_after: float | None = None
@@ -145,7 +145,7 @@ class Fault:
 
 @frozen
 class Token:
-    """What the service knows of a token that it gave out."""
+    """Record of a token that the service returned."""
 
     asked: float  # when the request that it answers was sent; times are of the loop
     given: float
@@ -157,7 +157,7 @@ class Token:
 
 @frozen
 class Row:
-    """A row: `serial` and `place` are the service's own, the rest is what its clients see."""
+    """Row: `serial` and `place` are the service's own, clients see the rest."""
 
     serial: int
     place: float
@@ -168,13 +168,16 @@ class Row:
 
     @property
     def label(self) -> Label:
-        """All that tells it apart."""
+        """Return all that distinguishes the row."""
         return self.name, self.version
 
 
 @define
 class Service:
-    """One list, its tokens, and what goes wrong. Pure: times are arguments, in seconds."""
+    """Service of one list, its tokens and its faults.
+
+    Pure: times are arguments, in seconds.
+    """
 
     manners: Manners
     rows: list[Row] = field(factory=list[Row])
@@ -202,7 +205,7 @@ class Service:
     oldest: float | None = None  # when the request was sent that brought the first token
 
     def insert(self, count: int) -> None:
-        """Add rows: at the head, or wherever their order puts them."""
+        """Add rows: at the head, or anywhere that their order puts them."""
         manners = self.manners
         for _ in range(count):
             name = manners.name(self.next_serial)
@@ -231,7 +234,10 @@ class Service:
             self._add_below(row, row.name, row.number, row.version)
 
     def mislay(self, index: int) -> None:
-        """Add a row with the number of a new one right below the row at `index`, counted round."""
+        """Add a row below the row at `index`, with the number of a new one.
+
+        `index` is counted round.
+        """
         if self.rows:
             name = self.manners.name(self.next_serial)
             self._add_below(self.rows[index % len(self.rows)], name, 1 + name // self.manners.ties)
@@ -243,7 +249,10 @@ class Service:
         self._add((row.place + below) / 2, name, number, version, late=True)
 
     def change(self, index: int) -> None:
-        """Change the content of the row at `index`, counted round, but nothing that identifies it."""
+        """Change the row at `index`, but nothing that identifies it.
+
+        `index` is counted round.
+        """
         if not self.rows:
             return
         at = index % len(self.rows)
@@ -252,7 +261,10 @@ class Service:
         self.changed = self.altered = True
 
     def move(self, index: int) -> None:
-        """Move the row at `index`, counted round, to where a new one would be, with the number of that."""
+        """Move the row at `index` to the place, and number, of a new one.
+
+        `index` is counted round.
+        """
         if not self.rows:
             return
         manners, serial = self.manners, self.next_serial
@@ -265,7 +277,10 @@ class Service:
         self._add(place, row.name, number, row.version)
 
     def delete(self, index: int) -> int | None:
-        """Delete the row at `index`, counted round. Counted positions would lose others by it."""
+        """Delete the row at `index`, counted round.
+
+        Counted positions would lose others by it.
+        """
         if not self.rows or self.manners.tokens == "position":
             return None
         self.changed = self.altered = self.deleted = True
@@ -280,10 +295,10 @@ class Service:
             self.tokens[name] = evolve(self.tokens[name], given=-LIFETIME)
 
     def shut_page(self, name: str | None) -> None:
-        """Refuse the page that a token opens, whatever its token; None ends that."""
+        """Refuse the page that a token opens, whichever its token; None ends that."""
         token = self.tokens.get(name or "")
         self.shut = None if token is None else (token.place, token.empties)
-        self.forgot |= self.forgot_newest  # the page before one that is shut may be what is asked for again
+        self.forgot |= self.forgot_newest  # the page before one that is shut may be requested again
 
     def sent(self, query: dict[str, str], now: float) -> None:
         """Judge a request as it leaves the client."""
@@ -348,7 +363,7 @@ class Service:
     def _next(
         self, token: Token | None, page: list[Row], bound: int | None, first: int, asked: float, now: float
     ) -> str:
-        """Give out the token to the page after `page`."""
+        """Return the token to the page after `page`."""
         manners = self.manners
         trail = () if token is None else token.trail
         if manners.cycle is not None and len(trail) == manners.cycle[0]:
@@ -364,7 +379,7 @@ class Service:
         return self._give_out(Token(asked, now, bound, place, empties, trail))
 
     def _repeated(self, token: Token | None, bound: int | None, asked: float, now: float) -> str:
-        """Give out, in place of the end, a token to the last page, or to the first one."""
+        """Return, in place of the end, a token to the last page, or to the first one."""
         start = 0 if self.manners.tokens == "position" else inf
         if token is None or self.manners.repeat == "all":
             return self._give_out(Token(asked, now, bound, start, 0, ()))
@@ -390,7 +405,10 @@ def _bound(query: dict[str, str]) -> int | None:
 
 @define(eq=False)
 class NastyTransport:
-    """The way to a `Service` in any world, which has the clock, and lets time pass."""
+    """Transport to a `Service` in any world, which has the clock.
+
+    The world lets time pass.
+    """
 
     service: Service
     clock: Callable[[], float]

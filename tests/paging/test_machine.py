@@ -1,4 +1,4 @@
-"""The promise of paging, put to a reader that does anything at any time."""
+"""Promise of paging, tested by a reader that does anything at any time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SCRIPTS = [(FlowMachine, first) for first in range(0, 4_000, 500)] + [
 
 @pytest.mark.parametrize(("machine", "examples"), [(FlowMachine, EXAMPLES), (PagingMachine, EXAMPLES // 2)])
 def test_each_row_once_whatever_happens(machine: type[PagingMachine], examples: int) -> None:
-    """Rows before a checkpoint and rows after resuming from it are all rows, each once, in 750 walks."""
+    """Rows before a checkpoint and after its resume are all rows, once, in 750 walks."""
     check(examples, machine=machine)
     gc.collect()
 
 
 @pytest.mark.parametrize(("machine", "first"), SCRIPTS)
 def test_each_row_once_by_the_script(machine: type[PagingMachine], first: int) -> None:
-    """The same in 5,000 walks that are the same ones with every Python and hypothesis."""
+    """Rows are given once in 5,000 walks, the same with every Python and hypothesis."""
     for script in range(first, first + 500):
         play(script, machine)
     gc.collect()

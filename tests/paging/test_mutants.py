@@ -1,4 +1,4 @@
-"""The machine is worth something: scripts of it catch every broken variant, and pass without one."""
+"""Mutation test of the machine: scripts catch every mutant, and pass without."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CASES = [(name, script) for name, mutant in MUTANTS.items() for script in mutant
 
 
 def test_each_mutant_has_a_script() -> None:
-    """No mutant is left that nothing catches."""
+    """Each mutant has a script that catches it."""
     assert {name for name, _ in CASES} == set(MUTANTS)
 
 
 @pytest.mark.parametrize(("name", "script"), CASES)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_mutant_is_caught(name: str, script: int) -> None:
-    """A broken variant fails in a script that passes without it."""
+    """A mutant fails in a script that passes without it."""
     mutant = MUTANTS[name]
     play(script, mutant.machine)
     with mutant.make(), pytest.raises((AssertionError, ChainAPIError, KeyError)):

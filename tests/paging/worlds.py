@@ -1,4 +1,4 @@
-"""Worlds in which the reader walks: the walk alone, or a whole session on an event loop.
+"""Worlds of the reader: the walk alone, or a whole session on an event loop.
 
 `FlowWorld` runs `Pages` and its walk on a source that reaches the service at once: no event loop, no session,
 no gate. `SessionWorld` runs them as users do, with prefetch, cancellation and retries in virtual time.
@@ -24,7 +24,7 @@ from chainapi.core.call import SentAt
 from chainapi.core.events import Event
 from chainapi.core.http import Request
 from chainapi.core.limits.estimate import Estimate
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.paging.walk import Fetch, ListQuery, Walk
 from chainapi.errors import (
@@ -50,7 +50,7 @@ TIMEOUT = 30.0  # seconds until a request that stalls fails, where there is no s
 
 
 class World(Protocol):
-    """Time, a service, and streams over it."""
+    """World: time, a service, and streams over it."""
 
     wall: float
 
@@ -67,7 +67,10 @@ class World(Protocol):
         ...
 
     async def stop(self, reading: Coroutine[Any, Any, None], delay: float, end: str | None) -> None:
-        """Run a reader, and after `delay` seconds cancel it, or close its "stream" or "session"."""
+        """Run a reader; after `delay` seconds cancel it, or close stream or session.
+
+        `end` names what is closed: "stream" or "session"; None cancels the reader.
+        """
         ...
 
     def open(self, resume: Checkpoint | None, prefetch: int, on_expired: OnExpired) -> Pages[Any]:
@@ -97,7 +100,10 @@ class Stopped(BaseException):
 
 
 class FlowWorld:
-    """The walk on a service without an event loop: coroutines that never wait, and a clock that jumps."""
+    """World of a walk on a service without an event loop.
+
+    Coroutines never wait, and the clock jumps.
+    """
 
     def __init__(self, service: Service, attempts: int, hear: Callable[[Event], None]) -> None:
         self.wall = EPOCH
@@ -123,7 +129,10 @@ class FlowWorld:
         raise AssertionError("the walk waits for something")
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass; a reader is cancelled here, or its stream closed, if that is due meanwhile."""
+        """Let time pass, and stop a reader that is due meanwhile.
+
+        The reader is cancelled here, or its stream closed.
+        """
         end = self._now + seconds
         if end >= self._stop_at:
             self._now, self._stop_at = max(self._now, self._stop_at), inf
@@ -169,7 +178,7 @@ class FlowWorld:
 
 
 class FlowSource:
-    """The source of a walk that reaches the service at once, with attempts but without a gate."""
+    """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
 
@@ -220,12 +229,12 @@ class FlowSource:
         raise (ServerError if response.status >= 500 else APIStatusError)(response.status, error, messages)
 
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
-        """Refuse: nobody asks."""
+        """Refuse: no reader needs an estimate."""
         raise NotImplementedError
 
 
 class SessionWorld:
-    """Sessions on a virtual event loop, as users have them."""
+    """World of sessions on a virtual event loop, as users have them."""
 
     def __init__(self, service: Service, attempts: int, hear: Callable[[Event], None]) -> None:
         self.wall = EPOCH
@@ -244,7 +253,7 @@ class SessionWorld:
         return self._loop.time()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end; nothing may complain meanwhile."""
+        """Run a coroutine to its end; fail at any warning meanwhile."""
         result = self._loop.run_until_complete(work)
         assert not self._complaints, self._complaints
         return result
@@ -258,7 +267,10 @@ class SessionWorld:
         raise AssertionError
 
     async def stop(self, reading: Coroutine[Any, Any, None], delay: float, end: str | None) -> None:
-        """Run a reader as a task, and after `delay` seconds cancel it, or close its stream or session."""
+        """Run a reader as a task; after `delay` seconds cancel or close it.
+
+        Its stream or its session is closed.
+        """
         task = asyncio.ensure_future(reading)
         await asyncio.sleep(delay)
         if end is None:

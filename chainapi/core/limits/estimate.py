@@ -9,7 +9,7 @@ from attrs import frozen
 
 from chainapi.core.arguments import whole_number
 from chainapi.core.duration import DAY, MINUTE
-from chainapi.core.limits.quota import Limit
+from chainapi.core.limits.limit import Limit
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Estimate", "estimate"]

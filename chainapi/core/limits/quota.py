@@ -19,24 +19,24 @@ order in which they apply:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple
 
-from attrs import Attribute, define, field, frozen
+from attrs import define, field
 
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Discovery
 from chainapi.core.limits.headers import RateLimitInfo, hold
+from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Kind, Policy
 from chainapi.core.limits.probe import Probes
+from chainapi.core.limits.reservation import NEVER, Decision, Reservation
 from chainapi.core.limits.scope import Routes, Verdict
-from chainapi.core.numbers import is_number
-from chainapi.errors import ConfigurationError
+from chainapi.core.limits.snapshot import QuotaSnapshot
 
-__all__ = ["Decision", "Limit", "Quota", "QuotaSnapshot", "Reservation", "Verdict"]
+__all__ = ["Quota"]
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 60.0
@@ -47,123 +47,6 @@ ESTIMATE = 0.75  # of the time predicted from a measured pace: the real pace may
 CAUTIOUS = 3  # guesses at once allowed by responses without fields
 # Constants, because access to the member of an Enum takes as long as a call.
 DRIP, PROBING, KNOWN, DRAINED = Kind.DRIP, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
-
-
-def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
-    if not is_number(value) or not 0 < value < inf:
-        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
-
-
-def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
-    if type(value) is not bool:
-        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be True or False")
-
-
-@frozen
-class Limit:
-    """Limit of `amount` requests in any `per` seconds; with `units`, of quota units.
-
-    Raises:
-        ConfigurationError: if one of them is not a finite number above 0.
-
-    """
-
-    amount: float = field(validator=_above_zero)
-    per: float = field(default=60.0, validator=_above_zero)
-    units: bool = field(default=False, validator=_is_bool, kw_only=True)
-
-
-_POLICIES = {1.0: "quota a second", 60.0: "quota a minute", 3600.0: "hourly quota", 86_400.0: "daily quota"}
-
-
-@frozen
-class QuotaSnapshot:
-    """Snapshot of a quota at `time`.
-
-    Times are seconds on the event loop's clock, amounts are units.
-    """
-
-    time: float
-    limit: float | None = None
-    remaining: float | None = None
-    window: float | None = None
-    stopped_until: float | None = None
-    reset_at: float | None = None
-    costs: Mapping[str, float] = field(factory=dict[str, float])
-    waiting: int = 0
-    in_flight: int = 0
-    unix_time: float | None = None
-
-    @property
-    def stopped_for(self) -> float:
-        """Seconds until requests may leave again after a refusal; 0 without a stop."""
-        return max(0.0, self.stopped_until - self.time) if self.stopped_until is not None else 0.0
-
-    @property
-    def reset_in(self) -> float | None:
-        """Predicted seconds until quota comes back; None if unknown."""
-        return max(0.0, self.reset_at - self.time) if self.reset_at is not None else None
-
-    @property
-    def policy(self) -> str:
-        """Policy in words, such as "daily quota"; "quota" if its window is unknown."""
-        if self.window is None:
-            return "quota"
-        named = {
-            1.0: "quota a second",
-            60.0: "quota a minute",
-            3600.0: "hourly quota",
-            86_400.0: "daily quota",
-        }
-        return named.get(self.window, f"quota of {self.window:g} s")
-
-    @property
-    def back_at(self) -> float | None:
-        """Predicted Unix time when quota is back; None if it, or the time, is unknown."""
-        if self.unix_time is None or self.reset_in is None:
-            return None
-        return self.unix_time + self.reset_in
-
-
-class Decision(NamedTuple):
-    """Decision of `Quota.decide`; pass it to `Quota.send` or `Quota.wait`.
-
-    Attributes:
-        when: `now`, a later time, or inf if a response decides.
-        guess: whether no response covers the request.
-        probe: whether it leaves as a probe.
-        inquiry: the policy whose return of units the probe should show; None for other requests.
-        used_up: whether units have to come back first and nothing is in flight.
-
-    """
-
-    when: float
-    guess: bool = False
-    probe: bool = False
-    inquiry: Policy | None = None
-    used_up: bool = False
-
-
-NEVER = Decision(inf)  # until a response decides
-
-
-@define(eq=False, repr=False)
-class Reservation:
-    """Reservation for one granted request: `sent` at this time, for `cost` units.
-
-    `alone` is set if no other was in flight, so that its response shows its price; `counted` if it passed
-    beside others, so that the service has surely counted it.
-    """
-
-    route: str
-    cost: float
-    sent: float
-    stops: int
-    probe: bool
-    guess: bool
-    prior: float | None
-    alone: bool
-    counted: bool = False
 
 
 @define(eq=False, repr=False)

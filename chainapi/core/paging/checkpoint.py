@@ -1,4 +1,4 @@
-"""Checkpoint: the position of a walk as a small record, to save and to resume from."""
+"""Checkpoint: the position of a walk as a small record, to save and resume."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ CHECKPOINT_VERSION = 2
 
 @frozen
 class Checkpoint:
-    """Position of a walk, small enough to keep after every row; `dumps` makes it a line of text.
+    """Position of a walk, small enough to keep after every row.
 
-    Its page token opens pages only together with the credentials of the query; the API key is not in it.
+    `dumps` makes it a line of text. Its page token opens pages only together with the credentials of the
+    query; the API key is not in it.
 
     Attributes:
         query: fingerprint of the query it belongs to.
@@ -119,7 +120,7 @@ MAX_TOKEN = 4_096  # characters: it has to fit into a URL; no longer one is take
 
 
 def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a checkpoint whose fields are not of their types; numbers are never negative."""
+    """Refuse a checkpoint with fields of wrong types or with negative numbers."""
     expected = {**_CHECKPOINT_FIELDS, "query": (str,)}
     checked: dict[str, Any] = {}
     for name, types in expected.items():
@@ -147,7 +148,10 @@ def _check_token(fields: Mapping[str, Any]) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Check whether a text can be sent: JSON can name halves of characters, which no URL can carry."""
+    """Check whether a text is valid Unicode, which a URL can carry.
+
+    JSON can name halves of characters, which no URL can carry.
+    """
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -164,7 +168,10 @@ def _watermark_fields(watermark: Watermark) -> dict[str, Any]:
 
 
 def _checked_watermark(value: object) -> Watermark | None:
-    """Read the span ends, from new to old (a gap lies between two spans), and the marks at them."""
+    """Read the span ends, from new to old, and the marks at them.
+
+    A gap lies between two spans.
+    """
     if value is None:
         return None
     try:
@@ -215,6 +222,9 @@ def _shown(value: object) -> str:
 
 
 def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:
-    """Return 32 hexadecimal digits that identify a query; they do not depend on the API key."""
+    """Return 32 hexadecimal digits that identify a query.
+
+    They do not depend on the API key.
+    """
     text = json.dumps([origin, path, sorted(params)])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

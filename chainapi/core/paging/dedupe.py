@@ -29,7 +29,7 @@ __all__ = ["Assumption", "Comparison", "Deduplicator"]
 
 
 class Assumption(Enum):
-    """An assumption about a list, by the evidence that refutes it."""
+    """Assumption about a list, by the evidence that refutes it."""
 
     KEY = "two rows of one page share a key"
     ORDER = "a row rises above the one before it"
@@ -38,7 +38,7 @@ class Assumption(Enum):
 
 @frozen(eq=False)
 class Comparison:
-    """The rows of a page, compared with those given before.
+    """Comparison of the rows of a page with those given before.
 
     Attributes:
         repeated: indices of rows that a neighbouring page of this pass had.
@@ -96,22 +96,22 @@ class Deduplicator:
 
     @property
     def ordered(self) -> bool:
-        """Whether the list has a descending number, and no page has refuted the order."""
+        """Return whether the list has a descending number that no page has refuted."""
         return self._order is not None
 
     @property
     def broken(self) -> bool:
-        """Whether the list has a descending number, and a page broke its order."""
+        """Return whether the list has a descending number, and a page broke its order."""
         return self._identity.number is not None and self._order is None
 
     @property
     def keyless(self) -> bool:
-        """Whether the list has a key, and a page refuted it."""
+        """Return whether the list has a key, and a page refuted it."""
         return self._identity.key is not None and not self._keyed
 
     @property
     def complete(self) -> bool:
-        """Whether after a restart each row that was given is left out."""
+        """Return whether each row that was given is left out after a restart."""
         return self._complete
 
     @property
@@ -141,7 +141,9 @@ class Deduplicator:
             self._counter.restart()
 
     def add(self, page: RowsOfPage) -> Comparison:
-        """Count the rows of the next page as given, and compare them with those given before.
+        """Count the rows of the next page as given.
+
+        Return their comparison with those given before.
 
         Raises:
             DecodeError: a row lacks the field that the caller named; nothing was counted.
@@ -177,7 +179,10 @@ class Deduplicator:
         return PageRows(page, self._identity, keyed=self._keyed).signature
 
     def watermark(self, given: int | None = None) -> Watermark | None:
-        """Return the numbers given; with `given`, as if only that many rows of the last page were."""
+        """Return the numbers given; with `given`, up to that row of the last page.
+
+        With `given`, only that many rows of the last page count as given.
+        """
         page, order = self._page, self._order
         if order is None:
             return None
@@ -214,7 +219,10 @@ class Deduplicator:
     def _compare_ordered(
         self, order: Order, indices: Sequence[int], numbers: Sequence[int | None], cut: int | None
     ) -> tuple[set[int], bool | None]:
-        """Count rows in descending order up to `cut`; return the stale ones, and whether any is fresh."""
+        """Count rows in descending order up to `cut`.
+
+        Return the stale ones, and whether any is fresh.
+        """
         page, last = self._page, order.last
         page.ordered = Rows(indices[:cut], [number for number in numbers[:cut] if number is not None])
         if cut is not None:
@@ -242,7 +250,10 @@ class Deduplicator:
         return self._resumed_page.match(page, [index for index in page.ordered.indices if index not in stale])
 
     def _break_order(self, stale: Collection[int]) -> None:
-        """Count the rows that were given in order; those of the page that broke it by their content."""
+        """Break the order: count rows by their content from here on.
+
+        The rows that were given in order are counted, and those of the page that broke it.
+        """
         self._order = None
         self._numbered = True
         self._complete = self._complete and not (self._resumed or self._history.overflowed)
@@ -262,7 +273,10 @@ class Deduplicator:
     def _compare_counted(
         self, indices: Sequence[int], again: Collection[int]
     ) -> tuple[set[int], bool | None]:
-        """Count rows one by one; return the stale ones, `again` among them, and whether any is fresh."""
+        """Count rows one by one; return the stale ones, and whether any is fresh.
+
+        The rows in `again` are among the stale ones.
+        """
         counter = self._counter
         stale = set(again)
         if counter is None:
@@ -292,7 +306,10 @@ class Deduplicator:
 def _cut(
     order: Order, numbers: Sequence[int | None], rise: int | None
 ) -> tuple[int | None, list[Assumption]]:
-    """Return the index from which on rows are counted, and the reason; None where the order holds."""
+    """Return the index from which on rows are counted, and the reason.
+
+    Return None where the order holds.
+    """
     if rise is not None:
         return rise, [Assumption.ORDER]
     if order.tied > MAX_TIES and order.last in numbers[:1]:

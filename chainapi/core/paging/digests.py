@@ -31,7 +31,10 @@ class DigestCounter:
         return self._get(digest) != (0, 0)
 
     def meet(self, digest: bytes) -> bool:
-        """Count a meeting with a digest that was given more often than met; False for any other."""
+        """Count a meeting with a digest that was given more often than met.
+
+        Return False for any other digest.
+        """
         given, met = self._get(digest)
         if met >= given:
             return False

@@ -12,9 +12,10 @@ __all__ = ["OrderHistory", "Runs"]
 
 
 class Runs:
-    """Numbers as arithmetic runs, such as consecutive blocks or daily points; a bounded number of runs.
+    """Runs: numbers as arithmetic runs, such as consecutive blocks or daily points.
 
-    A span proves nothing about the rows in it once the order breaks; the runs list the numbers one by one.
+    The number of runs is bounded. A span proves nothing about the rows in it once the order breaks; the runs
+    list the numbers one by one.
     """
 
     LIMIT = 1_024
@@ -24,7 +25,7 @@ class Runs:
 
     @property
     def overflowed(self) -> bool:
-        """Whether the numbers took too many runs, and were dropped."""
+        """Return whether the numbers took too many runs, and were dropped."""
         return self._runs is None
 
     def __iter__(self) -> Iterator[int]:
@@ -44,10 +45,10 @@ class Runs:
 
 
 class OrderHistory:
-    """Rows given while a list kept its order. If the order breaks, no other record of them is left.
+    """Rows given while a list kept its order.
 
-    Rows at the ends of spans are kept by their marks, because rows that come later may share their number.
-    The others are kept by their numbers.
+    If the order breaks, no other record of them is left. Rows at the ends of spans are kept by their marks,
+    because rows that come later may share their number. The others are kept by their numbers.
     """
 
     def __init__(self) -> None:
@@ -57,12 +58,12 @@ class OrderHistory:
 
     @property
     def later(self) -> bool:
-        """Whether this pass is not the first one."""
+        """Return whether this pass is a later one than the first."""
         return self._met is not None
 
     @property
     def overflowed(self) -> bool:
-        """Whether the numbers follow no pattern, and were dropped."""
+        """Return whether the numbers follow no pattern, and were dropped."""
         return self._given.overflowed or (self._met is not None and self._met.overflowed)
 
     def restart(self) -> None:
@@ -76,7 +77,10 @@ class OrderHistory:
             self._met.extend(rows.numbers)
 
     def keep_ends(self, order: Order) -> None:
-        """Copy the marks at the ends of spans, as they were before the page that broke the order."""
+        """Copy the marks at the ends of spans before the order broke.
+
+        They are as they were before the page that broke it.
+        """
         self._ends = {number: (marks, met) for number, marks, met in order.ends()}
 
     def move_to(self, counter: DigestCounter) -> None:
@@ -99,7 +103,10 @@ class OrderHistory:
 
 
 def _lengthened(runs: list[tuple[int, int, int]], numbers: Sequence[int]) -> bool:
-    """Lengthen the last run by a whole page if that fits: the usual case, at little cost."""
+    """Lengthen the last run by a whole page if that fits.
+
+    That is the usual case, at little cost.
+    """
     if not runs or not numbers:
         return False
     first, step, count = runs[-1]

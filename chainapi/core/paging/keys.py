@@ -16,7 +16,10 @@ NEIGHBOURS = 128  # rows, in whole pages, among which a key that comes again is 
 
 @define(eq=False)
 class _Neighbour:
-    """The keys and numbers of a page of this pass; the page, where its content matters or it is the last."""
+    """Keys and numbers of a page of this pass.
+
+    It has the page as well, where its content matters or it is the last.
+    """
 
     keys: Sequence[Hashable]
     numbers: Sequence[int | None] | None
@@ -24,7 +27,10 @@ class _Neighbour:
 
 
 class KeyWindow:
-    """Keys of the last rows of this pass. `unique`: the descending number of a row is its key."""
+    """Window of the keys of the last rows of this pass.
+
+    `unique`: the descending number of a row is its key.
+    """
 
     def __init__(self, *, unique: bool) -> None:
         self._unique = unique
@@ -37,9 +43,10 @@ class KeyWindow:
         self._size = 0
 
     def add(self, page: PageRows, *, all_new: bool) -> bool:
-        """Find the rows that neighbouring pages had; False where the key is shown to identify no row.
+        """Find the rows that neighbouring pages had; False if the key fails.
 
-        `all_new`: the order of the list proves that no row of the page is repeated.
+        The key fails where the page shows that it identifies no row. `all_new`: the order of the list proves
+        that no row of the page is repeated.
         """
         if _repeats(page.keys):
             return False

@@ -1,9 +1,9 @@
-"""Order of a list: the rows given, as spans of descending numbers in constant memory.
+"""Order of a list: the rows given, as spans of descending numbers.
 
-Rows of an ordered list never rise from row to row, and the list grows at its head only. So nothing lies
-between two neighbouring rows of one pass: each pass is one span of numbers from the head down to its last
-row, and joins the spans that it passes. Inside a span every row was given. At its two ends rows may share a
-number with rows that were not: there the marks of the rows given are counted.
+They take constant memory. Rows of an ordered list never rise from row to row, and the list grows at its head
+only. So nothing lies between two neighbouring rows of one pass: each pass is one span of numbers from the
+head down to its last row, and joins the spans that it passes. Inside a span every row was given. At its two
+ends rows may share a number with rows that were not: there the marks of the rows given are counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Rows:
 
 @frozen
 class Watermark:
-    """The numbers given: all from `newest` to `oldest`, both included, except inside the `gaps`.
+    """Watermark: the numbers given, all from `newest` to `oldest` except the `gaps`.
+
+    Both ends are included.
 
     Attributes:
         newest: the highest number given.
@@ -76,7 +78,7 @@ class Watermark:
 
 @frozen(eq=False)
 class _Position:
-    """A place between two pages. Its mappings are never changed, only replaced."""
+    """Place between two pages. Its mappings are never changed, only replaced."""
 
     spans: Spans = ()
     last: int | None = None
@@ -85,7 +87,7 @@ class _Position:
 
 
 class Order:
-    """The rows given of a list whose numbers never rise. `unique`: no two rows share a number.
+    """Rows given of a list whose numbers never rise. `unique`: no two share one.
 
     `number_field` is the name of the field with the number.
     """
@@ -117,13 +119,19 @@ class Order:
 
     @property
     def tied(self) -> int:
-        """Number of rows of this pass that share the number of its last row; 1 where no two rows may."""
+        """Return the number of rows of this pass that share the number of its last row.
+
+        It is 1 where no two rows may share a number.
+        """
         after = self._after
         met = None if after.last is None else after.met.get(after.last)
         return 1 if met is None else sum(met.values())
 
     def ends(self) -> Iterator[tuple[int, Marks, Marks]]:
-        """Yield each number at an end of a span, its marks given, and its marks met in this pass."""
+        """Yield each number at an end of a span, its marks given and its marks met.
+
+        The marks met are those of this pass.
+        """
         for number, marks in self._after.ties.items():
             yield number, marks, self._after.met.get(number, {})
 
@@ -137,13 +145,16 @@ class Order:
         return stale
 
     def watermark(self, rows: Rows | None = None, mark: Mark | None = None) -> Watermark | None:
-        """Return the numbers given; with `rows`, when only these rows of the last page were."""
+        """Return the numbers given; with `rows`, when only these of the page were.
+
+        The page is the last one.
+        """
         if rows is None or mark is None:
             return _written(self._after, self._after, self._number_field)
         return _written(self._sift(rows, mark)[0], self._before, self._number_field)
 
     def _all_below(self, rows: Rows) -> bool:
-        """Check whether all rows lie below every span and no two share a number: the usual page."""
+        """Check for the usual page: all rows below every span, no number twice."""
         spans, numbers = self._before.spans, rows.numbers
         if not numbers or (spans and numbers[0] >= spans[-1][1]):
             return False
@@ -211,10 +222,11 @@ def _only(marks: Mapping[int, Counter[str]], ends: Collection[int]) -> dict[int,
 
 
 def _walked(spans: Spans, last: int, number: int, *, unique: bool) -> Spans:
-    """Return the spans after a step from a row with the number `last` to one with `number`.
+    """Return the spans after a step from the number `last` to `number`.
 
-    A step down proves that all rows between the two were given, and those that have `last` as well. Of those
-    that have `number` more may follow: a span that begins there is not joined before the next step.
+    Both are numbers of neighbouring rows. A step down proves that all rows between the two were given, and
+    those that have `last` as well. Of those that have `number` more may follow: a span that begins there is
+    not joined before the next step.
     """
     if last == number and any(oldest <= number <= newest for newest, oldest in spans):
         return spans
@@ -239,7 +251,10 @@ def _read(watermark: Watermark) -> _Position:
 
 
 def _written(given: _Position, before: _Position, number_field: str) -> Watermark | None:
-    """Return what was `given`, for a walk that fetches the page behind the position `before` next."""
+    """Return the watermark of `given` for a walk at the position `before`.
+
+    The walk fetches the page behind that position next.
+    """
     spans = given.spans
     if not spans:
         return None
@@ -255,7 +270,7 @@ def _written(given: _Position, before: _Position, number_field: str) -> Watermar
 
 
 def rising(numbers: Sequence[int | None], last: int | None) -> int | None:
-    """Return the place of the first number that rises above the one before it, or is missing."""
+    """Return the place of the first number that rises, or is missing."""
     known = [number for number in numbers if number is not None]
     follows = last is None or not known or known[0] <= last
     if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # in C

@@ -1,4 +1,4 @@
-"""Page inside which a walk was resumed: its rows that were given before the resume."""
+"""Page inside which a walk was resumed: its rows given before the resume."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def _parts(mark: str) -> tuple[str, ...]:
 
 
 def _same(mark: str, own: str) -> bool:
-    """Compare the marks of a row: its key decides where both have one, else its content."""
+    """Compare the marks of a row: by key where both have one, else by content."""
     part = 0 if len(mark) > 16 and len(own) > 16 else -1
     return _parts(mark)[part] == _parts(own)[part]

@@ -16,16 +16,16 @@ __all__ = ["EmptyPage", "Identity", "PageRows", "RowsOfPage", "key_digest", "mar
 
 
 class RowsOfPage(Protocol):
-    """The rows of a page, and the content of each as the service sent it."""
+    """Rows of a page, and the content of each as the service sent it."""
 
     @property
     def rows(self) -> Sequence[Any]:
-        """The rows."""
+        """Rows of the page."""
         ...
 
     @property
     def digest(self) -> int:
-        """A hash of the rows."""
+        """Hash of the rows."""
         ...
 
     def canonical_rows(self) -> Sequence[bytes]:
@@ -57,7 +57,7 @@ class Identity:
 
 
 class PageRows:
-    """The rows of one page, as they were on arrival: a reader may change them later."""
+    """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
         self.rows = tuple(page.rows)
@@ -75,7 +75,7 @@ class PageRows:
 
     @cached_property
     def keys(self) -> Sequence[Hashable]:
-        """The key of each row; None for a row that lacks one."""
+        """Key of each row; None for a row that lacks one."""
         identity = self._identity
         if identity.unique and self.numbers is not None:
             return self.numbers
@@ -89,7 +89,7 @@ class PageRows:
 
     @property
     def signature(self) -> int:
-        """A hash of the keys where those identify rows, else of the content."""
+        """Hash of the keys where those identify rows, else of the content."""
         return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
 
     @cached_property
@@ -110,17 +110,23 @@ class PageRows:
         return _digest(b"c", self.contents[index])
 
     def mark(self, index: int) -> str:
-        """Return the mark of a row: half its digest in hexadecimal, enough among neighbouring pages."""
+        """Return the mark of a row: half its digest in hexadecimal.
+
+        That is enough among neighbouring pages.
+        """
         return self.digest(index)[:8].hex()
 
     def marks(self, index: int) -> str:
-        """Return the mark of a row's content, followed by the mark of its key if it is counted by its key."""
+        """Return the mark of a row's content, then that of its key if it has one.
+
+        The second is there only if the row is counted by its key.
+        """
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
 
 
 class EmptyPage:
-    """A page without rows, open before the first page arrives."""
+    """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
     next_page_token = None

@@ -6,7 +6,7 @@ The rules (specification, section 4, and what it leaves open):
 * A page token's age counts from when the request that returned it was sent. A token as old as its
   lifetime is never sent: the walk restarts at the first page.
 * 400, 404, 410 or 422 to a request with a token may mean that the token died early, or that the page behind
-  it is refused whatever its token. So the page before it is fetched once more, with its older token: if that
+  it is refused with any token. So the page before it is fetched once more, with its older token: if that
   is refused as well, tokens have died, and the walk restarts. If it is answered as before, its new token is
   tried; if that one is refused too, the walk ends with the service's own words.
 * A restart has to get further than the pass before it, or the walk fails: no endless loop.
@@ -90,7 +90,7 @@ TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
 
 @frozen
 class PageToken:
-    """A page token and when the request that returned it was sent, in seconds.
+    """Page token and when the request that returned it was sent, in seconds.
 
     `minted` is on the loop's clock, which no change of the wall clock moves; None where the token comes from
     a checkpoint. `minted_at` is Unix time.
@@ -145,7 +145,7 @@ class StateMachine:
 
     @property
     def exhausted(self) -> bool:
-        """True only after a last page, one without a token."""
+        """Return whether the last page, one without a token, was received."""
         return self.state is State.EXHAUSTED
 
     def set_age(self, now: float, wall: float) -> None:
@@ -158,7 +158,10 @@ class StateMachine:
             self.token = evolve(token, minted=now - max(0.0, wall - token.minted_at))
 
     def expires_at(self, token: PageToken | None) -> float:
-        """Return the time of the loop's clock at which a token expires; infinite without one."""
+        """Return the time at which a token expires; infinite without one.
+
+        It is a time of the loop's clock.
+        """
         if token is None or token.minted is None:
             return inf
         return token.minted + self.lifetime - _ROUNDING
@@ -205,7 +208,9 @@ class StateMachine:
         return True
 
     def checked(self, token: PageToken | None, *, rows: int) -> bool:
-        """Handle the page before the refused one; True if its new token is used, False after a restart.
+        """Handle the page before the refused one; True if its new token is used.
+
+        Return False after a restart.
 
         Raises:
             PageTokenExpiredError: the page changed, and a restart is not wanted or made no progress.
@@ -219,11 +224,14 @@ class StateMachine:
         return True
 
     def moved(self) -> None:
-        """Count the first page of a restart as progress: it begins where the pass before it ended."""
+        """Count the first page of a restart as progress.
+
+        It begins where the pass before it ended.
+        """
         self.reached = self._deepest = 0
 
     def received(self, token: PageToken | None, *, rows: int, size: int, fresh: bool | None = None) -> None:
-        """Handle a page: its `token` to the next one, a hash of its rows, and their number.
+        """Handle a page: its `token` to the next one, a hash of its rows, their number.
 
         `fresh`: whether one of the rows is new; None if that is not known.
 

@@ -1,6 +1,7 @@
-"""A walk over the pages of a list, as a generator of commands. It does no I/O and reads no clock.
+"""Walk over the pages of a list, as a generator of commands.
 
-`Walk.advance` yields what it wants done to open the next page, and is sent the answer:
+It does no I/O and reads no clock. `Walk.advance` yields what it wants done to open the next page, and is sent
+the answer:
 
 * `Fetch`: fetch a page. The answer is a `Fetched`, the error in its place, or None where nothing was fetched.
 * `Discard`: drop the pages that were fetched ahead; their tokens are dead.
@@ -55,16 +56,16 @@ HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a secon
 
 
 class ListPage(RowsOfPage, Protocol):
-    """A decoded page of a list."""
+    """Decoded page of a list."""
 
     @property
     def rows(self) -> list[Any]:
-        """The rows."""
+        """Rows of the page."""
         ...
 
     @property
     def next_page_token(self) -> str | None:
-        """The token to the next page; None on the last one."""
+        """Token to the next page; None on the last one."""
         ...
 
     @property
@@ -74,7 +75,7 @@ class ListPage(RowsOfPage, Protocol):
 
     @property
     def body(self) -> bytes:
-        """The body as the service sent it."""
+        """Body as the service sent it."""
         ...
 
 
@@ -98,14 +99,14 @@ class ListQuery:
 
 @define(eq=False, repr=False)
 class Fetched:
-    """A page, and when its request was sent."""
+    """Page, and when its request was sent."""
 
     page: ListPage
     sent: SentAt
 
     @property
     def token(self) -> PageToken | None:
-        """The token to the page after this one."""
+        """Token to the page after this one."""
         value = self.page.next_page_token
         return None if value is None else PageToken(value, self.sent.at, self.sent.wall)
 
@@ -134,7 +135,7 @@ class Discard:
 
 @define(eq=False)
 class Offload:
-    """Run `work`, which raises no error but chainapi's, outside of the event loop."""
+    """Offload `work` from the event loop; it raises no error but chainapi's."""
 
     work: Callable[[], None]
 
@@ -148,7 +149,7 @@ class Report:
 
 @define(eq=False)
 class Deliver:
-    """The open page. Its rows are read from the walk."""
+    """Deliver the open page. Its rows are read from the walk."""
 
     page: ListPage
 
@@ -159,7 +160,9 @@ Steps: TypeAlias = Generator[Command, Answer, None]
 
 
 class Walk:
-    """Position of a reader in a list: page, row, restarts, counts, and what was given so far.
+    """Position of a reader in a list, and record of the rows given so far.
+
+    It holds page, row, restarts and counts.
 
     Args:
         query: facts about the list query.
@@ -191,17 +194,17 @@ class Walk:
 
     @property
     def page(self) -> ListPage:
-        """The open page; an empty one before the first page and after a restart."""
+        """Open page; an empty one before the first page and after a restart."""
         return self._page
 
     @property
     def unread(self) -> bool:
-        """Whether the open page has rows that were neither given nor left out."""
+        """Return whether the open page has rows neither given nor left out."""
         return self._offset < len(self._rows)
 
     @property
     def resumed_inside(self) -> bool:
-        """Whether the walk was resumed inside the open page."""
+        """Return whether the walk was resumed inside the open page."""
         return self._start.offset > 0
 
     @property
@@ -215,7 +218,10 @@ class Walk:
         return self._compared.stale
 
     def rows(self) -> Iterator[Any]:
-        """Give the unread rows of the open page, without those given before. The offset moves with each."""
+        """Give the unread rows of the open page, without those given before.
+
+        The offset moves with each.
+        """
         stale = self._compared.stale
         rows = self._rows[self._offset :] if self._offset else self._rows
         for index, row in enumerate(rows, self._offset):
@@ -228,7 +234,10 @@ class Walk:
         self._offset = len(self._rows)
 
     def number(self, index: int) -> int | None:
-        """Return the descending number of a row of the open page; None where the list has none."""
+        """Return the descending number of a row of the open page.
+
+        Return None where the list has none.
+        """
         return self._dedupe.number(index)
 
     def digest(self, index: int) -> bytes:
@@ -262,17 +271,17 @@ class Walk:
 
     @property
     def fetched_all(self) -> bool:
-        """Whether the last page, one without a token, was received."""
+        """Return whether the last page, one without a token, was received."""
         return self._states.exhausted
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last page was received and all of its rows were given."""
+        """Return whether the last page was received and all of its rows were given."""
         return self._states.exhausted and not self.unread
 
     @property
     def failed(self) -> bool:
-        """Whether the walk ended with an error that no retry changes."""
+        """Return whether the walk ended with an error that no retry changes."""
         return self._failure is not None
 
     @property
@@ -287,19 +296,22 @@ class Walk:
 
     @property
     def ordered(self) -> bool:
-        """Whether the list has a descending number, and no page so far broke that order."""
+        """Return whether the list has a descending number, and kept that order.
+
+        No page so far broke it.
+        """
         return self._dedupe.ordered
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The position after the row or the page that was given last."""
+        """Position after the row or the page that was given last."""
         if self._end is None:
             return self._start
         return self._inside() if self.unread else self._end
 
     @property
     def end(self) -> Checkpoint:
-        """The position after the open page."""
+        """Position after the open page."""
         return self._start if self._end is None else self._end
 
     def fetch(self, token: PageToken | None) -> Fetch:
@@ -343,7 +355,10 @@ class Walk:
             raise
 
     def _fetch_next(self) -> Generator[Command, Answer, Fetched]:
-        """Fetch until a page arrives that the walk can open; restart where its token has died."""
+        """Fetch until a page arrives that the walk can open.
+
+        Restart where its token has died.
+        """
         states = self._states
         while True:
             answer = yield self.fetch(states.token)
@@ -366,7 +381,7 @@ class Walk:
         return results[0]
 
     def _recover(self, error: ChainAPIError) -> Steps:
-        """Continue without the token where the service refused it or it expired; else raise the error."""
+        """Continue without the token that was refused or expired; else raise the error."""
         states, restarts = self._states, self._states.restarts
         match error:
             case APIStatusError(status=status) if states.refused(error):
@@ -401,7 +416,10 @@ class Walk:
         self._end = self._after()
 
     def _restart(self, reason: str) -> Steps:
-        """Return to the first page, or to the last row given where the query can be bounded by it."""
+        """Return to the first page, or to the last row given.
+
+        The second needs a query that can be bounded by that row.
+        """
         states, dedupe = self._states, self._dedupe
         start = self.checkpoint
         bound = self._restart_bound(start)
@@ -425,7 +443,10 @@ class Walk:
         yield from self._report_restart(reason, exact=dedupe.complete)
 
     def _restart_bound(self, start: Checkpoint) -> int | None:
-        """Return the upper end of the query for a restart: the last row given, where that is known."""
+        """Return the upper end of the query for a restart.
+
+        That is the last row given, where it is known.
+        """
         watermark = start.watermark
         if not self.query.bounded or watermark is None or watermark.gaps:
             return start.bound
@@ -486,7 +507,10 @@ class Walk:
                 yield Report(OrderBroken(service, where, depth, assumption.value))
 
     def _report_lost_digests(self) -> Steps:
-        """Report a resume in a second pass: rows of the first one come again, their digests are lost."""
+        """Report a resume in a second pass: rows of the first one come again.
+
+        Their digests are lost.
+        """
         start = self._begin
         if start.restarts and start.rows and not self._dedupe.ordered:
             yield from self._report_restart("it had begun again before it was resumed", exact=False)

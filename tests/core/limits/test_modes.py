@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
-from chainapi.core.limits.quota import Limit, Quota
+from chainapi.core.limits.quota import Quota
 from tests.core.limits.test_quota import walk
 
 PAGE = Path(__file__).parents[3] / "docs" / "rate-limits.md"

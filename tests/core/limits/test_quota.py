@@ -15,8 +15,10 @@ from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.policy import Kind, Policy
-from chainapi.core.limits.quota import Limit, Quota, Reservation
+from chainapi.core.limits.quota import Quota
+from chainapi.core.limits.reservation import Reservation
 
 MINUTE = (PolicyField(100.0, 60.0),)
 

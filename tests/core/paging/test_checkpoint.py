@@ -1,4 +1,4 @@
-"""Checkpoints: written down and read back whole, or refused as damaged."""
+"""Checkpoints: written and read back whole, or refused as damaged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ SECONDS = st.floats(0, 2.0**53 - 1)
 
 @st.composite
 def watermarks(draw: st.DrawFn) -> Watermark:
-    """Spans of numbers, from new to old, that may meet in a number; the marks of rows at some ends."""
+    """Spans of numbers, from new to old, and the marks of rows at some ends.
+
+    Two spans may meet in a number.
+    """
     ends = sorted(draw(st.lists(st.integers(), min_size=2, max_size=9)), reverse=True)
     ends = ends[: len(ends) // 2 * 2]
     gaps = tuple(pair for index, pair in enumerate(pairwise(ends)) if index % 2)
@@ -87,7 +90,10 @@ WRONG_WATERMARKS: list[dict[str, Any]] = [
 
 
 def damaged(**changes: Any) -> str:
-    """Return a good checkpoint's text with some fields changed; `...` leaves a field out."""
+    """Return a good checkpoint's text with some fields changed.
+
+    `...` leaves a field out.
+    """
     good = Checkpoint("q", "/p", "t", 5.0, 1, 2, 3, 0, Watermark(9, 1))
     written = json.loads(good.dumps()) | changes
     return json.dumps({name: value for name, value in written.items() if value is not ...})
@@ -95,7 +101,7 @@ def damaged(**changes: Any) -> str:
 
 @given(checkpoints())
 def test_a_checkpoint_comes_back_as_it_was(checkpoint: Checkpoint) -> None:
-    """What `dumps` writes, `loads` reads."""
+    """A checkpoint read by `loads` equals the one that `dumps` wrote."""
     assert Checkpoint.loads(checkpoint.dumps()) == checkpoint
 
 
@@ -116,21 +122,21 @@ NAMES = st.sampled_from(["chainapi_checkpoint", *(field.name for field in fields
 
 @given(st.text() | st.binary() | JSON)
 def test_anything_else_is_refused(text: Any) -> None:
-    """Any text, any bytes and any other object: a CheckpointError and nothing else."""
+    """Any other text, bytes or object is a CheckpointError and nothing else."""
     with pytest.raises(CheckpointError):
         Checkpoint.loads(text)
 
 
 @given(JSON)
 def test_any_json_is_refused(value: Any) -> None:
-    """Any JSON that is no checkpoint: a CheckpointError and nothing else."""
+    """Any JSON that is no checkpoint is a CheckpointError and nothing else."""
     with pytest.raises(CheckpointError):
         Checkpoint.loads(json.dumps(value))
 
 
 @given(st.dictionaries(NAMES, JSON, max_size=3))
 def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None:
-    """Fields of any value either make a checkpoint that can be written again, or a CheckpointError."""
+    """Damaged fields give a CheckpointError, or a checkpoint that can be saved again."""
     refusal = ""
     try:
         checkpoint = Checkpoint.loads(damaged(**changes))
@@ -197,19 +203,22 @@ def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None
     ],
 )
 def test_each_damage_is_named(changes: dict[str, Any], named: str) -> None:
-    """The error says which field is wrong, and what it holds."""
+    """The error names the damaged field and its value."""
     with pytest.raises(CheckpointError, match=named):
         Checkpoint.loads(damaged(**changes))
 
 
 def test_a_newer_version_asks_for_an_upgrade() -> None:
-    """A checkpoint of a later format is not guessed at."""
+    """A checkpoint of a later format is refused with the advice to upgrade."""
     with pytest.raises(CheckpointError, match=rf"format {CHECKPOINT_VERSION + 1}.*upgrade chainapi"):
         Checkpoint.loads(damaged(chainapi_checkpoint=CHECKPOINT_VERSION + 1))
 
 
 def test_an_older_version_asks_to_begin_again() -> None:
-    """A checkpoint of the format before, which counted nothing, is not taken for one of this format."""
+    """A checkpoint of the format before is refused with the advice to begin again.
+
+    That format counted nothing.
+    """
     with pytest.raises(
         CheckpointError, match=rf"format 1, .* reads format {CHECKPOINT_VERSION}: begin again"
     ):
@@ -217,7 +226,10 @@ def test_an_older_version_asks_to_begin_again() -> None:
 
 
 def test_a_checkpoint_without_marks_is_short() -> None:
-    """Marks are written where there are some: that of a list with numbers of their own takes no more room."""
+    """A checkpoint without marks is short: a list with own numbers takes no more room.
+
+    Marks are written only where there are some.
+    """
     text = Checkpoint("q", watermark=Watermark(9, 1, at=1)).dumps()
     assert "ties" not in text
     assert "met" not in text
@@ -226,19 +238,22 @@ def test_a_checkpoint_without_marks_is_short() -> None:
 
 @pytest.mark.parametrize("bound", [0, -5, 1_700_000_000_000_000_000, -(2**64), None])
 def test_a_bound_is_a_key_of_any_size(bound: int | None) -> None:
-    """A restart may begin at any key: before 1970 and in nanoseconds too."""
+    """A bound may be any key: before 1970 and in nanoseconds too."""
     checkpoint = Checkpoint("q", bound=bound)
     assert Checkpoint.loads(checkpoint.dumps()) == checkpoint
 
 
 def test_unknown_fields_are_ignored() -> None:
-    """A field that this version does not know does no harm."""
+    """A field unknown to this version is ignored."""
     assert Checkpoint.loads(damaged(colour="red")) == Checkpoint.loads(damaged())
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"chainapi_checkpoint":' * 100_000, "1" * 5_000, "", "﻿{}"])
 def test_extreme_texts_are_refused(text: str) -> None:
-    """Nesting past the stack, numbers past the limit, nothing at all: a CheckpointError each."""
+    """Extreme texts are a CheckpointError each.
+
+    They nest past the stack, have numbers past the limit, or are empty.
+    """
     with pytest.raises(CheckpointError):
         Checkpoint.loads(text)
 
@@ -256,7 +271,7 @@ FINGERPRINT = query_fingerprint("https://h", "/p", PARAMS)
 
 
 def test_the_fingerprint_is_stable() -> None:
-    """The same query has the same fingerprint, in any process and in any order of its parameters."""
+    """A query has the same fingerprint in any process and order of its parameters."""
     assert FINGERPRINT == "381a19f84eb9943ac706c8ba6299311d"
     assert query_fingerprint("https://h", "/p", PARAMS[::-1]) == FINGERPRINT
 
@@ -277,20 +292,20 @@ def test_the_fingerprint_is_stable() -> None:
 def test_the_fingerprint_depends_on_each_part(
     origin: str, path: str, params: tuple[tuple[str, str], ...]
 ) -> None:
-    """Another address, path, name or value is another query."""
+    """The fingerprint changes with address, path, and each name or value."""
     assert query_fingerprint(origin, path, params) != FINGERPRINT
 
 
 @given(st.text(), st.text(), st.lists(st.tuples(st.text(), st.text()), max_size=3))
 def test_any_query_has_a_fingerprint(origin: str, path: str, params: list[tuple[str, str]]) -> None:
-    """A fingerprint is 32 hexadecimal digits, whatever the query."""
+    """A fingerprint is 32 hexadecimal digits for any query."""
     fingerprint = query_fingerprint(origin, path, params)
     assert len(fingerprint) == 32
     assert int(fingerprint, 16) >= 0
 
 
 def test_the_key_is_not_inside() -> None:
-    """Two keys give the same checkpoint for the same query: the key has no way in."""
+    """The API key does not change a checkpoint, and is not inside."""
     one, other = (
         resolve(None, metrics_base_url=None, data_base_url="https://h", api_key=api_key, environment={})[1]
         for api_key in ("first-secret", "second-secret")

@@ -1,4 +1,4 @@
-"""Which rows come once: no row of any list is ever lost, and none comes twice where that is promised."""
+"""Deduplication: no row is ever lost, and none is repeated against the promise."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Happening = tuple[str, Any]
 
 @frozen
 class SentAt:
-    """A page as a service sent it; its rows may be changed by whoever reads them."""
+    """Page as a service sent it; a reader may change its rows."""
 
     rows: list[Row]
     body: tuple[bytes, ...]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> SentAt:
-        """Send rows; what begins with an underscore stays behind."""
+        """Send rows without the attributes that begin with an underscore."""
         shown = [{name: part for name, part in row.items() if name[0] != "_"} for row in rows]
         return cls(shown, tuple(json.dumps(row, sort_keys=True).encode() for row in shown))
 
@@ -65,7 +65,7 @@ UNIQUE = Identity(key=number_of, number=number_of, unique=True)
 
 @define
 class Walker:
-    """A walk in miniature over a list that changes; a naive memory of all rows judges what it gives.
+    """Miniature walk over a list that changes, judged by a memory of all rows.
 
     Every row has a serial, `_id`, that nobody but the judge sees.
     """
@@ -79,7 +79,7 @@ class Walker:
     at_head: bool = True
     done: bool = False
     passes: int = 1
-    loose: bool = False  # rows may come twice, and somebody was told
+    loose: bool = False  # rows may come twice, and an event reported that
     grown: bool = False
     resumed: bool = False
     given: Counter[int] = field(factory=Counter[int])
@@ -101,9 +101,10 @@ class Walker:
             self.at_head, self.token, self.done = False, token, token is None
 
     def inside(self, size: int, part: int, swap: int = 0) -> None:
-        """Take some rows of a page, and resume in another process from the checkpoint behind them.
+        """Take some rows of a page, and resume from the checkpoint behind them.
 
-        Meanwhile the row at the place `swap` of the page changes places with the one before it.
+        The resume is in another process. Meanwhile the row at the place `swap` of the page changes places
+        with the one before it.
         """
         if self.done:
             return
@@ -134,7 +135,7 @@ class Walker:
         self.restart()
 
     def finish(self) -> None:
-        """Read to the end, and once more for what came at the head meanwhile; judge both."""
+        """Read to the end, and once more for new rows at the head; judge both."""
         while not self.done:
             self.read(4)
         self.check(whole=False)
@@ -160,7 +161,10 @@ class Walker:
     # The judge
 
     def check(self, *, whole: bool = True) -> None:
-        """Compare what was given with what the list holds, that is with all of it if it was read whole."""
+        """Compare the rows given with those that the list holds.
+
+        These are all its rows if it was read whole.
+        """
         lists, given = Counter(map(self._shown, self.rows)), Counter[Hashable]()
         for serial, count in self.given.items():
             given[self._shown(next(row for row in self.rows if row["_id"] == serial))] += count
@@ -171,7 +175,7 @@ class Walker:
             assert not given - lists, f"rows came twice: {given - lists}"
 
     def _shown(self, row: Row) -> Hashable:
-        """Return what tells a row from others for those who see it: equal rows are one another's like."""
+        """Return the visible part of a row; equal rows count as one another."""
         if self.identity.key is not None or row.get("_changed"):
             return row["_id"]  # type: ignore[no-any-return]
         return SentAt.of([row]).body[0]
@@ -187,7 +191,7 @@ class Walker:
         return {self._shown(row) for row in self.rows if self.resumed and numbers[row["n"]] > 1}
 
     def _shifts(self) -> bool:
-        """Check whether rows may have come again because the list shifted, and nothing showed it."""
+        """Check whether rows may have been repeated by a shift that nothing showed."""
         if self.tokens == "rows" or not self.grown:
             return False
         return self.identity.key is None or self.deduplicator.keyless or self.resumed
@@ -211,7 +215,7 @@ class Walker:
         assert not taken.repeated or Assumption.KEY not in taken.refuted
         self.dropped |= {rows[index]["_id"] for index in taken.repeated}
         self.refuted += taken.refuted
-        # An event has said so: what was given in earlier passes is known by what was refuted now.
+        # An event has reported that: what was given in earlier passes is known by what was refuted now.
         unknown = self.resumed or not self.counting
         refuted = Assumption.KEY in taken.refuted or (unknown and Assumption.ORDER in taken.refuted)
         self.loose |= self.passes > 1 and refuted
@@ -223,7 +227,7 @@ class Walker:
     def _swap(self, place: int) -> None:
         """Let a row change places with the one before it.
 
-        A row that nobody has seen may not move to a place where the order of a list says that all were given.
+        A row that nobody has seen may not move to a place where, by the order of a list, all were given.
         """
         two = self.rows[max(place - 1, 0) : place + 1]
         if len(two) == 2 and (not self.deduplicator.ordered or all(self.given[row["_id"]] for row in two)):
@@ -239,7 +243,7 @@ class Walker:
         ).dumps()
         read = Checkpoint.loads(text)
         resumed = bool(self.given)
-        # As in the session: without an order, the memory of earlier passes is gone, and an event says so.
+        # As in the session: without an order, the memory of earlier passes is gone; an event reports it.
         self.loose |= self.passes > 1 and not had.ordered
         self.deduplicator = Deduplicator(
             self.identity,
@@ -299,7 +303,7 @@ def drive(
     moving: bool = False,
     lowest: int = 0,
 ) -> None:
-    """Let things happen to a walk, read the list to its end, and judge.
+    """Apply events to a walk, read the list to its end, and judge.
 
     New rows lie at least `lowest` above the greatest number of the list, and have this key, or one of their
     own. Rows may be changing, or moving to other places, between requests.
@@ -337,7 +341,10 @@ Tokens = Literal["rows", "positions"]
 @settings(max_examples=400)
 @given(values=VALUES, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
 def test_plain_lists(values: list[int], tokens: Tokens, counting: bool, happens: list[Happening]) -> None:
-    """Rows of a plain list come as often as the list holds them, equal ones too; none is ever lost."""
+    """Rows of a plain list are given as often as the list holds them.
+
+    Equal rows are too; none is ever lost.
+    """
     walker = Walker(rows_of([(0, "", value) for value in values]), PLAIN, tokens, counting)
     happens = [(name, [(0, 0) for _ in what] if name == "grow" else what) for name, what in happens]
     drive(walker, happens, key="", moving=True)
@@ -348,7 +355,7 @@ def test_plain_lists(values: list[int], tokens: Tokens, counting: bool, happens:
 @settings(max_examples=400)
 @given(values=VALUES, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
 def test_keyed_lists(values: list[int], tokens: Tokens, counting: bool, happens: list[Happening]) -> None:
-    """Rows with a key come once, whatever else of them changes, and however the list shifts."""
+    """Rows with a key are given once, however they change or the list shifts."""
     walker = Walker(rows_of([(0, None, value) for value in values]), KEYED, tokens, counting)
     drive(walker, happens, changing=True, moving=True)
     assert not walker.refuted
@@ -359,7 +366,10 @@ def test_keyed_lists(values: list[int], tokens: Tokens, counting: bool, happens:
 def test_ordered_lists(
     steps: list[tuple[int, int]], counting: bool, keyed: bool, happens: list[Happening]
 ) -> None:
-    """Rows in descending order come once, past any restart and resume, ties and equal rows among them."""
+    """Rows in descending order are given once, past any restart and resume.
+
+    There are ties and equal rows.
+    """
     numbers = numbers_of([step for step, _ in steps])
     key = None if keyed else ""
     rows = rows_of([(number, key, value) for number, (_, value) in zip(numbers, steps, strict=True)])
@@ -375,7 +385,10 @@ def test_ordered_lists(
 def test_lists_whose_number_is_the_key(
     count: int, tokens: Tokens, counting: bool, happens: list[Happening]
 ) -> None:
-    """Rows whose number is their key come once; where a shifted row has changed, it comes again."""
+    """Rows whose number is their key are given once.
+
+    A shifted row that has changed is given again.
+    """
     walker = Walker(rows_of([(number, None, 0) for number in range(count, 0, -1)]), UNIQUE, tokens, counting)
     changing = tokens == "rows"
     drive(walker, happens, changing=changing, lowest=1)
@@ -425,7 +438,10 @@ def test_lists_out_of_order(
     keyed: bool,
     happens: list[Happening],
 ) -> None:
-    """Where the order is not what it was said to be, no row is lost, and a restart is as exact as it says."""
+    """Lists out of order lose no row, and restart as exactly as promised.
+
+    The order differs from the one that was declared.
+    """
     key = None if keyed else ""
     rows = rows_of([(number, key, value) for number, value in parts])
     walker = Walker(rows, BOTH if keyed else ORDERED, tokens, counting)
@@ -440,7 +456,10 @@ def test_lists_out_of_order(
 def test_a_number_that_is_no_key(
     steps: list[tuple[int, int]], tokens: Tokens, counting: bool, happens: list[Happening]
 ) -> None:
-    """Where several rows share the number that was said to be their key, one pass loses none that differs."""
+    """A number that is no key loses no differing row in one pass.
+
+    Several rows share the number that was declared their key.
+    """
     numbers = numbers_of([step for step, _ in steps])
     rows = rows_of([(number, None, value) for number, (_, value) in zip(numbers, steps, strict=True)])
     walker = Walker(rows, UNIQUE, tokens, counting)
@@ -465,7 +484,10 @@ def test_a_key_that_is_none(
     counting: bool,
     happens: list[Happening],
 ) -> None:
-    """Where rows share a key, none is lost but next to its like, and of one number if there are numbers."""
+    """A key that rows share loses no row but beside an equal key and number.
+
+    The number matters only if there are numbers.
+    """
     numbers = numbers_of(steps)
     rows = rows_of([(number, key, 0) for number, key in zip(numbers, keys, strict=False)])
     walker = Walker(rows, BOTH if ordered else KEYED, tokens, counting)
@@ -493,7 +515,10 @@ def counting(identity: Identity, **before: Any) -> Deduplicator:
 
 
 def test_a_row_among_old_ones_in_a_pass_that_breaks_the_order() -> None:
-    """Behind a break in a later pass, a row with the number of one that this pass had already is given."""
+    """A row behind a break in a later pass is given despite a known number.
+
+    This pass has had a row with that number already.
+    """
     seen = counting(ORDERED)
     seen.add(sent(*((number, "", 0) for number in range(9, 0, -1))))
     seen.restart()
@@ -505,7 +530,10 @@ def test_a_row_among_old_ones_in_a_pass_that_breaks_the_order() -> None:
 
 
 def test_a_row_of_the_page_that_breaks_the_order_is_met() -> None:
-    """Rows of that page that keep the order, and were given before, are met: their like is given."""
+    """Rows that keep the order on the page that breaks it are met.
+
+    They were given before; their equals are given.
+    """
     seen = counting(ORDERED)
     seen.add(sent(*((number, "", 0) for number in range(9, 0, -1))))
     seen.restart()
@@ -514,7 +542,10 @@ def test_a_row_of_the_page_that_breaks_the_order_is_met() -> None:
 
 
 def test_a_begun_page_that_breaks_the_order() -> None:
-    """Behind a break, marks find the rows given of a begun page but those that the order found."""
+    """Marks find the rows given of a begun page that breaks the order.
+
+    Rows that the order found need no mark.
+    """
     seen = counting(ORDERED)
     seen.add(sent((9, "", 0), (8, "", 0), (7, "", 0), (6, "", 0)))
     watermark, head = seen.watermark(3), seen.marks_given(3, ())
@@ -526,7 +557,10 @@ def test_a_begun_page_that_breaks_the_order() -> None:
 
 
 def test_numbers_of_no_pattern_drop_no_row_in_a_later_pass() -> None:
-    """Where the numbers given took too much memory, rows behind a break come again, and none is lost."""
+    """Numbers without a pattern lose no row; rows behind a break are repeated.
+
+    The numbers given took too much memory.
+    """
     seen = counting(ORDERED)
     squares = [number * number for number in range(3_000, 0, -1)]
     for at in range(0, 3_000, 100):
@@ -539,7 +573,10 @@ def test_numbers_of_no_pattern_drop_no_row_in_a_later_pass() -> None:
 
 
 def test_too_many_rows_on_one_number() -> None:
-    """A number with more than 1,000 rows ends the order between two pages, not inside of one."""
+    """A number with more than 1,000 rows ends the order between two pages.
+
+    It does not end inside a page.
+    """
     seen = counting(ORDERED)
     many = [(5, "", value) for value in range(MAX_TIES + 1)]
     assert seen.add(sent(*many)).refuted == ()
@@ -553,7 +590,10 @@ def test_too_many_rows_on_one_number() -> None:
 
 
 def test_what_is_fresh() -> None:
-    """A page is fresh with a row that never came, and where numbers fall; nobody knows of pages."""
+    """A page is fresh with a row never given, or where numbers fall.
+
+    For a reader of pages it stays unknown.
+    """
     seen = counting(PLAIN)
     assert [seen.add(sent(*rows)).fresh for rows in ([(0, "", 1)], [(0, "", 1)], [])] == [True, False, False]
     seen.restart()
@@ -573,7 +613,7 @@ def test_what_is_fresh() -> None:
 
 
 def test_signatures() -> None:
-    """A page is known by its keys where all rows have one, else by its contents."""
+    """A signature is made of the keys where all rows have one, else of the contents."""
     one, changed, other = sent((5, "a", 0)), sent((5, "a", 1)), sent((5, "b", 0))
     for identity, same in ((KEYED, True), (BOTH, True), (UNIQUE, True), (PLAIN, False), (ORDERED, False)):
         seen = counting(identity)
@@ -587,7 +627,7 @@ def test_signatures() -> None:
 
 
 def test_a_part_that_never_changes_counts_rows() -> None:
-    """Rows are counted by what never changes of them; those that share it are several."""
+    """Rows are counted by their immutable part; several may share it."""
     identity = evolve(PLAIN, stable=lambda row: row["key"])
     seen = counting(identity)
     assert seen.add(sent((0, "a", 1), (0, "a", 2), (0, "b", 1), (0, None, 1))).stale == set()
@@ -600,7 +640,10 @@ def test_a_part_that_never_changes_counts_rows() -> None:
 
 
 def test_a_part_that_is_missing_counts_nothing() -> None:
-    """A row of an unknown kind, which lacks what never changes, is counted by its content."""
+    """A row without its immutable part is counted by its content.
+
+    Its kind is unknown.
+    """
     seen = counting(evolve(PLAIN, stable=lambda row: row["n"]))
     seen.add(sent((None, "a", 1), (None, "b", 1)))
     seen.restart()
@@ -609,7 +652,7 @@ def test_a_part_that_is_missing_counts_nothing() -> None:
 
 @pytest.mark.parametrize(("grown", "gone"), [(0, 0), (500, 0), (500, 3), (0, 3), (95, 0)])
 def test_marks_wait_for_rows_that_the_list_pushed_down(grown: int, gone: int) -> None:
-    """Rows given of a page that was begun are left out wherever they come again, then no more."""
+    """Marks of a begun page leave rows out where they reappear, then no more."""
     given = [(0, "", value) for value in range(10)]
     seen = counting(PLAIN)
     seen.add(sent(*given, *((0, "", value) for value in range(10, 100))))
@@ -648,7 +691,7 @@ def test_marks_of_keys_and_of_contents() -> None:
 
 
 def test_neighbours_are_bounded() -> None:
-    """However many pages come, only those with the last 128 rows are kept."""
+    """Neighbours are only the pages with the last 128 rows, however many there are."""
     seen = counting(KEYED)
     for page in range(300):
         seen.add(sent(*((0, f"{page}-{index}", 0) for index in range(page % 4))))
@@ -662,7 +705,7 @@ def test_neighbours_are_bounded() -> None:
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_rows_that_a_reader_takes_out_of_a_page(frozen: bool) -> None:
-    """What a reader does to the list of a page changes nothing, and counting begins once."""
+    """Rows that a reader removes from a page change nothing; counting begins once."""
     seen = counting(evolve(KEYED, frozen=frozen))
     first = sent((0, "a", 0), (0, "b", 0))
     seen.add(first)
@@ -680,7 +723,7 @@ def test_before_the_first_page() -> None:
 
 
 def test_a_walk_without_rows_has_no_watermark() -> None:
-    """Where nothing was given, or nothing is in order, there is no watermark."""
+    """A walk without rows, or without order, has no watermark."""
     for identity in (PLAIN, ORDERED):
         seen = counting(identity)
         seen.add(sent())

@@ -1,4 +1,4 @@
-"""Counts of digests are those that a dict would hold, and take little memory."""
+"""Counts of digests equal those of a dict, and take little memory."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def digest(number: int) -> bytes:
 
 
 class Naive:
-    """The same counts in dicts."""
+    """Naive counter: the same counts in dicts."""
 
     def __init__(self) -> None:
         self.given = Counter[bytes]()
         self.met = Counter[bytes]()
 
     def meet(self, one: bytes) -> bool:
-        """Count a meeting with what was given more often than met."""
+        """Count a meeting with a digest that was given more often than met."""
         if self.met[one] >= self.given[one]:
             return False
         self.met[one] += 1
         return True
 
     def give(self, one: bytes) -> None:
-        """Count one as given, and as met."""
+        """Count a digest as given, and as met."""
         self.given[one] += 1
         self.met[one] += 1
 
     def restart(self) -> None:
-        """Forget what was met."""
+        """Forget the digests met."""
         self.met.clear()
 
 
@@ -46,7 +46,10 @@ STEPS = st.lists(st.one_of(st.none(), st.tuples(st.booleans(), st.integers(0, 40
 
 
 def compare(ones: list[bytes], steps: list[tuple[bool, int] | None]) -> None:
-    """Do the same to both; None is a restart, a pair says whether one is given or met."""
+    """Apply steps to both counters and compare.
+
+    None is a restart; a pair is True to give or False to meet, and the index of a digest.
+    """
     ours, theirs = DigestCounter(), Naive()
     for step in steps:
         if step is None:
@@ -75,7 +78,10 @@ def test_like_a_dict(steps: list[tuple[bool, int] | None]) -> None:
     STEPS,
 )
 def test_any_digests(ones: list[bytes], steps: list[tuple[bool, int] | None]) -> None:
-    """Digests that crowd into one table, or probe past its end, are told apart as well; zeros are one too."""
+    """Digests that crowd into one table, or probe past its end, stay distinct.
+
+    So do zeros.
+    """
     crowded = [b"\x40" + one[1:4] + b"\xff" * 6 + one[10:] for one in ones]
     if len(set(crowded)) == len(crowded):
         compare(crowded, steps)
@@ -90,7 +96,7 @@ def test_any_digests(ones: list[bytes], steps: list[tuple[bool, int] | None]) ->
     ],
 )
 def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int) -> None:
-    """A row that comes more often than a cell can count is counted as well, over two restarts."""
+    """A row repeated more often than a cell can count is counted over two restarts."""
     monkeypatch.setattr(digests, "LARGEST", largest)
     ours, one, other = DigestCounter(), digest(1), digest(2)
     for _ in range(count):
@@ -110,7 +116,7 @@ def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int)
 
 @pytest.mark.untraced
 def test_memory() -> None:
-    """100,000 digests take less than 43 bytes each, and 28 when the tables are as full as they get."""
+    """100,000 digests take less than 43 bytes each, and 28 in full tables."""
     ours = DigestCounter()
     sizes: list[float] = []
     for number in range(100_000):
@@ -126,7 +132,7 @@ def test_memory() -> None:
 
 
 def test_an_empty_counter_takes_nothing() -> None:
-    """Tables are made when their first digest comes."""
+    """An empty counter has no tables: each is made for its first digest."""
     ours = DigestCounter()
     ours.restart()
     assert not ours.meet(digest(1))

@@ -1,4 +1,7 @@
-"""Rows in descending order: each is given once, past any restart and resume, though rows share numbers."""
+"""Rows in descending order are given once, past any restart and resume.
+
+Rows may share numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ def mark(row: Row) -> str:
 
 @define
 class Listed:
-    """A list whose numbers never rise, and that grows at its head; page tokens are counted from its end."""
+    """List whose numbers never rise, and that grows at its head.
+
+    Page tokens are counted from its end.
+    """
 
     rows: list[Row]
 
@@ -35,7 +41,7 @@ class Listed:
             self.rows.insert(0, (newest + step, rest))
 
     def page(self, behind: int | None, size: int) -> tuple[list[Row], int | None]:
-        """Return a page, and the token of the next one: how many rows lie behind it."""
+        """Return a page and the token of the next: the number of rows behind it."""
         begin = 0 if behind is None else len(self.rows) - behind
         left = len(self.rows) - begin - size
         return self.rows[begin : begin + size], left if left > 0 else None
@@ -43,7 +49,10 @@ class Listed:
 
 @define
 class Reader:
-    """Reads a list through an `Order`, and may restart or be resumed anywhere; what it gives is kept."""
+    """Reader of a list through an `Order`, with restarts and resumes anywhere.
+
+    The rows given are kept.
+    """
 
     listed: Listed
     unique: bool = False
@@ -64,7 +73,10 @@ class Reader:
             self.token, self.done = token, token is None
 
     def resume_inside(self, size: int, part: int) -> None:
-        """Take a page of which only some rows are given, then begin from what a checkpoint holds of that."""
+        """Take a page partly, then begin from its checkpoint.
+
+        Only some of its rows are given.
+        """
         if self.done:
             return
         rows, _ = self._page(size)
@@ -83,7 +95,7 @@ class Reader:
         self.order.restart()
 
     def finish(self) -> None:
-        """Read to the end, and once more for the rows that came at the head after this pass had begun."""
+        """Read to the end, and once more for rows at the head since the pass began."""
         while not self.done:
             self.read(3)
         self.restart()
@@ -103,7 +115,10 @@ class Reader:
 
 
 def steps(lowest: int) -> st.SearchStrategy[list[tuple[str, object]]]:
-    """Return what may happen to a reader; new rows lie at least `lowest` above the newest one."""
+    """Return possible steps of a reader, with new rows above the newest one.
+
+    New rows lie at least `lowest` above it.
+    """
     new = st.tuples(st.integers(lowest, 2), st.integers(0, 2))
     return st.lists(
         st.one_of(
@@ -123,7 +138,7 @@ def begun(lowest: int) -> st.SearchStrategy[list[tuple[int, int]]]:
 
 
 def walk_one(reader: Reader, happening: tuple[str, object]) -> None:
-    """Let one thing happen to a reader."""
+    """Apply one step to a reader."""
     match happening:
         case "read", int(size):
             reader.read(size)
@@ -138,7 +153,7 @@ def walk_one(reader: Reader, happening: tuple[str, object]) -> None:
 
 
 def walk(reader: Reader, happens: Sequence[tuple[str, object]]) -> None:
-    """Let things happen to a reader, then read to the end."""
+    """Apply steps to a reader, then read to the end."""
     for happening in happens:
         walk_one(reader, happening)
     reader.finish()
@@ -150,7 +165,10 @@ def walk(reader: Reader, happens: Sequence[tuple[str, object]]) -> None:
 def test_rows_that_share_numbers_come_once(
     rows: list[tuple[int, int]], happens: list[tuple[str, object]]
 ) -> None:
-    """Each row of a list with ties and equal rows is given as often as the list holds it, and no more."""
+    """Rows of a list with ties are given as often as the list holds them.
+
+    Equal rows are too, and no row more often.
+    """
     listed = Listed([])
     listed.grow(rows)
     reader = Reader(listed)
@@ -163,7 +181,7 @@ def test_rows_that_share_numbers_come_once(
 def test_rows_with_numbers_of_their_own_come_once(
     rows: list[tuple[int, int]], happens: list[tuple[str, object]]
 ) -> None:
-    """The same without marks, where each number is that of one row."""
+    """Rows with numbers of their own are given once, without marks."""
     listed = Listed([])
     listed.grow(rows)
     reader = Reader(listed, unique=True)
@@ -176,7 +194,10 @@ def test_rows_with_numbers_of_their_own_come_once(
 def test_the_memory_of_an_order_is_flat(
     rows: list[tuple[int, int]], happens: list[tuple[str, object]]
 ) -> None:
-    """An order takes one span of numbers, and at most one more for each new pass; one when all was read."""
+    """An order takes one span, and at most one more for each new pass.
+
+    It has one span when all rows were read.
+    """
     listed = Listed([])
     listed.grow(rows)
     reader = Reader(listed)
@@ -211,7 +232,10 @@ def of_content(content: str) -> Callable[[int], str]:
 
 
 def test_new_rows_that_share_the_newest_number() -> None:
-    """New rows with the number of the newest row given are given, also behind one that lies above them."""
+    """New rows that share the newest number given are given.
+
+    That is so also behind a row that lies above them.
+    """
     order = Order(unique=False)
     order.take(page(9, 8, 7), of_content("abc"))
     order.restart()
@@ -221,7 +245,7 @@ def test_new_rows_that_share_the_newest_number() -> None:
 
 
 def test_a_restart_among_rows_that_share_a_number() -> None:
-    """Rows of a number that were not reached before a restart are given after it."""
+    """Rows of a number not reached before a restart are given after it."""
     order = Order(unique=False)
     order.take(page(9, 8), of_content("ab"))
     order.restart()
@@ -238,7 +262,7 @@ def test_a_restart_among_rows_that_share_a_number() -> None:
 
 
 def test_equal_rows_are_counted() -> None:
-    """Of rows that are equal and share a number, as many are left out as were given."""
+    """Equal rows with one number are left out as often as they were given."""
     order = Order(unique=False)
     order.take(page(5, 5, 5), alike)
     order.restart()
@@ -247,7 +271,7 @@ def test_equal_rows_are_counted() -> None:
 
 
 def test_a_second_restart_loses_no_row_of_the_head() -> None:
-    """Rows that were new at the head, and not reached before the next restart, are given after it."""
+    """Rows at the head not reached before a second restart are given after it."""
     order = Order(unique=True)
     assert order.take(page(10, 9, 8), alike) == set()
     order.restart()
@@ -261,7 +285,7 @@ def test_a_second_restart_loses_no_row_of_the_head() -> None:
 @pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize("first", [(7, 6, 5), (6, 5), (3, 2)])
 def test_a_pass_that_begins_at_the_watermark_or_below(unique: bool, first: tuple[int, ...]) -> None:
-    """A pass may begin at the oldest row given, or below it: nothing comes twice, and no gap is left."""
+    """A pass from the oldest row given, or below, repeats no row and leaves no gap."""
     order = Order(unique=unique)
     order.take(page(9, 8, 7), of_content("abc"))
     order.restart()
@@ -289,7 +313,7 @@ def test_an_empty_page_changes_nothing() -> None:
 
 
 def test_lost_marks() -> None:
-    """Where marks tell rows apart no more, rows at the ends of spans come twice rather than not at all."""
+    """Lost marks repeat rows at the ends of spans, and lose none."""
     order = Order(unique=True)
     order.take(page(9, 8, 7), alike)
     assert order.tied == 1
@@ -301,7 +325,10 @@ def test_lost_marks() -> None:
 
 
 def test_ends() -> None:
-    """The ends of spans come with the marks of the rows given there, and of those met in this pass."""
+    """`ends` yields the ends of spans with the marks given there and met.
+
+    Marks are met in this pass.
+    """
     order = Order(unique=False)
     order.take(page(9, 8, 7), of_content("abc"))
     order.restart()
@@ -314,7 +341,10 @@ def test_ends() -> None:
 
 
 def test_rows_before_and_without() -> None:
-    """Rows that keep the order may be some of a page: they are cut, and taken out, by their places in it."""
+    """Rows in order are cut, and taken out, by their indices in the page.
+
+    They may be some of its rows.
+    """
     rows = Rows([0, 2, 3, 7], [9, 8, 8, 5])
     assert len(rows) == 4
     assert rows.before(3).indices == [0, 2]
@@ -341,7 +371,7 @@ def test_rows_before_and_without() -> None:
     )
 )
 def test_runs_hold_what_was_put_in(pages: list[list[int]]) -> None:
-    """Runs give all numbers back, each as often as it came, in their order."""
+    """Runs return all numbers, each as often as it was added, in order."""
     runs = Runs()
     for numbers in pages:
         runs.extend(numbers)
@@ -350,7 +380,10 @@ def test_runs_hold_what_was_put_in(pages: list[list[int]]) -> None:
 
 
 def test_runs_are_bounded() -> None:
-    """Numbers of a pattern take one run, however many; beyond 1,024 runs they are dropped."""
+    """Runs are bounded: past 1,024 runs all numbers are dropped.
+
+    Numbers of a pattern take one run, however many.
+    """
     runs = Runs()
     for first in range(10**9, 0, -100):
         runs.extend(range(first, first - 100, -1))
@@ -374,7 +407,7 @@ NUMBERS = st.lists(st.none() | st.integers(0, 5), max_size=8)
 
 @given(NUMBERS, st.none() | st.integers(0, 5))
 def test_rising(numbers: list[int | None], last: int | None) -> None:
-    """The first number that is missing, or above the one before it, is found."""
+    """`rising` finds the first number that is missing or above the one before it."""
     expected = None
     for place, number in enumerate(numbers):
         before = numbers[place - 1] if place else last

@@ -1,4 +1,4 @@
-"""The walk over pages: its states, the age of tokens, restarts, and the guard against endless loops."""
+"""States of a walk over pages: token age, restarts, and the guard against loops."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def refusal(status: int, *words: str) -> APIStatusError:
 def page(
     walk: StateMachine, value: str | None = "t", rows: int = 1, *, fresh: bool | None = True, size: int = 1
 ) -> None:
-    """Let a page come that names the next one by `value`; `rows` stands for what it holds."""
+    """Receive a page that names the next one by `value`.
+
+    `rows` stands for its content.
+    """
     walk.received(None if value is None else token(value), rows=rows, size=size, fresh=fresh)
 
 
@@ -65,7 +68,7 @@ def with_token(on_expired: Literal["restart", "raise"] = "restart") -> StateMach
 
 
 def deep(pages: int = 3, on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
-    """Return a walk that has so many pages, and the token of the next one."""
+    """Return a walk after some pages, and the token of the next one."""
     walk = fresh(on_expired)
     for number in range(1, pages + 1):
         page(walk, f"to {number + 1}", number)
@@ -73,7 +76,7 @@ def deep(pages: int = 3, on_expired: Literal["restart", "raise"] = "restart") ->
 
 
 def sent_by(walk: StateMachine, now: float, wall: float) -> str | None:
-    """Return the token that is sent; one that has reached its lifetime is not sent."""
+    """Return the token that is sent, or None where it reached its lifetime."""
     walk.set_age(now, wall)
     if now >= walk.expires_at(walk.token):
         walk.expired()
@@ -81,7 +84,7 @@ def sent_by(walk: StateMachine, now: float, wall: float) -> str | None:
 
 
 def refused_twice(walk: StateMachine, status: int = 400) -> None:
-    """Let the token in hand be refused, and then that of the page before it as well."""
+    """Refuse the token in hand, and then that of the page before it as well."""
     assert walk.refused(refusal(status))
     assert walk.state is State.CHECK
     assert walk.refused(refusal(status))
@@ -90,7 +93,7 @@ def refused_twice(walk: StateMachine, status: int = 400) -> None:
 def resumed(
     checkpoint: Checkpoint, on_expired: Literal["restart", "raise"] = "restart", lifetime: float = DAY
 ) -> StateMachine:
-    """Return a walk taken up at a checkpoint."""
+    """Return a walk resumed at a checkpoint."""
     return StateMachine.resume(checkpoint, lifetime=lifetime, on_expired=on_expired)
 
 
@@ -98,24 +101,24 @@ def resumed(
 
 
 def first_page() -> StateMachine:
-    """StateMachine one page, which names the next."""
+    """Receive one page, which names the next."""
     return with_token()
 
 
 def only_page() -> StateMachine:
-    """StateMachine a list of one page."""
+    """Receive the only page of a list."""
     walk = fresh()
     page(walk, None)
     return walk
 
 
 def another_page() -> StateMachine:
-    """StateMachine a second page, which names the third."""
+    """Receive a second page, which names the third."""
     return deep(2)
 
 
 def last_page() -> StateMachine:
-    """StateMachine a list of two pages."""
+    """Receive two pages, the last one without a token."""
     walk = with_token()
     page(walk, None, 2)
     return walk
@@ -137,7 +140,7 @@ def given_up() -> StateMachine:
 
 
 def looped() -> StateMachine:
-    """Let the same token and the same rows come again."""
+    """Receive the same token and the same rows again."""
     walk = with_token()
     with pytest.raises(PaginationLoopError, match="page 2 "):
         page(walk)
@@ -145,28 +148,28 @@ def looped() -> StateMachine:
 
 
 def checking() -> StateMachine:
-    """Let a token be refused."""
+    """Refuse a token."""
     walk = deep(3)
     assert walk.refused(refusal(400))
     return walk
 
 
 def renewed() -> StateMachine:
-    """Let the page before the refused one come as before, with a new token."""
+    """Receive the page before the refused one unchanged, with a new token."""
     walk = checking()
     assert walk.checked(token("new"), rows=3)
     return walk
 
 
 def died() -> StateMachine:
-    """Let the page before the refused one be refused as well."""
+    """Refuse the page before the refused one as well."""
     walk = deep(3)
     refused_twice(walk)
     return walk
 
 
 def refused_for_good() -> StateMachine:
-    """Let the page before the refused one be refused as well, where no restart is wanted."""
+    """Refuse the page before the refused one as well, with restarts off."""
     walk = deep(3, "raise")
     assert walk.refused(refusal(400))
     with pytest.raises(PageTokenExpiredError, match="refused the page token with status 400"):
@@ -191,26 +194,26 @@ SCENARIOS: dict[tuple[State, Step], Callable[[], StateMachine]] = {
 
 @pytest.mark.parametrize(("state", "step"), SCENARIOS)
 def test_every_transition_is_reached(state: State, step: Step) -> None:
-    """Each step leads where the table says."""
+    """Each step leads to the state in the table."""
     assert SCENARIOS[state, step]().state is TRANSITIONS[state][step]
 
 
 def test_no_other_transition_is_listed() -> None:
-    """The table has the states that there are, and the steps that callers can take."""
+    """The table has exactly the existing states, and the steps of callers."""
     assert set(TRANSITIONS) == set(State)
     assert {(state, step) for state, steps in TRANSITIONS.items() for step in steps} == set(SCENARIOS)
 
 
 @pytest.mark.parametrize("ended", [only_page, looped, given_up])
 def test_an_ended_walk_takes_no_more_pages(ended: Callable[[], StateMachine]) -> None:
-    """An exhausted or failed walk has no way on."""
+    """An exhausted or failed walk takes no more pages."""
     walk = ended()
     with pytest.raises(KeyError):
         page(walk, "new", 9)
 
 
 class AnyWalk(RuleBasedStateMachine):
-    """Whatever happens to a walk, it steps as the table says, and never sends a dead token."""
+    """Machine of any walk: it steps as in the table, and never sends a dead token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,7 +230,7 @@ class AnyWalk(RuleBasedStateMachine):
     @precondition(lambda self: self.walk.state in (State.FIRST, State.NEXT))
     @rule(last=st.booleans(), size=st.integers(0, 2), again=st.booleans(), new=st.none() | st.booleans())
     def a_page_comes(self, last: bool, size: int, again: bool, new: bool | None) -> None:
-        """Answer a request, perhaps by a page that was here before."""
+        """Answer a request, perhaps by an earlier page."""
         self._ask()
         if self.walk.state is State.CHECK:
             return
@@ -283,7 +286,7 @@ class AnyWalk(RuleBasedStateMachine):
         try:
             sent = sent_by(self.walk, self.now, self.now)
         except PageTokenExpiredError:
-            self.walk = fresh()  # another walk goes on from here
+            self.walk = fresh()  # another walk continues from here
             self.before = self.walk.state
             return None
         if held is not None:
@@ -300,7 +303,7 @@ class AnyWalk(RuleBasedStateMachine):
 
     @invariant()
     def token_and_state_agree(self) -> None:
-        """Hold a token exactly in the state of that name, a failed walk apart."""
+        """Check that a walk has a token exactly in the state for it, unless it failed."""
         if self.walk.state is not State.FAILED:
             assert (self.walk.token is not None) == (self.walk.state in (State.NEXT, State.CHECK))
         assert self.walk.exhausted == (self.walk.state is State.EXHAUSTED)
@@ -315,7 +318,10 @@ TestAnyWalk = AnyWalk.TestCase
 @settings(max_examples=500)
 @given(minted=st.floats(0, 1e8), early=st.floats(0, 1e-9))
 def test_a_token_as_old_as_its_lifetime_is_not_sent(minted: float, early: float) -> None:
-    """24 h 0 s is too old and 23:59:59 is not, whatever rounding does to the loop's clock."""
+    """A token as old as its lifetime is not sent: 24 h is too old, 23:59:59 is not.
+
+    Rounding of the loop's clock does not matter.
+    """
     for age, sent in ((DAY - 1.0, "t"), (DAY - early, None), (DAY, None), (DAY + 1.0, None)):
         walk = fresh()
         walk.received(token(minted=minted), rows=1, size=1, fresh=True)
@@ -324,7 +330,7 @@ def test_a_token_as_old_as_its_lifetime_is_not_sent(minted: float, early: float)
 
 
 def test_the_first_page_is_asked_for_without_a_token() -> None:
-    """A walk that has not begun sends no token, and that is no restart."""
+    """A walk sends no token for the first page, and counts no restart."""
     walk = fresh()
     assert sent_by(walk, DAY * 9, DAY * 9) is None
     assert walk.restarts == 0
@@ -332,7 +338,10 @@ def test_the_first_page_is_asked_for_without_a_token() -> None:
 
 @given(jump=st.floats(-1e10, 1e10))
 def test_the_wall_clock_does_not_age_a_token_of_this_process(jump: float) -> None:
-    """Within a process only the loop's clock counts, however the wall clock jumps."""
+    """The wall clock does not age a token of this process, however it jumps.
+
+    Only the loop's clock counts.
+    """
     walk = with_token()
     assert sent_by(walk, DAY - 1, jump) == "t"
     assert sent_by(walk, DAY - 1, -jump) == "t"
@@ -345,14 +354,14 @@ READ_BACK = Checkpoint("q", token="t", minted_at=1_000.0, pages=3)
     ("away", "sent"), [(0.0, "t"), (DAY - 1, "t"), (DAY, None), (DAY * 30, None), (-DAY * 30, "t")]
 )
 def test_a_token_read_back_has_aged_by_the_wall_clock(away: float, sent: str | None) -> None:
-    """The age of a checkpoint's token is wall-clock time; a clock that is behind makes it new, not older."""
+    """A checkpoint's token ages by the wall clock; a clock that is behind adds no age."""
     walk = resumed(READ_BACK)
     assert walk.state is State.NEXT
     assert sent_by(walk, 50.0, 1_000.0 + away) == sent
 
 
 def test_the_wall_clock_is_asked_once() -> None:
-    """After the first look the loop's clock counts the age on."""
+    """The wall clock is read once; then the loop's clock counts the age."""
     walk = resumed(READ_BACK)
     assert sent_by(walk, 50.0, 1_000.0 + DAY - 10) == "t"
     assert walk.token == PageToken("t", 50.0 - (DAY - 10), 1_000.0)
@@ -361,7 +370,10 @@ def test_the_wall_clock_is_asked_once() -> None:
 
 
 def test_a_walk_is_resumed_where_it_stood() -> None:
-    """A checkpoint's token, depth and restarts are taken over; one that is done stays done."""
+    """A walk resumes with its checkpoint's token, depth and restarts.
+
+    One that is done stays done.
+    """
     walk = resumed(Checkpoint("q", token="t", minted_at=1_000.0, pages=3, restarts=2))
     assert (walk.depth, walk.restarts, walk.exhausted) == (3, 2, False)
     done = resumed(Checkpoint("q", pages=3, done=True))
@@ -371,7 +383,10 @@ def test_a_walk_is_resumed_where_it_stood() -> None:
 
 
 def test_when_tokens_die() -> None:
-    """A token dies one lifetime after it was minted; where there is none, or its age is unknown, never."""
+    """A token dies one lifetime after it was minted; without a known age, never.
+
+    Without a token nothing dies either.
+    """
     walk = with_token()
     assert sent_by(walk, walk.expires_at(walk.token) - 1e-3, 0.0) == "t"
     assert walk.expires_at(walk.token) == pytest.approx(DAY)
@@ -388,7 +403,10 @@ def test_when_tokens_die() -> None:
 
 @pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
 def test_a_token_refused_behind_the_first_page_restarts_the_walk(status: int) -> None:
-    """400, 404, 410 and 422 to the second page restart the walk: the page before it is the first one."""
+    """A refused token behind the first page restarts the walk.
+
+    This holds for 400, 404, 410 and 422: the page before is the first one.
+    """
     walk = with_token()
     assert walk.refused(refusal(status))
     assert (walk.state, walk.token, walk.restarts, walk.depth) == (State.FIRST, None, 1, 0)
@@ -396,7 +414,10 @@ def test_a_token_refused_behind_the_first_page_restarts_the_walk(status: int) ->
 
 @pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
 def test_a_refused_token_is_checked_by_the_page_before_it(status: int) -> None:
-    """Deeper in a walk the page before the refused one is asked for, with the token that opened it."""
+    """A refused token deep in a walk is checked by the page before it.
+
+    The request has the token that opened that page.
+    """
     walk = deep(3)
     assert sent_by(walk, 0.0, 0.0) == "to 4"
     assert walk.refused(refusal(status))
@@ -406,7 +427,7 @@ def test_a_refused_token_is_checked_by_the_page_before_it(status: int) -> None:
 
 @pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
 def test_tokens_that_are_both_refused_have_died(status: int) -> None:
-    """Where the page before is refused as well, the walk restarts."""
+    """A walk restarts where the page before the refused one is refused as well."""
     walk = deep(3)
     refused_twice(walk, status)
     assert (walk.state, walk.token, walk.restarts, walk.reached) == (State.FIRST, None, 1, 3)
@@ -414,7 +435,7 @@ def test_tokens_that_are_both_refused_have_died(status: int) -> None:
 
 
 def test_a_page_before_that_answers_as_before_renews_the_token() -> None:
-    """The same rows and a new token: the walk continues with that, and no page counts twice."""
+    """The same rows with a new token continue the walk, and no page counts twice."""
     walk = renewed()
     assert (walk.state, walk.depth, walk.restarts) == (State.NEXT, 3, 0)
     assert sent_by(walk, 0.0, 0.0) == "new"
@@ -427,14 +448,20 @@ def test_a_page_before_that_answers_as_before_renews_the_token() -> None:
 
 @pytest.mark.parametrize(("value", "rows"), [("new", 99), (None, 3)])
 def test_a_page_before_that_has_changed_restarts_the_walk(value: str | None, rows: int) -> None:
-    """Other rows, or no token behind the same ones: nothing says where the walk would continue."""
+    """A changed page before the refused one restarts the walk.
+
+    It has other rows, or the same ones without a token: the place to continue is unknown.
+    """
     walk = checking()
     assert not walk.checked(None if value is None else token(value), rows=rows)
     assert (walk.state, walk.token, walk.restarts) == (State.FIRST, None, 1)
 
 
 def test_a_page_that_is_refused_whatever_its_token() -> None:
-    """A new token that is refused as well is an error in the service's words; the walk can be tried again."""
+    """A new token that is refused as well is an error with the service's words.
+
+    The walk can be tried again.
+    """
     walk = renewed()
     error = refusal(404, "under maintenance", "until 17:00")
     for _ in range(2):
@@ -453,7 +480,7 @@ def test_a_page_that_is_refused_whatever_its_token() -> None:
 
 
 def test_the_older_token_may_have_reached_its_lifetime() -> None:
-    """Where the token of the page before is too old to be sent, the walk restarts without a request."""
+    """A walk restarts without a request if the older token has expired too."""
     walk = fresh()
     for number in range(3):
         walk.received(token(f"t{number}", minted=100.0 * number), rows=number, size=1, fresh=True)
@@ -463,7 +490,7 @@ def test_the_older_token_may_have_reached_its_lifetime() -> None:
 
 
 def test_a_token_that_never_changes_cannot_be_checked() -> None:
-    """Where a service has one token for all pages, the one before the refused one says nothing: a restart."""
+    """A token that is the same for all pages cannot be checked: the walk restarts."""
     walk = fresh()
     for number in range(3):
         page(walk, "same", number)
@@ -473,7 +500,7 @@ def test_a_token_that_never_changes_cannot_be_checked() -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 402, 405, 408, 409, 418, 429, 500, 502, 503, 504, 301])
 def test_other_statuses_do_not_restart(status: int) -> None:
-    """Any other status has nothing to do with the token, also while the page before is asked for."""
+    """Any other status does not restart the walk, also in a check of the page before."""
     walk = deep(3)
     assert not walk.refused(refusal(status))
     assert (walk.state, walk.restarts) == (State.NEXT, 0)
@@ -484,7 +511,10 @@ def test_other_statuses_do_not_restart(status: int) -> None:
 
 @pytest.mark.parametrize("status", sorted(DEAD_TOKEN_STATUSES))
 def test_a_refused_first_page_is_no_dead_token(status: int) -> None:
-    """Without a token, at the beginning or after a restart, the request itself is wrong."""
+    """A refused first page is no dead token: the request itself is wrong.
+
+    It may come at the beginning or after a restart.
+    """
     walk = fresh()
     assert not walk.refused(refusal(status))
     walk = with_token()
@@ -494,13 +524,16 @@ def test_a_refused_first_page_is_no_dead_token(status: int) -> None:
 
 
 def test_a_token_without_a_proven_first_page_does_not_restart() -> None:
-    """Where nothing was answered yet, the token is not the only thing that may be wrong."""
+    """A token without an answered first page does not restart the walk.
+
+    Something else than the token may be wrong.
+    """
     walk = StateMachine(DAY, state=State.NEXT, token=token())
     assert not walk.refused(refusal(400))
 
 
 def test_a_resumed_walk_has_a_proven_first_page() -> None:
-    """A checkpoint with a token comes from a walk whose first page was answered; it has no older token."""
+    """A resumed walk has a proven first page, and no older token."""
     walk = resumed(READ_BACK)
     assert walk.refused(refusal(404))
     assert (walk.state, walk.restarts) == (State.FIRST, 1)
@@ -508,7 +541,10 @@ def test_a_resumed_walk_has_a_proven_first_page() -> None:
 
 @pytest.mark.parametrize("how", [400, None])
 def test_a_restart_without_progress_fails(how: int | None) -> None:
-    """A walk whose token dies again at the same depth gives up, and says so in the service's words."""
+    """A restart without progress fails with the service's words.
+
+    The token dies again at the same depth.
+    """
     walk = with_token()
     assert walk.refused(refusal(400))
     walk.received(token("u", minted=5.0), rows=1, size=1, fresh=True)
@@ -524,7 +560,10 @@ def test_a_restart_without_progress_fails(how: int | None) -> None:
 
 
 def test_a_page_that_changes_while_it_is_refused_has_the_words_of_the_service() -> None:
-    """Where the page before never comes as it was, the error at the second time has the refusal's words."""
+    """A page that changes in each check ends the walk with the refusal's words.
+
+    It fails at the second time.
+    """
     walk = deep(3)
     for number in range(2):
         error = refusal(422, "under maintenance until 17:00")
@@ -541,7 +580,7 @@ def test_a_page_that_changes_while_it_is_refused_has_the_words_of_the_service() 
 
 
 def test_a_refusal_without_words_has_the_name_of_the_status() -> None:
-    """A refusal without a message is described by the error type, and one without that by its status."""
+    """A refusal without a message is described by its error type or status."""
     for error, words in ((refusal(410), "status 410 (Refused)"), (APIStatusError(410), "status 410")):
         walk = with_token("raise")
         with pytest.raises(PageTokenExpiredError) as caught:
@@ -550,7 +589,7 @@ def test_a_refusal_without_words_has_the_name_of_the_status() -> None:
 
 
 def test_restarts_go_on_while_each_gets_further() -> None:
-    """Progress by one page is enough, and the number of restarts is counted."""
+    """Restarts continue while each gets a page further, and are counted."""
     walk = fresh()
     for deepest in range(1, 20):
         for number in range(deepest):
@@ -565,7 +604,7 @@ def test_restarts_go_on_while_each_gets_further() -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_a_pass_that_ends_earlier_fails(depth: int) -> None:
-    """A token that dies before the place where the last one died is no progress either."""
+    """A pass that ends earlier than the last one fails."""
     walk = deep(5)
     refused_twice(walk)
     for number in range(depth):
@@ -576,7 +615,7 @@ def test_a_pass_that_ends_earlier_fails(depth: int) -> None:
 
 
 def test_a_restart_behind_the_rows_given_is_progress() -> None:
-    """A pass that begins where the one before ended need not get as many pages far."""
+    """A pass that begins where the last one ended may get fewer pages far."""
     walk = deep(5)
     for pages in (5, 1, 1):
         walk.moved()
@@ -595,7 +634,7 @@ def test_a_restart_behind_the_rows_given_is_progress() -> None:
 
 @pytest.mark.parametrize("walk", [with_token("raise"), resumed(READ_BACK, "raise")])
 def test_raise_means_raise(walk: StateMachine) -> None:
-    """With on_expired="raise" a refused token ends the walk; nothing is begun again."""
+    """on_expired="raise" ends the walk at a refused token, without a restart."""
     error = refusal(404)
     with pytest.raises(PageTokenExpiredError, match=r"with status 404 \(Refused\)$") as caught:
         walk.refused(error)
@@ -607,7 +646,7 @@ def test_raise_means_raise(walk: StateMachine) -> None:
 
 
 def walk_of(pages: list[tuple[str, int, bool | None]]) -> StateMachine:
-    """StateMachine over pages of token, rows, and whether one of them is new."""
+    """Receive pages of token, rows, and whether one of them is new."""
     walk = fresh()
     for value, rows, new in pages:
         page(walk, value, rows, fresh=new)
@@ -616,17 +655,17 @@ def walk_of(pages: list[tuple[str, int, bool | None]]) -> StateMachine:
 
 @pytest.mark.parametrize("new", [True, None])
 def test_a_token_that_never_changes_is_no_loop_while_rows_do(new: bool | None) -> None:
-    """The same token with new rows each time goes on."""
+    """The same token with new rows each time is no loop."""
     assert walk_of([("t", number, new) for number in range(5_000)]).depth == 5_000
 
 
 def test_rows_that_are_new_are_no_loop_though_pages_look_alike() -> None:
-    """Pages that look the same under new tokens go on while somebody knows that their rows are new."""
+    """Pages that look alike under new tokens are no loop if their rows are new."""
     assert walk_of([(str(number), 7, True) for number in range(5_000)]).depth == 5_000
 
 
 def pages_until_noticed(cycle: int, lead: int, *, same_token: bool = False) -> int:
-    """Return how many pages a service that cycles gives before the guard notices."""
+    """Return the number of pages before the guard notices a cycle."""
     guard = LoopGuard()
     for number in range(20 * (cycle + lead) + 100):
         place = number if number < lead else lead + (number - lead) % cycle
@@ -642,20 +681,29 @@ def pages_until_noticed(cycle: int, lead: int, *, same_token: bool = False) -> i
     same_token=st.booleans(),
 )
 def test_cycles_of_any_length_are_noticed(cycle: int, lead: int, same_token: bool) -> None:
-    """A cycle of pages with their tokens is noticed, also one that is longer than what the guard holds."""
+    """A cycle of pages with their tokens is noticed, of any length.
+
+    It may be longer than the guard's sample.
+    """
     noticed = pages_until_noticed(cycle, lead, same_token=same_token)
     assert lead + cycle <= noticed <= lead + 2 * cycle
 
 
 @pytest.mark.parametrize("cycle", [1, 2, 1_000])
 def test_short_cycles_are_noticed_at_once(cycle: int) -> None:
-    """The first page that comes again with its token is noticed, as long as the guard holds all pages."""
+    """A short cycle is noticed at the first page that returns with its token.
+
+    That is so as long as the guard holds all pages.
+    """
     assert pages_until_noticed(cycle, 5) == 5 + cycle
 
 
 @pytest.mark.untraced
 def test_the_memory_of_the_guard_is_flat() -> None:
-    """However long the walk, the guard keeps a bounded sample of its pages, and confuses none."""
+    """The guard keeps a bounded sample of pages, and confuses none.
+
+    The walk may be of any length.
+    """
     guard = LoopGuard()
     new = 0
     for number in range(50_000):
@@ -667,7 +715,7 @@ def test_the_memory_of_the_guard_is_flat() -> None:
 
 
 def test_a_restart_forgets_the_pages_before_it() -> None:
-    """After a restart the same pages come again: that is no loop."""
+    """The same pages after a restart are no loop."""
     walk = with_token()
     assert walk.refused(refusal(400))
     page(walk)
@@ -676,7 +724,7 @@ def test_a_restart_forgets_the_pages_before_it() -> None:
 
 @pytest.mark.parametrize(("new", "size"), [(False, 1), (None, 1), (None, 0), (False, 0), (True, 0)])
 def test_pages_that_bring_nothing_go_on_up_to_a_bound(new: bool | None, size: int) -> None:
-    """A thousand pages in a row without a new row go on, whoever says so; one more, and the walk fails."""
+    """A thousand pages in a row without a new row pass; one more fails the walk."""
     walk = fresh()
     page(walk, "first", 7, fresh=None if new is None else True)
     for number in range(MAX_IDLE_PAGES):
@@ -688,7 +736,7 @@ def test_pages_that_bring_nothing_go_on_up_to_a_bound(new: bool | None, size: in
 
 @pytest.mark.parametrize("new", [True, None])
 def test_one_new_row_in_between_counts_from_the_beginning(new: bool | None) -> None:
-    """A page with a new row lets another thousand pages go on."""
+    """A page with a new row lets another thousand pages pass."""
     idle = False if new else None
     pages: list[tuple[str, int, bool | None]] = [("first", 7, new)]
     pages += [(f"a{number}", 7, idle) for number in range(MAX_IDLE_PAGES)]
@@ -700,7 +748,7 @@ def test_one_new_row_in_between_counts_from_the_beginning(new: bool | None) -> N
 
 
 def test_pages_that_bring_nothing_are_more_than_half_of_a_long_walk() -> None:
-    """In a walk of 3,000 pages with new rows, 3,000 pages without one go on, and one more does not."""
+    """After 3,000 pages with new rows, 3,000 without pass, and one more fails."""
     walk = deep(3_000)
     for number in range(3_000):
         page(walk, f"idle {number}", 7, fresh=False)
@@ -710,7 +758,10 @@ def test_pages_that_bring_nothing_are_more_than_half_of_a_long_walk() -> None:
 
 
 def test_pages_of_earlier_passes_are_no_loop() -> None:
-    """After restarts, pages as deep as the deepest pass before bring nothing new, and that is expected."""
+    """Pages of a later pass, up to the deepest page before, are no loop.
+
+    They bring nothing new.
+    """
     walk = deep(2_500)
     refused_twice(walk)
     for number in range(2_500):
@@ -727,7 +778,7 @@ def test_pages_of_earlier_passes_are_no_loop() -> None:
 
 
 def test_an_empty_last_page_is_the_end() -> None:
-    """However many empty pages came, one without a token ends the walk well."""
+    """An empty last page ends the walk well, after any number of empty pages."""
     walk = fresh()
     for number in range(MAX_IDLE_PAGES):
         page(walk, str(number), number, fresh=False, size=0)

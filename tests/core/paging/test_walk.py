@@ -1,4 +1,4 @@
-"""A walk as a generator: the commands that it yields, and its position between them."""
+"""Walk as a generator: its commands, and its position between them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DAY = 86_400.0
 
 @define
 class Body:
-    """A decoded page."""
+    """Decoded page."""
 
     rows: list[Any]
     next_page_token: str | None = None
@@ -66,7 +66,10 @@ class Played:
 
 
 def walk_of(start: Checkpoint | None = None, *, bounded: bool = False) -> Walk:
-    """Return a walk over plain rows; with `bounded`, over numbers that a query parameter bounds."""
+    """Return a walk over plain rows; with `bounded`, over bounded numbers.
+
+    A query parameter bounds them.
+    """
     start = start or Checkpoint("query")
     number = (lambda row: int(row)) if bounded else None
     identity = Identity(number=number, unique=bounded)
@@ -109,7 +112,10 @@ def kinds(played: Played) -> list[type[object]]:
 
 
 def test_a_page_is_fetched_reported_and_delivered() -> None:
-    """A step fetches one page, reports it, and delivers it as the last command; then its rows are read."""
+    """A step fetches one page, reports it and delivers it as the last command.
+
+    Then its rows are read.
+    """
     walk = walk_of()
     played = play(walk, page("a", "b", token="t"))
     assert kinds(played) == [Fetch, Report, Deliver]
@@ -119,7 +125,10 @@ def test_a_page_is_fetched_reported_and_delivered() -> None:
 
 
 def test_a_fetch_has_the_time_at_which_its_token_expires() -> None:
-    """The first page has no limit; the token of a page expires one lifetime after its request was sent."""
+    """A fetch has the time at which its token expires; the first page has none.
+
+    The token of a page expires one lifetime after its request was sent.
+    """
     walk = walk_of()
     first = play(walk, page("a", token="t", at=5.0)).commands[0]
     assert isinstance(first, Fetch)
@@ -132,7 +141,10 @@ def test_a_fetch_has_the_time_at_which_its_token_expires() -> None:
 
 
 def test_a_token_of_a_checkpoint_has_its_age() -> None:
-    """The wall clock gives the age of a token from a checkpoint, once; the loop's clock continues it."""
+    """A checkpoint's token takes its age from the wall clock once.
+
+    The loop's clock continues it.
+    """
     walk = walk_of(Checkpoint("query", token="t", minted_at=1_000.0, pages=1))
     next(walk.advance(50.0, 1_060.0))
     fetch = next(walk.advance(55.0, 9e9))
@@ -141,7 +153,7 @@ def test_a_token_of_a_checkpoint_has_its_age() -> None:
 
 
 def test_a_walk_that_is_left_at_any_command_stands_where_it_stood() -> None:
-    """A generator that is closed leaves the position; the next one fetches the same page."""
+    """A walk closed at any command keeps its position, and fetches the page again."""
     walk = walk_of()
     play(walk, page("a", token="t"))
     walk.skip()
@@ -156,7 +168,10 @@ def test_a_walk_that_is_left_at_any_command_stands_where_it_stood() -> None:
 
 
 def test_the_offset_moves_with_each_row() -> None:
-    """A checkpoint inside a page has the rows given so far; the rest of the page is given next."""
+    """The offset moves with each row: a resume gives the rest of the page.
+
+    A checkpoint inside a page has the number of rows given so far.
+    """
     walk = walk_of()
     play(walk, page("a", "b", "c", token="t"))
     rows = walk.rows()
@@ -167,7 +182,10 @@ def test_the_offset_moves_with_each_row() -> None:
 
 
 def test_an_expired_token_restarts_the_walk() -> None:
-    """The answer PageTokenExpiredError restarts at the first page: pages ahead are dropped, rows counted."""
+    """An expired token restarts the walk: pages ahead are dropped, rows counted.
+
+    PageTokenExpiredError is the answer to a fetch.
+    """
     walk = walk_of()
     walk.count_rows()
     play(walk, page("a", "b", token="t"))
@@ -179,7 +197,7 @@ def test_an_expired_token_restarts_the_walk() -> None:
 
 
 def test_a_restart_of_a_bounded_query_begins_at_the_last_number() -> None:
-    """With a parameter that bounds the number, the restart fetches from the last row given."""
+    """A restart of a bounded query fetches from the last row given."""
     walk = walk_of(bounded=True)
     play(walk, page(9, 8, token="t"))
     walk.skip()
@@ -190,7 +208,10 @@ def test_a_restart_of_a_bounded_query_begins_at_the_last_number() -> None:
 
 
 def test_a_refused_token_is_renewed() -> None:
-    """The page before the refused one is fetched again: the same rows with a new token continue the walk."""
+    """A refused token is renewed: the page before it is fetched again.
+
+    The same rows with a new token continue the walk.
+    """
     walk = walk_of()
     for number, token in enumerate(("t1", "t2")):
         play(walk, page(number, token=token))
@@ -204,7 +225,7 @@ def test_a_refused_token_is_renewed() -> None:
 
 @pytest.mark.parametrize("error", [ServerError(500, "", ()), APIStatusError(404, "", ())])
 def test_other_errors_are_raised(error: APIStatusError) -> None:
-    """An error that says nothing about a token is raised, and the walk can be continued."""
+    """An error without bearing on the token is raised, and the walk can continue."""
     walk = walk_of()
     with pytest.raises(APIStatusError) as caught:
         play(walk, error)
@@ -215,7 +236,10 @@ def test_other_errors_are_raised(error: APIStatusError) -> None:
 
 
 def test_a_loop_fails_the_walk_for_good() -> None:
-    """A token that returns with the same rows is reported and raised, now and on each further step."""
+    """A loop is reported and raised, now and on each further step.
+
+    A token returned with the same rows.
+    """
     walk = walk_of()
     play(walk, page("a", token="t"))
     walk.skip()
@@ -235,7 +259,10 @@ def test_a_loop_fails_the_walk_for_good() -> None:
 
 
 def test_large_pages_are_compared_outside_of_the_event_loop() -> None:
-    """A page of more than a MiB yields a computation to run elsewhere before it is opened."""
+    """A page of more than a MiB is compared outside of the event loop.
+
+    The walk yields that computation before it opens the page.
+    """
     walk = walk_of()
     large = Fetched(Body(["a"], body=b" " * (HUGE + 1)), SentAt(0.0, 0.0))
     assert kinds(play(walk, large)) == [Fetch, Offload, Report, Deliver]
@@ -243,7 +270,7 @@ def test_large_pages_are_compared_outside_of_the_event_loop() -> None:
 
 
 def test_no_event_is_made_without_a_listener() -> None:
-    """Without reports a step yields only what moves the walk."""
+    """A walk without a listener makes no event."""
     walk = walk_of()
     steps = walk.advance(0.0, 0.0, reports=False)
     assert isinstance(next(steps), Fetch)

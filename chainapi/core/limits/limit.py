@@ -1,0 +1,36 @@
+"""Limit that the user of a session knows of."""
+
+from __future__ import annotations
+
+from math import inf
+
+from attrs import Attribute, field, frozen
+
+from chainapi.core.numbers import is_number
+from chainapi.errors import ConfigurationError
+
+__all__ = ["Limit"]
+
+
+def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
+    if not is_number(value) or not 0 < value < inf:
+        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
+
+
+def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
+    if type(value) is not bool:
+        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be True or False")
+
+
+@frozen
+class Limit:
+    """Limit of `amount` requests in any `per` seconds; with `units`, of quota units.
+
+    Raises:
+        ConfigurationError: if one of them is not a finite number above 0.
+
+    """
+
+    amount: float = field(validator=_above_zero)
+    per: float = field(default=60.0, validator=_above_zero)
+    units: bool = field(default=False, validator=_is_bool, kw_only=True)
