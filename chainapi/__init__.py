@@ -36,7 +36,7 @@ __all__ = [
     "merge",
 ]
 
-_PLACES = {
+_MODULES = {
     "Checkpoint": "core.paging.checkpoint",
     "Failure": "client.merge",
     "Invalid": "models.invalid",
@@ -52,9 +52,9 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return found
 
 

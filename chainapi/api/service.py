@@ -172,7 +172,7 @@ class ServiceAPI:
         """Service itself: methods of services and of groups have the same attribute."""
         return self
 
-    def walk_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:
+    def walk_route(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Any:
         """Return the stream of a list with the values `given` for its parameters.
 
         Raises:
@@ -180,13 +180,13 @@ class ServiceAPI:
             CheckpointError: `resume` belongs to another query.
 
         """
-        segments, params = declared.encode(given)
-        route = declared.unloaded
+        segments, params = endpoint.encode(given)
+        route = endpoint.unloaded
         path = _filled(route.path, segments)
         options = Options(*(given[name] for name in NOT_SENT))
-        return declared.stream(*self._walk(route, path, params, options, declared))
+        return endpoint.stream(*self._walk(route, path, params, options, endpoint))
 
-    async def get_route(self, declared: Endpoint, given: Mapping[str, Any]) -> Any:
+    async def get_route(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Any:
         """Return a resource with the values `given` for its parameters.
 
         Raises:
@@ -194,15 +194,15 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
-        segments, params = declared.encode(given)
-        route = declared.unloaded
+        segments, params = endpoint.encode(given)
+        route = endpoint.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
         priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
         service, began = self._service(), self._connection.clock()
         call = Call(query, priority=priority, deadline=deadline)
-        if not declared.loaded:
-            await declared.load()
-        resource, _ = await self._connection.call(service, call, declared.decoder(), began)
+        if not endpoint.loaded:
+            await endpoint.load()
+        resource, _ = await self._connection.call(service, call, endpoint.decoder(), began)
         return resource
 
     def _service(self) -> Service:
@@ -224,15 +224,15 @@ class ServiceAPI:
         path: str,
         params: tuple[tuple[str, str], ...],
         options: Options,
-        declared: Endpoint | None = None,
+        endpoint: Endpoint | None = None,
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
         connection, service = self._connection, self._service()
         query = self._query(path, params, route.units)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
-        source = ListSource(connection, service, route, query, options, declared)
+        source = ListSource(connection, service, route, query, options, endpoint)
         invalid = options.on_invalid == "raw"
-        dedupe = deduplicator(route, start, declared=declared is not None, invalid=invalid)
+        dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
         return Walk(source.facts, connection.states(start), dedupe, start), source
 
 

@@ -32,7 +32,7 @@ class ListSource:
         route: the route, with its model where that is loaded.
         query: path and parameters.
         options: options of the walk.
-        declared: the declaration of the route; None for a route that the caller names.
+        endpoint: the declared endpoint; None for a route that the caller names.
 
     """
 
@@ -43,7 +43,7 @@ class ListSource:
         route: Route,
         query: Query,
         options: Options,
-        declared: Endpoint | None,
+        endpoint: Endpoint | None,
     ) -> None:
         self.emit = connection.emit
         self.clock = connection.clock
@@ -55,15 +55,15 @@ class ListSource:
         self._route = route
         self._query = query
         self._options = options
-        self._declared = declared
+        self._endpoint = endpoint
         self._decoder: Callable[[bytes], DecodedPage] | None = None
-        if declared is None or declared.loaded:
+        if endpoint is None or endpoint.loaded:
             self._decoder = self._make_decoder()
 
     @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
-        return self._route.model if self._declared is None else self._declared.rows
+        return self._route.model if self._endpoint is None else self._endpoint.rows
 
     @property
     def facts(self) -> ListQuery:
@@ -115,17 +115,17 @@ class ListSource:
     async def _load_and_call(self, call: Call) -> tuple[DecodedPage, SentAt]:
         """Load the records of the route, off the event loop, then send a request."""
         began = self._connection.clock()
-        if self._declared is not None:
-            await self._declared.load()
+        if self._endpoint is not None:
+            await self._endpoint.load()
         if self._decoder is None:
             self._decoder = self._make_decoder()
         return await self._connection.call(self._service, call, self._decoder, began)
 
     def _make_decoder(self) -> Callable[[bytes], DecodedPage]:
         shown = self._shown if self._options.on_invalid == "raw" else None
-        if self._declared is None:
+        if self._endpoint is None:
             return PageDecoder(self._route.model, self._route.items, shown=shown)
-        return self._declared.decoder(shown=shown)
+        return self._endpoint.decoder(shown=shown)
 
     def _shown(self, fault: DecodeError) -> DecodeError:
         """Return the error of an invalid row as it may be shown."""

@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from chainapi.client.share import MAX_IN_FLIGHT, WORTH_TELLING, Settings, Share
+from chainapi.client.share import MAX_IN_FLIGHT, WORTH_REPORTING, Settings, Share
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.queue import Queue, Waiter
@@ -378,7 +378,7 @@ class Gate:
         self._wake_at(when)
         if not self._queue or self._quota.probes.opens_at(now) is not None:
             return
-        if now + WORTH_TELLING <= when < inf:
+        if now + WORTH_REPORTING <= when < inf:
             self._waits_until = when
             if when > self._reported_until:
                 self._reported_until = when

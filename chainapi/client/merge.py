@@ -193,7 +193,7 @@ class _Merge:
         self._yields = yields  # failures, in place of raising them
         self._stop = stop
         self._ready: deque[tuple[Any, Page[Any] | Failure, asyncio.Future[None]]] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._failures: list[ChainAPIError] = []
         self._error: BaseException | None = None  # what ended the merge
         self._over = False  # an error ends the merge, or the reader has left
@@ -202,9 +202,9 @@ class _Merge:
 
     async def pages(self) -> AsyncGenerator[tuple[Any, Any], None]:
         """Yield the pages and failures of the sources."""
-        loop, ready, news = asyncio.get_running_loop(), self._ready, self._news
+        loop, ready, changed = asyncio.get_running_loop(), self._ready, self._changed
         runner = self._runner = loop.create_task(self._run())
-        runner.add_done_callback(lambda _: news.set())
+        runner.add_done_callback(lambda _: changed.set())
         watch = loop.create_task(self._stop.wait())
         watch.add_done_callback(lambda _: runner.cancel())
         try:
@@ -215,8 +215,8 @@ class _Merge:
                         taken.set_result(None)
                     yield key, outcome
                 else:
-                    news.clear()
-                    await news.wait()
+                    changed.clear()
+                    await changed.wait()
         finally:
             self._over = True
             await _end(runner, watch)
@@ -318,7 +318,7 @@ class _Merge:
         """Wait until the reader has taken a page or a failure."""
         taken = asyncio.get_running_loop().create_future()
         self._ready.append((key, outcome, taken))
-        self._news.set()
+        self._changed.set()
         if not self._ending():  # after a swallowed cancellation the reader may never come
             await taken
 

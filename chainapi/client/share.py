@@ -17,10 +17,10 @@ from chainapi.errors import QuotaWaitError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["MAX_IN_FLIGHT", "WORTH_TELLING", "Settings", "Share", "is_rate"]
+__all__ = ["MAX_IN_FLIGHT", "WORTH_REPORTING", "Settings", "Share", "is_rate"]
 
 MAX_IN_FLIGHT = 100  # requests without a response, if a session does not set it
-WORTH_TELLING = 1.0  # seconds: the gate reports no shorter wait
+WORTH_REPORTING = 1.0  # seconds: the gate reports no shorter wait
 
 
 @frozen
@@ -61,11 +61,11 @@ class Share:
         self.rate = None if rate is None else _bucket(rate)
         self.rate_units = isinstance(rate, Limit) and rate.units
         self.limits = tuple(limits)
-        flying = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
-        self.settings = Settings(flying, probe, inf if max_stop is None else max_stop)
+        in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
+        self.settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
         self.now = now
-        self.told = -inf  # end of the wait last reported to `on_wait`
+        self.reported_until = -inf  # end of the wait last reported to `on_wait`
         limited = rate is not None or max_in_flight is not None
         most = inf if max_in_flight is None else max_in_flight
         self.group = Group(most, rate is not None) if limited else None
@@ -77,8 +77,8 @@ class Share:
 
     def report_wait(self, reason: str, now: float, until: float, waiting: int) -> None:
         """Call the listener when the queue waits until a known time, once for each wait."""
-        if self.on_wait is not None and now + WORTH_TELLING <= until and until > self.told:
-            self.told = until
+        if self.on_wait is not None and now + WORTH_REPORTING <= until and until > self.reported_until:
+            self.reported_until = until
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 
 

@@ -71,17 +71,17 @@ _NAMES = {
         RollingWindowMetrics
     """,
 }
-_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_PUBLIC = sorted([*_PLACES, "Invalid", "MetricPoint", "Unknown", "converter"])
+_PUBLIC = sorted([*_MODULES, "Invalid", "MetricPoint", "Unknown", "converter"])
 if not TYPE_CHECKING:
     __all__ = _PUBLIC
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -151,7 +151,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return envelope_of(items, self._rows.strict, tuple(name for name, _ in self._extra))
 
     def _find_envelope(self, body: bytes) -> Envelope:
-        items = find_list(body, loosely=self._shown is not None)
+        items = find_list(body, leniently=self._shown is not None)
         try:
             self._envelope = self._envelope_of(items)
         except ValueError:  # with a control character or a quotation mark in its name

@@ -53,7 +53,7 @@ SCALES = {
 }
 SCALE = 20_000
 # Kinds that a route never answers with, although its model has them.
-NOT_MADE = {
+NOT_GENERATED = {
     "/v1/teleporter/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
     "/v1/teleporter/addresses/{address}/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
     "/v1/teleporter/messages/{messageId}": frozenset({"DeliveredSourceNotIndexedIcmMessage"}),
@@ -293,7 +293,7 @@ def _paged(lookup: Lookup, source: RowSource, select: Callable[[Mapping[str, str
 def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Generated:
     match, settings = lookup.match, lookup.settings
     route = match.endpoint.route
-    without = NOT_MADE.get(route.path, frozenset())
+    without = NOT_GENERATED.get(route.path, frozenset())
     make = factory(str, "address") if route.model is None else factory(route.model, without=without)
     draw = lookup.draw(*match.segments)
     echoes = _echoes(match, values)

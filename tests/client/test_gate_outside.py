@@ -152,7 +152,7 @@ def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
     costs = Costs()
     for _ in range(2):
         costs.tried("/a")
-        costs.hidden("/a", -5.0, 25.0)
+        costs.bound("/a", -5.0, 25.0)
     assert costs.price("/a", None) == 20.0
 
 

@@ -41,7 +41,7 @@ class Costs:
     version: int = 0  # counts up when a price changes
     _contradictions: int = 0
     _above: dict[str, float] = field(factory=dict[str, float])  # the least price, by refusals
-    _hidden: dict[str, float] = field(factory=dict[str, float])  # the most that a price may be
+    _bounds: dict[str, float] = field(factory=dict[str, float])  # the most that a price may be
     _tries: dict[str, float] = field(factory=dict[str, float])
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
@@ -65,7 +65,7 @@ class Costs:
             # Units that dripped in hid the price of requests sent alone. A burst may be far smaller than
             # the limit, so the limit counts only until a response reports what remains.
             most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
-            most = max(SHARE * most_left, self._hidden.get(route, 0.0))
+            most = max(SHARE * most_left, self._bounds.get(route, 0.0))
             return max(price, most) if self._tries.get(route, 0) >= TRIES else price
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior
@@ -111,13 +111,13 @@ class Costs:
         # Until others vote, add a unit that may have dripped in to a price of several units.
         self._vote(route, gap + 1 if gap >= HIDES_A_UNIT else gap, ALONE)
 
-    def hidden(self, route: str, gap: float, dripped: float) -> None:
+    def bound(self, route: str, gap: float, dripped: float) -> None:
         """Learn the highest possible price of a request that showed none.
 
         The units that `dripped` in meanwhile hid it.
         """
-        if gap <= 0 and len(self._hidden) < MOST_ROUTES:
-            self._hidden[route] = max(self._hidden.get(route, 0.0), floor(gap + dripped))
+        if gap <= 0 and len(self._bounds) < MOST_ROUTES:
+            self._bounds[route] = max(self._bounds.get(route, 0.0), floor(gap + dripped))
 
     def sample(
         self,

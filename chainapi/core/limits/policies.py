@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
-from chainapi.core.limits.policy import UNTOLD_WINDOW, Policy
+from chainapi.core.limits.policy import DEFAULT_WINDOW, Policy
 
 __all__ = ["Policies"]
 
@@ -120,5 +120,5 @@ class Policies:
             if one is self.latest
             or one.only_on_refusal
             or one in self._listed
-            or now <= one.recorded_at + (one.window or UNTOLD_WINDOW)
+            or now <= one.recorded_at + (one.window or DEFAULT_WINDOW)
         ]

@@ -29,7 +29,7 @@ FAR = 0.05  # of a window: a probe may cost a refusal only if it may save more t
 PATIENCE = 0.02  # of a window: the probe waits this long at most for a unit to drip in
 CUSHION = 0.005  # of the limit: a predicted drip must exceed the need by this
 LARGEST_RESERVE = 0.01  # of the limit
-UNTOLD_WINDOW = 60.0  # seconds, if no better value is known
+DEFAULT_WINDOW = 60.0  # seconds, if no better value is known
 ESTIMATE = 0.8  # of the announced time of a drip: the least, because responses round and trips differ
 SLOWEST = 64.0  # times as slow as promised
 STILL = 1.75  # seconds: a reset that moves by less is the same one, rounded to whole seconds
@@ -130,7 +130,7 @@ class Policy:
         if missing <= EPSILON:
             return -inf
         if not self._spent:
-            return self.recorded_at + (self.window or UNTOLD_WINDOW)
+            return self.recorded_at + (self.window or DEFAULT_WINDOW)
         if self.kind is Kind.WINDOW:
             return self._spent.first_back
         back = self._spent.back_at(missing)
@@ -358,7 +358,7 @@ class Policy:
         whole = 0.0 if drips else max(0.0, ceil(missing / self.limit - EPSILON) - 1)
         back = missing if drips else missing - whole * self.limit + self.returned
         opens = self._back_at(now, back) if drips or self.proven else now
-        seconds = max(0.0, opens - now) + whole * (self.window or UNTOLD_WINDOW)
+        seconds = max(0.0, opens - now) + whole * (self.window or DEFAULT_WINDOW)
         if least and self.window and self.reported and (drips or (probe and not self.settled())):
             dripped = self.recorded_at + (missing - 1.0) * self.window / self.limit - now
             return min(seconds, max(0.0, ESTIMATE * dripped))

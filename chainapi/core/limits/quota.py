@@ -361,9 +361,9 @@ class Quota:
         if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:
-            self.costs.hidden(reservation.route, 0.0, policy.drip(now - reservation.sent))
+            self.costs.bound(reservation.route, 0.0, policy.drip(now - reservation.sent))
         else:
-            self.costs.hidden(reservation.route, before - left, policy.drip(now - policy.recorded_at))
+            self.costs.bound(reservation.route, before - left, policy.drip(now - policy.recorded_at))
         if left is not None:
             self.costs.alone(reservation.route, reservation.prior, before, policy.limit, left)
 

@@ -52,7 +52,7 @@ class DuckDb:
 
         def write(tables: Iterator[Any]) -> None:
             path.unlink(missing_ok=True)
-            with _told(path), closing(duckdb.connect(path, config=_SETTINGS)) as database:
+            with _explained(path), closing(duckdb.connect(path, config=_SETTINGS)) as database:
                 database.register("fresh", types.schema.empty_table())
                 database.execute("CREATE TABLE rows AS SELECT * FROM fresh")
                 for table in tables:
@@ -112,7 +112,7 @@ def _is_rows(named: tuple[Any, ...]) -> bool:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Raise errors of DuckDB that come from the operating system as OSError."""
     try:
         yield

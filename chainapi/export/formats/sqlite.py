@@ -52,7 +52,7 @@ class Sqlite:
         path.unlink(missing_ok=True)
         names = [_name(name) for name in header(columns)]
         previous, before = earlier
-        with _told(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
+        with _explained(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
             # An incomplete file is deleted: it needs no journal.
             database.execute("PRAGMA journal_mode=OFF")
             database.execute("PRAGMA synchronous=OFF")
@@ -169,7 +169,7 @@ def _check_plain(path: Path, database: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Raise errors of SQLite that come from the operating system as OSError."""
     try:
         yield
