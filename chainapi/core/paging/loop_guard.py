@@ -8,8 +8,8 @@ __all__ = ["LoopGuard"]
 class LoopGuard:
     """Finds pages that came before, in constant memory for a walk of any length.
 
-    It keeps a sample of the pages: all of them up to `LIMIT`, then those whose hash ends in ever more zeros.
-    A loop of any length closes on one of them.
+    It keeps the last `LIMIT` pages, and a sample: all pages up to `LIMIT`, then those whose hash ends in ever
+    more zeros. A short loop closes on a recent page, a longer one on a page of the sample.
     """
 
     LIMIT = 1_024
@@ -18,12 +18,17 @@ class LoopGuard:
         self._mask = 0
         self._pages: set[int] = set()
         self._tokens: set[int] = set()
+        self._recent: dict[int, None] = {}  # with their tokens, in order
 
     def loops(self, token: str, rows: int) -> bool:
         """Check whether this token came before with these rows; `rows` is a hash of them."""
         page = hash((token, rows))
-        if page in self._tokens:
+        if page in self._recent or page in self._tokens:
             return True
+        # After many pages the sample may have none of a loop of a few.
+        self._recent[page] = None
+        if len(self._recent) > self.LIMIT:
+            del self._recent[next(iter(self._recent))]
         self._keep(self._tokens, page)
         return False
 

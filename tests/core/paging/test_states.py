@@ -7,7 +7,7 @@ from math import inf
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -675,6 +675,8 @@ def pages_until_noticed(cycle: int, lead: int, *, same_token: bool = False) -> i
 
 
 @settings(deadline=None, max_examples=60)
+@example(cycle=1, lead=1_024, same_token=True)
+@example(cycle=2, lead=20_000, same_token=False)
 @given(
     cycle=st.integers(1, 40) | st.sampled_from([1_023, 1_024, 1_025, 1_500, 4_000]),
     lead=st.integers(0, 20) | st.sampled_from([1_024, 2_000]),
@@ -711,6 +713,7 @@ def test_the_memory_of_the_guard_is_flat() -> None:
         new += guard.is_new(hash((number, "rows")))
     assert len(guard._tokens) <= LoopGuard.LIMIT
     assert len(guard._pages) <= LoopGuard.LIMIT
+    assert len(guard._recent) <= LoopGuard.LIMIT
     assert LoopGuard.LIMIT / 2 <= new <= 16 * LoopGuard.LIMIT
 
 
