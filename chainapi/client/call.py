@@ -91,7 +91,8 @@ class CallRunner(Generic[R]):
                 raise
         finally:
             self.under_way.discard(self)
-            self._end_permit()
+            if self._permit is not None:
+                self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
         if self._closed:
             raise SessionClosedError(f"the session was closed during {self.call.query.where}")
@@ -148,6 +149,7 @@ class CallRunner(Generic[R]):
         except TimeoutError:
             outcome = APITimeoutError(f"no whole answer within {service.timeout:g} s")
         exchange = self._land(sent, outcome)
+        self._permit = None
         if events is not None:
             events.received(where, outcome, clock() - sent.at)
         return exchange
@@ -168,11 +170,13 @@ class CallRunner(Generic[R]):
             events.retry(self.call.query.where, pause.attempt, pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
 
-    def _end_permit(self) -> None:
-        """End the permit of an attempt that was interrupted; others have ended already."""
+    def _abandon(self, permit: Permit) -> None:
+        """End the permit of an attempt whose outcome will stay unknown."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:  # the call was dropped after its loop had closed: no other request waits there
             return
-        if self._permit is not None:
-            (self._permit.lost if self._sent else self._permit.unsent)()
+        if self._sent:
+            permit.lost()
+        else:
+            permit.unsent()

@@ -31,17 +31,21 @@ class Pages(Generic[T]):
     Iterating gives pages as the service sent them; `items()` gives each row once, also where a restart or a
     list that shifted brings rows again. An error leaves the stream in place: iterate again to try again, or
     pass its `checkpoint` to `resume=`, in this process or another.
+
+    Attributes:
+        walk: the walk of the stream; it has digests, numbers and repeats of the rows of the open page.
+
     """
 
     _page_type: type[Page[Any]] = Page
 
     def __init__(self, walk: Walk, source: Source) -> None:
-        self._walk = walk
+        self.walk = walk
         self._source = source
         self._runner = WalkRunner(walk, source)
 
     def __repr__(self) -> str:
-        walk = self._walk
+        walk = self.walk
         state = "closed" if self._runner.closed else walk.state.value
         return f"<{type(self).__name__}: {walk.query.where}, {state}, {walk.depth} pages>"
 
@@ -51,30 +55,22 @@ class Pages(Generic[T]):
     @property
     def exhausted(self) -> bool:
         """Return whether the last page, one without a token, was given whole."""
-        return self._walk.exhausted
+        return self.walk.exhausted
 
     @property
     def restarts(self) -> int:
         """Number of times the walk restarted at the first page."""
-        return self._walk.restarts
+        return self.walk.restarts
 
     @property
     def checkpoint(self) -> Checkpoint:
         """Position of the stream: after the row or the page that was given last."""
-        return self._walk.checkpoint
+        return self.walk.checkpoint
 
     @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
         return self._source.model
-
-    @property
-    def walk(self) -> Walk:
-        """Walk of the stream, as the reader of pages or rows uses it.
-
-        It has digests, numbers and repeats of the rows of the page given last.
-        """
-        return self._walk
 
     def __aiter__(self) -> Self:
         return self
@@ -86,7 +82,7 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
 
         """
-        walk, runner = self._walk, self._runner
+        walk, runner = self.walk, self._runner
         begun = walk.unread  # by items()
         runner.reader = None
         if not await runner.advance():
@@ -102,8 +98,8 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint`, which resumes at the exact row.
 
         """
-        walk, runner = self._walk, self._runner
-        with runner.rows() as reader:
+        walk, runner = self.walk, self._runner
+        with runner.reading() as reader:
             while await runner.advance():
                 for row in walk.rows():
                     yield row
@@ -124,9 +120,9 @@ class Pages(Generic[T]):
         """
         if limit is not None:
             whole_number("limit", limit)
-        walk, runner, rows = self._walk, self._runner, list[T]()
+        walk, runner, rows = self.walk, self._runner, list[T]()
         try:
-            with runner.rows(limit) as reader:
+            with runner.reading(limit) as reader:
                 while len(rows) != limit and await runner.advance():
                     runner.check(reader)
                     rows.extend(islice(walk.rows(), None if limit is None else limit - len(rows)))

@@ -48,7 +48,7 @@ class WalkRunner:
             return walk.unread and not self.closed
         answer: Answer = None
         cancelled: asyncio.CancelledError | None = None
-        with self._running_once() as steps:
+        with self._advancing() as steps:
             while (command := self._next(steps, answer)) is not None:
                 if isinstance(command, Fetch):
                     answer = await self._fetch(command)
@@ -60,7 +60,7 @@ class WalkRunner:
         return not self.closed
 
     @contextmanager
-    def rows(self, limit: int | None = None) -> Iterator[object]:
+    def reading(self, limit: int | None = None) -> Iterator[object]:
         """Let a reader of at most `limit` rows take the place of any other."""
         walk = self._walk
         walk.count_rows()
@@ -97,7 +97,7 @@ class WalkRunner:
         return error
 
     @contextmanager
-    def _running_once(self) -> Iterator[Steps]:
+    def _advancing(self) -> Iterator[Steps]:
         """Begin the commands of the next page; refuse a second caller meanwhile."""
         if self._running:
             raise self.refusal("this stream is being read already: only one reader at a time")
