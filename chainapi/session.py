@@ -25,8 +25,8 @@ from chainapi.client.config import (
 )
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.member import Member, is_rate
 from chainapi.client.service import Service
-from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
     boolean,
@@ -147,8 +147,8 @@ class Session:
             timeout=seconds_of("timeout", timeout),
             now=function("now", now),
         )
-        make_share = partial(
-            Share,
+        make_member = partial(
+            Member,
             rate=_rate(rate),
             max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
             probe=boolean("probe", probe),
@@ -169,7 +169,7 @@ class Session:
             name: (
                 config
                 if isinstance(config, Unconfigured)
-                else _service(config, partial(make_share, limits=known.get(name, ())), emit)
+                else _service(config, partial(make_member, limits=known.get(name, ())), emit)
             )
             for name, config in zip(("metrics", "data"), configs, strict=True)
         }
@@ -230,9 +230,9 @@ class Session:
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
 
 
-def _service(config: ServiceConfig, make_share: Callable[..., Share], emit: Emitter) -> Service:
+def _service(config: ServiceConfig, make_member: Callable[..., Member], emit: Emitter) -> Service:
     events = ServiceEvents(config.name, emit)
-    return Service(config, make_share(on_wait=events.on_wait), events)
+    return Service(config, make_member(on_wait=events.on_wait), events)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:

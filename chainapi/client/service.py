@@ -16,7 +16,7 @@ from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
 from chainapi.client.limiter import Gate, Permit
-from chainapi.client.share import Share
+from chainapi.client.member import Member
 from chainapi.core.call import Acquire, Call
 from chainapi.core.http import Request, Response, is_markup
 from chainapi.core.limits.costs import Costs
@@ -40,10 +40,10 @@ _HEADERS = {
 
 @define(eq=False, repr=False)
 class Service:
-    """Service as a session reaches it: its endpoint, share of a gate, and events."""
+    """Service as a session reaches it: its endpoint, member of a gate, and events."""
 
     endpoint: ServiceConfig
-    share: Share
+    member: Member
     events: ServiceEvents
     _gate: Gate | None = field(default=None, init=False)
 
@@ -64,7 +64,7 @@ class Service:
     def join(self, gate: Gate) -> None:
         """Use a gate from now on; no request may be under way."""
         self._gate = gate
-        gate.join(self.share)
+        gate.join(self.member)
 
     def leave(self) -> None:
         """Withdraw the session's settings from the gate.
@@ -72,7 +72,7 @@ class Service:
         Requests under way are not affected.
         """
         if self._gate is not None:
-            self._gate.leave(self.share)
+            self._gate.leave(self.member)
 
     @property
     def gate(self) -> Gate:
@@ -89,7 +89,7 @@ class Service:
             max_wait=command.max_wait,
             deadline=command.deadline,
             again=command.again,
-            share=self.share,
+            member=self.member,
         )
 
     def price(self, query: Query) -> float:
@@ -99,7 +99,7 @@ class Service:
 
     def snapshot(self) -> QuotaSnapshot:
         """Return the state of the quota; inside a running loop only."""
-        return self.gate.snapshot(self.share)
+        return self.gate.snapshot(self.member)
 
     # --- bodies and texts, the key masked ---------------------------------------------------
 
