@@ -109,7 +109,7 @@ class ListSource:
         size = _whole_parameter(query.params, "pageSize") if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {query.where}: pass page_size=")
-        limits = service.share.limits if limits is None else tuple(limits)
+        limits = service.member.limits if limits is None else tuple(limits)
         return estimate(rows, size, service.price(query), limits)
 
     async def _load_and_call(self, call: Call) -> tuple[DecodedPage, SentAt]:
