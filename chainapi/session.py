@@ -23,8 +23,8 @@ from chainapi.client.config import (
 )
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.member import Member, is_rate
 from chainapi.client.service import Service
-from chainapi.client.share import Share, is_rate
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
     boolean,
@@ -142,8 +142,8 @@ class Session:
             deadline=deadline_of(deadline),
         )
         make_service = partial(Service, transport=reached, timeout=seconds_of("timeout", timeout))
-        make_share = partial(
-            Share,
+        make_member = partial(
+            Member,
             rate=_rate(rate),
             max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
             probe=boolean("probe", probe),
@@ -166,8 +166,8 @@ class Session:
                 services[name] = config
             else:
                 events = ServiceEvents(name, emit)
-                share = make_share(on_wait=events.on_wait, limits=known.get(name, ()))
-                services[name] = make_service(config, share=share, events=events)
+                member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
+                services[name] = make_service(config, member=member, events=events)
         alone = boolean("isolated", isolated)
         self.connection = Connection(services, reached, transport is None, settings, states, alone)
         self._metrics = MetricsAPI(self.connection, "metrics")

@@ -23,6 +23,7 @@ LAYERS = (
     {"core"},
     {"models"},
     {"client"},
+    {"share"},
     {"api"},
     {"session", "transport"},
     {"__init__"},

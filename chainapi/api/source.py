@@ -76,7 +76,7 @@ class ListSource:
 
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
-        return self._connection.clock(), self._service.share.now()
+        return self._connection.clock(), self._service.member.now()
 
     async def fetch(self, fetch: Fetch, needed: Callable[[], bool] | None = None) -> Answer:
         """Return the page, or the error in its place.
@@ -109,7 +109,7 @@ class ListSource:
         size = _whole_parameter(query.params, "pageSize") if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {query.where}: pass page_size=")
-        limits = service.share.limits if limits is None else tuple(limits)
+        limits = service.member.limits if limits is None else tuple(limits)
         return estimate(rows, size, service.price(query), limits)
 
     def _call(self, fetch: Fetch, needed: Callable[[], bool] | None) -> Call:

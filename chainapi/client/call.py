@@ -125,7 +125,7 @@ class CallRunner(Generic[R]):
                 max_wait=command.max_wait,
                 deadline=command.deadline,
                 again=command.again,
-                share=self.service.share,
+                member=self.service.member,
             )
         except APITimeoutError as error:
             return error.with_traceback(None)
@@ -137,7 +137,7 @@ class CallRunner(Generic[R]):
         events = service.events if service.events.emit else None
         clock = asyncio.get_running_loop().time
         self._sent = True
-        sent = SentAt(clock(), service.share.now())
+        sent = SentAt(clock(), service.member.now())
         if events is not None:
             events.sent(where, attempt)
         outcome: Response | APIConnectionError
@@ -161,7 +161,7 @@ class CallRunner(Generic[R]):
         if isinstance(outcome, APIConnectionError):
             permit.lost()
             return Exchange(sent, outcome)
-        limits = read_limits(outcome.headers, self.service.share.now())
+        limits = read_limits(outcome.headers, self.service.member.now())
         return Exchange(sent, outcome, limits, permit.answered(outcome.status, limits))
 
     async def _pause(self, pause: Pause) -> None:

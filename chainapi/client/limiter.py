@@ -4,7 +4,8 @@ All waiting happens here, in one queue with one timer; the pure `chainapi.core.l
 request may leave when. The gate grants a request immediately before it is sent, so a stop that begins
 while a granted task has not run yet still holds it back.
 
-Sessions share a gate (`chainapi.client.gates`). Each has a `Share` of it: the settings of its own requests.
+Sessions share a gate (`chainapi.client.gates`). Each joins it as a `Member`, with the settings of its own
+requests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from chainapi.client.share import MAX_IN_FLIGHT, WORTH_REPORTING, Settings, Share
+from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.queue import Queue, Waiter
@@ -46,11 +47,11 @@ class Permit:
     `lost`. Ending it a second time does nothing.
     """
 
-    __slots__ = ("_gate", "_reservation", "_share")
+    __slots__ = ("_gate", "_member", "_reservation")
 
-    def __init__(self, gate: Gate, reservation: Reservation, share: Share) -> None:
+    def __init__(self, gate: Gate, reservation: Reservation, member: Member) -> None:
         self._gate = gate
-        self._share = share
+        self._member = member
         self._reservation: Reservation | None = reservation
 
     def answered(self, status: int, info: RateLimitInfo) -> Verdict:
@@ -75,7 +76,7 @@ class Permit:
     def _settle(self) -> Reservation | None:
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
-            self._gate.landed(self._share)
+            self._gate.landed(self._member)
         return reservation
 
 
@@ -85,7 +86,7 @@ class _Ticket(Waiter):
     The grant sets `reservation`.
     """
 
-    __slots__ = ("deadline", "future", "max_wait", "paid", "reservation", "share", "waits_until")
+    __slots__ = ("deadline", "future", "max_wait", "member", "paid", "reservation", "waits_until")
 
     def __init__(
         self,
@@ -93,11 +94,11 @@ class _Ticket(Waiter):
         rank: float,
         route: str,
         prior: float | None,
-        share: Share,
+        member: Member,
         future: asyncio.Future[None],
     ) -> None:
-        super().__init__(number, rank, route, prior, share.group)
-        self.share = share
+        super().__init__(number, rank, route, prior, member.group)
+        self.member = member
         self.future = future
         self.reservation: Reservation | None = None
         self.paid = False
@@ -127,7 +128,7 @@ class Gate:
             known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
         now: the wall clock in Unix seconds, only for messages and snapshots.
 
-    These are settings of a gate that is used by itself; each `Share` that joins one has its own.
+    These are settings of a gate that is used by itself; each `Member` that joins one has its own.
     """
 
     def __init__(
@@ -142,8 +143,8 @@ class Gate:
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._own = Share(rate=rate, on_wait=on_wait, now=now)
-        self._shares: dict[Settings, WeakSet[Share]] = {}
+        self._own = Member(rate=rate, on_wait=on_wait, now=now)
+        self._members: dict[Settings, WeakSet[Member]] = {}
         self._quota = Quota(max_in_flight, tuple(limits), probe, inf if max_stop is None else max_stop)
         self._random = random
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
@@ -166,14 +167,14 @@ class Gate:
         max_wait: float | None = None,
         deadline: float = inf,
         again: bool = False,
-        share: Share | None = None,
+        member: Member | None = None,
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
         Requests of one `route` cost the same; `cost` is the documented cost in units. It counts only if the
         service is known to count units, and until responses show the real cost. A higher `priority` goes
         first; `again` marks a request that was refused or lost before, and puts it in front of all others.
-        `share` has the settings of the session that sends it.
+        `member` has the settings of the session that sends it.
 
         Raises:
             QuotaWaitError: if its turn would come more than `max_wait` seconds from now, or after
@@ -185,24 +186,24 @@ class Gate:
 
         """
         loop = asyncio.get_running_loop()
-        share = share or self._own
+        member = member or self._own
         if (
             not self._queue
             and not self._woken
-            and (share.group is None or (share.rate is None and share.group.room))
+            and (member.group is None or (member.rate is None and member.group.room))
         ):
             now = loop.time()
             reservation = self._try(now, route, cost)
             if reservation is not None:
-                if share.group is not None:
-                    share.group.in_flight += 1
-                return Permit(self, reservation, share)
+                if member.group is not None:
+                    member.group.in_flight += 1
+                return Permit(self, reservation, member)
         rank = -inf if again else -priority
-        waiter = _Ticket(next(self._numbers), rank, route, cost, share, loop.create_future())
+        waiter = _Ticket(next(self._numbers), rank, route, cost, member, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
         late = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
         try:
-            return Permit(self, await self._wait(loop, waiter), share)
+            return Permit(self, await self._wait(loop, waiter), member)
         finally:
             if late is not None:
                 late.cancel()
@@ -211,30 +212,30 @@ class Gate:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
         return self._quota.costs.price(route, prior)
 
-    def snapshot(self, share: Share | None = None) -> QuotaSnapshot:
+    def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""
-        unix_time = (share or self._own).now()
+        unix_time = (member or self._own).now()
         return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
 
-    # --- sessions that share it -------------------------------------------------------------
+    # --- sessions that share it --------------------------------------------------------------
 
-    def join(self, share: Share) -> None:
+    def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""
-        self._shares.setdefault(share.settings, WeakSet()).add(share)
+        self._members.setdefault(member.settings, WeakSet()).add(member)
         self._agree()
-        self._quota.add_limits(share.limits)
+        self._quota.add_limits(member.limits)
 
-    def leave(self, share: Share) -> None:
+    def leave(self, member: Member) -> None:
         """Forget the settings of a closed session; its requests in flight continue."""
-        if (shares := self._shares.get(share.settings)) is not None:
-            shares.discard(share)
+        if (members := self._members.get(member.settings)) is not None:
+            members.discard(member)
         self._agree()
 
     def _agree(self) -> None:
         """Use the largest `max_in_flight` and `max_stop`; probe only if all allow it."""
-        self._shares = {settings: shares for settings, shares in self._shares.items() if shares}
-        if self._shares:
-            quota, wanted = self._quota, self._shares
+        self._members = {settings: members for settings, members in self._members.items() if members}
+        if self._members:
+            quota, wanted = self._quota, self._members
             quota.max_in_flight = max(one.max_in_flight for one in wanted)
             quota.max_stop = max(one.max_stop for one in wanted)
             quota.probe = all(one.probe for one in wanted)
@@ -252,7 +253,7 @@ class Gate:
         self._pump()
         if waiter.queued:
             until = self._waits_until
-            waiter.share.report_wait(self._reason(until), now, until, len(self._queue))
+            waiter.member.report_wait(self._reason(until), now, until, len(self._queue))
 
     async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Reservation:
         """Wait until the request is granted and may still leave."""
@@ -271,7 +272,7 @@ class Gate:
                 return reservation
             waiter.future = loop.create_future()
             if reservation is not None:
-                self.landed(waiter.share)
+                self.landed(waiter.member)
                 self._queue.add(waiter)
                 self._quota.unsent(reservation)
             elif waiter.queued:
@@ -288,7 +289,7 @@ class Gate:
         """Remove a waiter that gives up, and let the next one have its turn."""
         reservation = self._claim(waiter)
         if reservation is not None:
-            self.landed(waiter.share)
+            self.landed(waiter.member)
             self._quota.unsent(reservation)
         elif waiter.queued:
             self._queue.remove(waiter)
@@ -299,7 +300,7 @@ class Gate:
 
         Other requests of the session wait meanwhile.
         """
-        rate = waiter.share.rate
+        rate = waiter.member.rate
         assert rate is not None  # noqa: S101 - otherwise the gate wakes no waiter without a grant
         left = self._toll(waiter)
         while left > 1e-9:
@@ -309,7 +310,7 @@ class Gate:
         waiter.paid = True
 
     def _toll(self, waiter: _Ticket) -> float:
-        return self._quota.costs.price(waiter.route, waiter.prior) if waiter.share.rate_units else 1.0
+        return self._quota.costs.price(waiter.route, waiter.prior) if waiter.member.rate_units else 1.0
 
     def _late(self, waiter: _Ticket) -> None:
         """Fail a waiter whose time is over, unless its turn is close."""
@@ -334,7 +335,7 @@ class Gate:
     def _too_long(self, now: float, waiter: _Ticket) -> QuotaWaitError:
         seconds = self._quota.promise(now, self._forecast(now, waiter, again=True))
         left = waiter.deadline - now if waiter.deadline < waiter.waits_until else None
-        return waiter.share.too_long(seconds, waiter.max_wait, left)
+        return waiter.member.too_long(seconds, waiter.max_wait, left)
 
     def _forecast(self, now: float, waiter: _Ticket, *, least: bool = False, again: bool = False) -> float:
         """Return the seconds until a waiter leaves, as far as limits decide that.
@@ -346,8 +347,8 @@ class Gate:
         seconds = self._quota.forecast(now, units, ahead + 1.0, least=least)
         if self._quota.routes.known:
             seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
-        if (rate := waiter.share.rate) is not None:
-            toll = units if waiter.share.rate_units else ahead + 1.0
+        if (rate := waiter.member.rate) is not None:
+            toll = units if waiter.member.rate_units else ahead + 1.0
             if not rate.has_capacity(min(toll, rate.max_rate)):
                 seconds = max(seconds, toll * rate.time_period / rate.max_rate)
         return seconds
@@ -382,8 +383,8 @@ class Gate:
             self._waits_until = when
             if when > self._reported_until:
                 self._reported_until = when
-                for share in {waiter.share for waiter in self._queue.all()}:
-                    share.report_wait(self._reason(when), now, when, len(self._queue))
+                for member in {waiter.member for waiter in self._queue.all()}:
+                    member.report_wait(self._reason(when), now, when, len(self._queue))
 
     def _reason(self, until: float) -> str:
         return "stop" if until == self._quota.stopped_until else "quota"
@@ -397,13 +398,13 @@ class Gate:
         self._reopen(now)
         self._queue.fill()
         while (waiter := self._first(now)) is not None:
-            if waiter.share.rate is not None and not waiter.paid:
+            if waiter.member.rate is not None and not waiter.paid:
                 if self._bill(now, waiter):
                     continue
                 break
             reservation = self._try(now, waiter.route, waiter.prior)
             if reservation is None:
-                if waiter.share.rate is None:
+                if waiter.member.rate is None:
                     self._let_pass(now, waiter)
                 break
             self._grant(waiter, reservation)
@@ -439,7 +440,7 @@ class Gate:
 
         Return False if the quota does not allow the request yet: then it does not pay.
         """
-        quota, share, rate = self._quota, waiter.share, waiter.share.rate
+        quota, member, rate = self._quota, waiter.member, waiter.member.rate
         decision = quota.decide(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
         quota.wait(decision)  # for its turn, or until the request has paid its session's ceiling
         if decision.when > now:
@@ -449,7 +450,7 @@ class Gate:
         assert rate is not None  # noqa: S101 - the caller checked it
         toll = self._toll(waiter)
         if not rate.has_capacity(min(toll, rate.max_rate)):
-            share.report_wait("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
+            member.report_wait("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
         waiter.future.set_result(None)
         return True
 
@@ -482,7 +483,7 @@ class Gate:
         room = min(quota.room(now), cost - expensive.passed)
         for waiter in self._queue.behind(expensive, LOOK_AHEAD):
             units = quota.costs.price(waiter.route, waiter.prior)
-            unpaid = waiter.share.rate is not None and not waiter.paid
+            unpaid = waiter.member.rate is not None and not waiter.paid
             if units > room or waiter.future.done() or unpaid:
                 continue
             if quota.routes.known and quota.routes.opens_at(waiter.route, now) > now:
@@ -519,11 +520,11 @@ class Gate:
 
     # --- end of reservations; called by the permits ----------------------------------------------
 
-    def landed(self, share: Share) -> None:
-        """Record that a request of a share ended; the next one of the share may follow."""
-        if share.group is not None:
-            share.group.in_flight -= 1
-            self._queue.freed(share.group)
+    def landed(self, member: Member) -> None:
+        """Record that a request of a member ended; the next one of the member may follow."""
+        if member.group is not None:
+            member.group.in_flight -= 1
+            self._queue.freed(member.group)
 
     def answered(self, reservation: Reservation, status: int, info: RateLimitInfo) -> Verdict:
         """Record a response, and return its meaning for the quota."""

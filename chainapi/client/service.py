@@ -16,7 +16,7 @@ from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
 from chainapi.client.limiter import Gate
-from chainapi.client.share import Share
+from chainapi.client.member import Member
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response, is_markup
@@ -47,7 +47,7 @@ class Service:
         endpoint: its address and key.
         transport: sends the requests.
         timeout: seconds that one attempt may take.
-        share: the session's share of the gate.
+        member: the session's place in the gate.
         events: emits the events of the service.
 
     """
@@ -55,7 +55,7 @@ class Service:
     endpoint: ServiceConfig
     transport: Transport
     timeout: float
-    share: Share
+    member: Member
     events: ServiceEvents
     _gate: Gate | None = field(default=None, init=False)
 
@@ -76,7 +76,7 @@ class Service:
     def join(self, gate: Gate) -> None:
         """Use a gate from now on; no request may be under way."""
         self._gate = gate
-        gate.join(self.share)
+        gate.join(self.member)
 
     def leave(self) -> None:
         """Withdraw the session's settings from the gate.
@@ -84,7 +84,7 @@ class Service:
         Requests under way are not affected.
         """
         if self._gate is not None:
-            self._gate.leave(self.share)
+            self._gate.leave(self.member)
 
     @property
     def gate(self) -> Gate:
@@ -99,7 +99,7 @@ class Service:
 
     def snapshot(self) -> QuotaSnapshot:
         """Return the state of the quota; inside a running loop only."""
-        return self.gate.snapshot(self.share)
+        return self.gate.snapshot(self.member)
 
     # --- bodies and texts, the key masked ---------------------------------------------------
 

@@ -17,7 +17,7 @@ from chainapi.errors import QuotaWaitError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["MAX_IN_FLIGHT", "WORTH_REPORTING", "Settings", "Share", "is_rate"]
+__all__ = ["MAX_IN_FLIGHT", "WORTH_REPORTING", "Member", "Settings", "is_rate"]
 
 MAX_IN_FLIGHT = 100  # requests without a response, if a session does not set it
 WORTH_REPORTING = 1.0  # seconds: the gate reports no shorter wait
@@ -32,8 +32,8 @@ class Settings:
     max_stop: float
 
 
-class Share:
-    """Share of a session in a gate: settings of its own requests, and its listener.
+class Member:
+    """Membership of a session in a gate: settings of its own requests, and its listener.
 
     Args:
         rate: a ceiling for these requests; see `Gate`.
