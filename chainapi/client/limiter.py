@@ -97,7 +97,7 @@ class _Ticket(Waiter):
         member: Member,
         future: asyncio.Future[None],
     ) -> None:
-        super().__init__(number, rank, route, prior, member.group)
+        super().__init__(number, rank, route, prior, member.group, member.process)
         self.member = member
         self.future = future
         self.reservation: Reservation | None = None
