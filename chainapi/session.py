@@ -35,6 +35,7 @@ from chainapi.core.arguments import (
     one_of,
     refuse_unknown,
     seconds_of,
+    tag_of,
     whole_number,
 )
 from chainapi.core.call import CallSettings
@@ -88,6 +89,7 @@ class Session:
             SSL_CERT_FILE and the folder SSL_CERT_DIR.
         max_stop: seconds after which one request is sent although the service set a longer wait; a day
             by default, None waits as long as the service requires.
+        tag: name of the spender in `quota.spenders`; a call or a stream can have a tag of its own.
         isolated: whether the session has gates of its own. By default it shares them with all sessions of its
             event loop that have the same origin (scheme, host and port), key and `transport`.
         transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
@@ -120,6 +122,7 @@ class Session:
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
         max_stop: float | None = DEFAULT_MAX_STOP,
+        tag: str = "",
         isolated: bool = False,
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
@@ -154,6 +157,7 @@ class Session:
             probe=boolean("probe", probe),
             max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
             now=now,
+            tag=tag_of(tag),
         )
         known = _limits(limits)
         try:

@@ -91,6 +91,7 @@ class ListSource:
             options.priority,
             needed,
             options.deadline,
+            options.tag,
         )
         if self._decoder is None:
             return self._load_and_call(call)

@@ -19,6 +19,8 @@ from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from attrs import evolve
+
 from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
@@ -27,6 +29,7 @@ from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.limits.spenders import Account, Spenders
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
 if TYPE_CHECKING:
@@ -47,9 +50,11 @@ class Permit:
     `lost`. Ending it a second time does nothing.
     """
 
-    __slots__ = ("_gate", "_member", "_reservation")
+    __slots__ = ("_account", "_gate", "_member", "_reservation")
 
-    def __init__(self, gate: Gate, reservation: Reservation, member: Member) -> None:
+    def __init__(self, gate: Gate, reservation: Reservation, member: Member, account: Account) -> None:
+        account.in_flight += 1
+        self._account = account
         self._gate = gate
         self._member = member
         self._reservation: Reservation | None = reservation
@@ -61,11 +66,14 @@ class Permit:
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
-        return self._gate.answered(reservation, status, info)
+        verdict = self._gate.answered(reservation, status, info)
+        self._account.ended(self._gate.charged(reservation), refused=status == 429)
+        return verdict
 
     def lost(self) -> None:
         """Report that no response arrived: the service may have counted the request."""
         if (reservation := self._settle()) is not None:
+            self._account.ended(reservation.cost)
             self._gate.lost(reservation)
 
     def unsent(self) -> None:
@@ -76,6 +84,7 @@ class Permit:
     def _settle(self) -> Reservation | None:
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
+            self._account.in_flight -= 1
             self._gate.landed(self._member)
         return reservation
 
@@ -149,6 +158,7 @@ class Gate:
         self._random = random
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
+        self._spenders = Spenders()
         self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
@@ -168,13 +178,15 @@ class Gate:
         deadline: float = inf,
         again: bool = False,
         member: Member | None = None,
+        tag: str | None = None,
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
         Requests of one `route` cost the same; `cost` is the documented cost in units. It counts only if the
         service is known to count units, and until responses show the real cost. A higher `priority` goes
         first; `again` marks a request that was refused or lost before, and puts it in front of all others.
-        `member` has the settings of the session that sends it.
+        `member` has the settings of the session that sends it. `tag` names the spender in the snapshot; None
+        uses the tag of the member.
 
         Raises:
             QuotaWaitError: if its turn would come more than `max_wait` seconds from now, or after
@@ -197,14 +209,17 @@ class Gate:
             if reservation is not None:
                 if member.group is not None:
                     member.group.in_flight += 1
-                return Permit(self, reservation, member)
+                return Permit(self, reservation, member, self._account(member, tag, now))
         rank = -inf if again else -priority
         waiter = _Ticket(next(self._numbers), rank, route, cost, member, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
         late = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
+        account = self._account(member, tag, loop.time())
+        account.waiting += 1
         try:
-            return Permit(self, await self._wait(loop, waiter), member)
+            return Permit(self, await self._wait(loop, waiter), member, account)
         finally:
+            account.waiting -= 1
             if late is not None:
                 late.cancel()
 
@@ -215,12 +230,28 @@ class Gate:
     def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""
         unix_time = (member or self._own).now()
-        return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+        snapshot = self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+        return evolve(snapshot, spenders=self._spenders.shown())
+
+    def _account(self, member: Member, tag: str | None, now: float) -> Account:
+        """Return the account of a spender; each member remembers the one that it used last."""
+        account, tag = member.account, member.tag if tag is None else tag
+        if account is None or account.tag != tag or account.closed:
+            account = member.account = self._spenders.account(member.process, tag)
+        account.used = now
+        return account
+
+    def charged(self, reservation: Reservation) -> float:
+        """Return the units of a request that was answered: the response may have shown its cost."""
+        if not reservation.alone:
+            return reservation.cost
+        return self._quota.costs.price(reservation.route, reservation.prior)
 
     # --- sessions that share it --------------------------------------------------------------
 
     def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""
+        member.account = self._spenders.account(member.process, member.tag)
         self._members.setdefault(member.settings, WeakSet()).add(member)
         self._agree()
         self._quota.add_limits(member.limits)

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.queue import Group
+from chainapi.core.limits.spenders import Account
 from chainapi.errors import QuotaWaitError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Member:
     ) -> None:
         self.process = process
         self.tag = tag
+        self.account: Account | None = None  # of its last request, in the gate that it joined
         self.rate = None if rate is None else _bucket(rate)
         self.rate_units = isinstance(rate, Limit) and rate.units
         self.limits = tuple(limits)

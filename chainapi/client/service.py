@@ -90,6 +90,7 @@ class Service:
             deadline=command.deadline,
             again=command.again,
             member=self.member,
+            tag=call.tag,
         )
 
     def price(self, query: Query) -> float:
