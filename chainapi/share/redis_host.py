@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from chainapi.core.share.lease import Lease
+from chainapi.core.share.host_lease import HostLease
 from chainapi.core.share.packets import NONCE, Incoming, Kind, Outgoing, Packet, link_keys, seal
 from chainapi.share.link import Link, Serve, linked_pair
 from chainapi.share.redis_election import Elected, Election
@@ -61,7 +61,7 @@ class Term:
         self, wire: Wire, election: Election, elected: Elected, sent: float, key: bytes, times: Times
     ) -> None:
         self._wire, self._election, self._elected = wire, election, elected
-        self._lease = Lease(times.ttl, sent)
+        self._lease = HostLease(times.ttl, sent)
         self._key, self._times = key, times
         self._serve: Serve | None = None
         self._early: list[Packet] = []

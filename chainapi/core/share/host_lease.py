@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Lease"]
+__all__ = ["HostLease"]
 
 DRIFT = 0.1  # part of a lease that clocks may run apart while it lasts
 
 
-class Lease:
+class HostLease:
     """Right to be the host, for `ttl` seconds from each time it is granted.
 
     The broker counts from when it grants the lease, the host from when it sent the request, which is
