@@ -24,9 +24,10 @@ from attrs import evolve
 from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.queue import Queue, Waiter
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.reservation import Decision, Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.spenders import Account, Spenders
@@ -59,14 +60,15 @@ class Permit:
         self._member = member
         self._reservation: Reservation | None = reservation
 
-    def answered(self, status: int, info: RateLimitInfo) -> Verdict:
+    def answered(self, status: int, info: RateLimitInfo, *, elapsed: float | None = None) -> Verdict:
         """Report a response with `status`, and `info` read from its headers.
 
-        Return its meaning for the quota: whether it was a refusal, and which requests it stops.
+        `elapsed` is the seconds since its request was sent, if that was later than the grant. Return its
+        meaning for the quota: whether it was a refusal, and which requests it stops.
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
-        verdict = self._gate.answered(reservation, status, info)
+        verdict = self._gate.answered(reservation, status, info, elapsed)
         self._account.ended(self._gate.charged(reservation), refused=status == 429)
         return verdict
 
@@ -197,19 +199,10 @@ class Gate:
                 for at least five seconds).
 
         """
-        loop = asyncio.get_running_loop()
         member = member or self._own
-        if (
-            not self._queue
-            and not self._woken
-            and (member.group is None or (member.rate is None and member.group.room))
-        ):
-            now = loop.time()
-            reservation = self._try(now, route, cost)
-            if reservation is not None:
-                if member.group is not None:
-                    member.group.in_flight += 1
-                return Permit(self, reservation, member, self._account(member, tag, now))
+        if (permit := self.acquire_now(route, cost=cost, member=member, tag=tag)) is not None:
+            return permit
+        loop = asyncio.get_running_loop()
         rank = -inf if again else -priority
         waiter = _Ticket(next(self._numbers), rank, route, cost, member, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
@@ -222,6 +215,68 @@ class Gate:
             account.waiting -= 1
             if late is not None:
                 late.cancel()
+
+    def acquire_now(
+        self, route: str, *, cost: float | None, member: Member, tag: str | None = None
+    ) -> Permit | None:
+        """Return the permit to send a request now; None if it has to wait."""
+        if self._queue or self._woken:
+            return None
+        if member.group is not None and (member.rate is not None or not member.group.room):
+            return None
+        now = asyncio.get_running_loop().time()
+        reservation = self._try(now, route, cost)
+        if reservation is None:
+            return None
+        if member.group is not None:
+            member.group.in_flight += 1
+        return Permit(self, reservation, member, self._account(member, tag, now))
+
+    def adopt(
+        self, route: str, *, cost: float | None, member: Member, elapsed: float, tag: str | None = None
+    ) -> Permit:
+        """Return the permit of a request that is under way since `elapsed` seconds.
+
+        Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
+        response.
+        """
+        quota, now = self._quota, asyncio.get_running_loop().time()
+        sent = now - elapsed
+        decision = Decision(sent, probe=quota.mode in (Mode.LEARNING, Mode.PROBING))
+        reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
+        if member.group is not None:
+            member.group.in_flight += 1
+        return Permit(self, reservation, member, self._account(member, tag, now))
+
+    def hold_back(self, seconds: float) -> None:
+        """Send nothing for some seconds: another gate met a refusal."""
+        quota = self._quota
+        quota.stopped_until = max(quota.stopped_until, asyncio.get_running_loop().time() + seconds)
+        self._pump()
+
+    def surplus(self, route: str, cost: float | None) -> float:
+        """Return how many more requests of a route could leave now beside those in flight.
+
+        0 unless responses reported what is left, and while any request waits.
+        """
+        quota = self._quota
+        known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
+        if self._queue or not known:
+            return 0.0
+        room = quota.room(asyncio.get_running_loop().time())
+        if room == inf:
+            return 0.0
+        return min(room / quota.costs.price(route, cost), quota.max_in_flight - quota.in_flight)
+
+    @property
+    def stopped_for(self) -> float:
+        """Seconds until the end of a stop; 0 without one."""
+        return max(0.0, self._quota.stopped_until - asyncio.get_running_loop().time())
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait."""
+        return len(self._queue)
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
@@ -557,9 +612,13 @@ class Gate:
             member.group.in_flight -= 1
             self._queue.freed(member.group)
 
-    def answered(self, reservation: Reservation, status: int, info: RateLimitInfo) -> Verdict:
+    def answered(
+        self, reservation: Reservation, status: int, info: RateLimitInfo, elapsed: float | None = None
+    ) -> Verdict:
         """Record a response, and return its meaning for the quota."""
         now = asyncio.get_running_loop().time()
+        if elapsed is not None:
+            reservation.sent = max(reservation.sent, now - elapsed)
         self._unanswered_since = now if self._quota.in_flight > 1 else inf
         verdict = self._quota.answered(reservation, now, status, info, self._random())
         self._pump()
