@@ -222,6 +222,7 @@ class SharedGate:
                     deadline=deadline,
                     again=again,
                     member=member,
+                    tag=tag,
                 )
                 if permit is not None:
                     return permit
