@@ -285,7 +285,8 @@ class SharedGate:
     # --- requests that wait -----------------------------------------------------------------
 
     def _leased(self, request: Acquire) -> SharedPermit | None:
-        if not self._leases or request.again:
+        """Return a permit granted in advance, unless others of this process wait before this request."""
+        if not self._leases or self._requests or request.again:
             return None
         now = asyncio.get_running_loop().time()
         number = self._leases.take((request.member, request.route, request.cost), now)

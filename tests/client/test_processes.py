@@ -169,4 +169,4 @@ def test_tags_are_checked(tag: object) -> None:
     with pytest.raises(ConfigurationError, match="tag="):
         session.data.evm.blocks(43114, tag=tag)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="tag="):
-        session.data.list("/v1/chains", tag=tag)  # type: ignore[arg-type]
+        session.data.list("/v1/chains", tag=tag)  # type: ignore[call-overload]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import MethodType
 
 from attrs import define, field
 
+from chainapi.client.limiter import Gate
 from chainapi.errors import ShareUnavailableError
+from chainapi.share.host import Host
 from chainapi.share.link import Link, Serve
 
 
@@ -106,6 +109,13 @@ class Exchange:
             end.snap()
             end.other.snap()
         self.links.clear()
+
+    def gate(self, name: str) -> Gate:
+        """Return the gate of a quota, from its host."""
+        _, serve = self.hosts[name]
+        assert isinstance(serve, MethodType)
+        assert isinstance(serve.__self__, Host)
+        return serve.__self__.gate
 
     @property
     def frames(self) -> tuple[int, int]:
