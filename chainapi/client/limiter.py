@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from attrs import evolve
@@ -36,12 +36,55 @@ from chainapi.errors import APITimeoutError, QuotaWaitError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["Gate", "Permit"]
+__all__ = ["AnyGate", "AnyPermit", "Gate", "Permit"]
 
 LOOK_AHEAD = 16  # waiters behind an expensive request that may pass it
 UNANSWERED = 5.0  # seconds without any response after which the gate assumes that the service hangs
 GRACE = 1.0  # seconds by which a forecast must exceed the limit of a waiter to fail it early: it may be wrong
 CLOSE = 0.05  # seconds: a request waits for a turn as close as this
+
+
+class AnyPermit(Protocol):
+    """Permit of a gate, wherever the gate is; see `Permit`."""
+
+    def answered(self, status: int, info: RateLimitInfo) -> Verdict | Awaitable[Verdict]:
+        """Report a response; a gate of another process returns its verdict later."""
+
+    def lost(self) -> None:
+        """Report that no response arrived."""
+
+    def unsent(self) -> None:
+        """Return the permit unused."""
+
+
+class AnyGate(Protocol):
+    """Gate as a session uses it, wherever it is; see `Gate`."""
+
+    def acquire(
+        self,
+        route: str = "",
+        *,
+        cost: float | None = None,
+        priority: int = 0,
+        max_wait: float | None = None,
+        deadline: float = inf,
+        again: bool = False,
+        member: Member,
+        tag: str | None = None,
+    ) -> Coroutine[Any, Any, AnyPermit]:
+        """Wait for a turn, and return the permit to send now."""
+
+    def price(self, route: str, prior: float | None) -> float:
+        """Return the known cost of a request."""
+
+    def snapshot(self, member: Member) -> QuotaSnapshot:
+        """Return the known state of the quota."""
+
+    def join(self, member: Member) -> None:
+        """Apply the settings of a session."""
+
+    def leave(self, member: Member) -> None:
+        """Forget the settings of a session."""
 
 
 class Permit:
@@ -246,7 +289,7 @@ class Gate:
         reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
         if member.group is not None:
             member.group.in_flight += 1
-        return Permit(self, reservation, member, self._account(member, tag, now))
+        return Permit(self, reservation, member, self._account(member, tag, sent + elapsed))
 
     def hold_back(self, seconds: float) -> None:
         """Send nothing for some seconds: another gate met a refusal."""
