@@ -226,9 +226,7 @@ class SharedGate:
                 if permit is not None:
                     return permit
                 continue
-            request = Acquire(
-                next(self._numbers), number, route, cost, priority, max_wait, None, again, tag or ""
-            )
+            request = Acquire(next(self._numbers), number, route, cost, priority, max_wait, None, again, tag)
             shared = self._leased(request)
             if shared is None:
                 future: asyncio.Future[SharedPermit | None] = loop.create_future()
