@@ -879,13 +879,18 @@ def test_signal_during_a_wait_ends_the_program(number: signal.Signals) -> None:
             print("waiting", flush=True)
             await waiting
     """
-    source = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8).strip())
+    # A job that a shell runs in the background ignores Ctrl-C, and so do its children.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    source = heeds + PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8).strip())
     command = [sys.executable, "-c", source]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()  # if it did not end, the test would wait for it
     assert process.returncode in (-number, 130, 1)
     assert errors.rstrip().endswith("KeyboardInterrupt") == (number == signal.SIGINT)
 
