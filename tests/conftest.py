@@ -78,6 +78,7 @@ def spread(cases: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
+    config.addinivalue_line("markers", "program: starts a program; the loop of the test does not matter")
     config.addinivalue_line("markers", "untraced: coverage, which is slow, does not count its lines")
 
 
@@ -111,6 +112,6 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Return the loop factory of each asynchronous test."""
     if item.get_closest_marker("real_time"):
-        others = OTHER_LOOPS if item.path.stem in ON_OTHER_LOOPS else {}
-        return {"real": RealLoop, **others}
+        elsewhere = item.path.stem in ON_OTHER_LOOPS and item.get_closest_marker("program") is None
+        return {"real": RealLoop, **(OTHER_LOOPS if elsewhere else {})}
     return {"virtual": VirtualLoop}

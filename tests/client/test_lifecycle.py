@@ -807,6 +807,7 @@ async def left(body: str, *options: str) -> str:
     return errors.decode()
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 @pytest.mark.parametrize("body", LEAVING.values(), ids=LEAVING)
 async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) -> None:
@@ -824,6 +825,7 @@ async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) ->
     assert [line for line in lines if not re.search(theirs + early, line)] == []
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 @pytest.mark.parametrize("name", ["run", "many", "loop closed, with pages on their way"])
 async def test_program_that_leaves_a_session_open_ends_in_silence(name: str) -> None:
@@ -848,6 +850,7 @@ def test_unclosed_session_is_one_line_where_warnings_are_errors(after: str) -> N
     assert "ResourceWarning: a Session was not closed: use async with, or aclose()" in line
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
     """A forked child that ends closes nothing of its parent's, and prints nothing."""
