@@ -289,7 +289,7 @@ class Gate:
         reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
         if member.group is not None:
             member.group.in_flight += 1
-        return Permit(self, reservation, member, self._account(member, tag, sent + elapsed))
+        return Permit(self, reservation, member, self._account(member, tag, now))
 
     def hold_back(self, seconds: float) -> None:
         """Send nothing for some seconds: another gate met a refusal."""
