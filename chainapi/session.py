@@ -184,7 +184,7 @@ class Session:
                 member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
-        gates = _gates(transport, boolean("isolated", isolated), share, sharing, patience)
+        gates = _gates(transport, boolean("isolated", isolated), share, sharing, patience, rate)
         self.connection = Connection(services, reached, transport is None, settings, states, gates)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
@@ -247,6 +247,7 @@ def _gates(
     share: bool | str | Carrier | None,
     on_unavailable: Literal["degrade", "fail"],
     timeout: float,
+    rate: object,
 ) -> Gates:
     if isolated and share:
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
@@ -257,7 +258,13 @@ def _gates(
     from chainapi.share.registry import SharedGates, chosen  # imported here: most sessions share nothing
 
     choice = chosen(share)
-    return LoopGates(transport) if choice is None else SharedGates(choice, on_unavailable, timeout)
+    if choice is None:
+        return LoopGates(transport)
+    if rate is not None and not isinstance(rate, Limit):
+        raise ConfigurationError(
+            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
+        )
+    return SharedGates(choice, on_unavailable, timeout)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:

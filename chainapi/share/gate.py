@@ -208,7 +208,6 @@ class SharedGate:
         loop = asyncio.get_running_loop()
         waits_until = inf if max_wait is None else loop.time() + max_wait
         number = self._joined[member].message.member
-        spender = member.tag if tag is None else tag
         while True:
             if self._error is not None:
                 raise self._error
@@ -227,9 +226,7 @@ class SharedGate:
                 if permit is not None:
                     return permit
                 continue
-            request = Acquire(
-                next(self._numbers), number, route, cost, priority, max_wait, None, again, spender
-            )
+            request = Acquire(next(self._numbers), number, route, cost, priority, max_wait, None, again, tag)
             shared = self._leased(request)
             if shared is None:
                 future: asyncio.Future[SharedPermit | None] = loop.create_future()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -109,23 +109,13 @@ class SharedGates:
 
 
 def _carrier(choice: Choice, secret: bytes) -> Carrier:
+    """Return a carrier; each imports what it needs only now."""
     if not isinstance(choice, str):
         return choice
-    make: Callable[[str, bytes], Carrier] = _local if choice == LOCAL else _redis
-    return make(choice, secret)
+    if choice == LOCAL:
+        from chainapi.share.local import LocalCarrier
 
+        return LocalCarrier()
+    from chainapi.share.redis import RedisCarrier
 
-def _local(_: str, __: bytes) -> Carrier:
-    from chainapi.share.local import LocalCarrier
-
-    return LocalCarrier()
-
-
-def _redis(url: str, secret: bytes) -> Carrier:
-    try:
-        from chainapi.share.redis import RedisCarrier
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "sharing a quota over Redis needs the extra `redis`: pip install 'chainapi[redis]'"
-        ) from error
-    return RedisCarrier(url, secret=secret)
+    return RedisCarrier(choice, secret=secret)
