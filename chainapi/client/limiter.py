@@ -283,13 +283,12 @@ class Gate:
         Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
         response.
         """
-        quota, now = self._quota, asyncio.get_running_loop().time()
-        sent = now - elapsed
+        quota, sent = self._quota, asyncio.get_running_loop().time() - elapsed
         decision = Decision(sent, probe=quota.mode in (Mode.LEARNING, Mode.PROBING))
         reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
         if member.group is not None:
             member.group.in_flight += 1
-        return Permit(self, reservation, member, self._account(member, tag, now))
+        return Permit(self, reservation, member, self._account(member, tag, sent + elapsed))
 
     def hold_back(self, seconds: float) -> None:
         """Send nothing for some seconds: another gate met a refusal."""
