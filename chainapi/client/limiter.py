@@ -23,9 +23,10 @@ from attrs import evolve
 
 from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.modes import Mode
-from chainapi.core.limits.queue import Queue, Waiter
+from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Decision, Reservation
 from chainapi.core.limits.scope import Verdict
