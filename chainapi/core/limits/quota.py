@@ -284,11 +284,9 @@ class Quota:
         trip = now - reservation.sent
         self.probes.trip += 0.1 * (trip - self.probes.trip) if self.probes.trip else trip
         refused = status == 429
-        last = self.policies.latest
-        before = last.remaining if last is not None and last.sure else None
         policy = self._read(reservation, now, info, refused=refused)
         if not refused:
-            self._passed(reservation, now, status, info, policy, before)
+            self._passed(reservation, now, status, info, policy)
             self._account(reservation, now, info, policy, refused=False)
             return Verdict.PASSED
         verdict, used_up = self._refused(reservation, now, info, policy, jitter)
@@ -319,7 +317,6 @@ class Quota:
         status: int,
         info: RateLimitInfo,
         policy: Policy | None,
-        before: float | None,
     ) -> None:
         """Learn from a request that was not refused."""
         reports = info.remaining is not None or not any(one.reported for one in self._in_force)
@@ -334,7 +331,7 @@ class Quota:
         if reservation.alone and not self.costs.known(reservation.route):
             self.costs.tried(reservation.route, reported=info.remaining is not None)
             if policy is not None and policy.sized:
-                self._price(reservation, now, info.remaining, policy, before)
+                self._price(reservation, now, info.remaining, policy)
         if self._discovery is not None:
             self._find(self._discovery, reservation, now, status)
 
@@ -354,10 +351,9 @@ class Quota:
         """
         return 1.0 if self.policies.known else cost
 
-    def _price(
-        self, reservation: Reservation, now: float, left: float | None, policy: Policy, before: float | None
-    ) -> None:
-        """Learn the cost of a request sent alone, from units left `before` and `left` now."""
+    def _price(self, reservation: Reservation, now: float, left: float | None, policy: Policy) -> None:
+        """Learn the cost of a request sent alone, from units `left` now and before it."""
+        before = policy.remaining if policy.sure else None
         if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from math import inf
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,6 +231,16 @@ def test_new_policy_replaces_the_old() -> None:
     info = RateLimitInfo(limit=500.0, remaining=499.0, policies=(PolicyField(500.0, 60.0),))
     quota.answered(go(quota, 1.0), 2.0, 200, info, 0.5)
     assert quota.snapshot(2.0, 0).limit == 500.0
+
+
+def test_first_request_of_a_route_under_a_new_policy() -> None:
+    """The price of a route is not the difference between units of two policies."""
+    other = RateLimitInfo(limit=500.0, remaining=45.0, policies=(PolicyField(500.0, 3600.0),))
+    for remaining in (45.0, 499.0):
+        quota = started(50.0)
+        reservation = go(quota, 1.0, route="/new")
+        quota.answered(reservation, 2.0, 200, evolve(other, remaining=remaining), 0.5)
+        assert quota.costs.price("/new", None) == 1.0
 
 
 @pytest.mark.parametrize(
