@@ -101,9 +101,10 @@ class Policies:
         """Return the policies that a remainder without a limit reports."""
         if self.latest is not None:
             return [self.latest]
-        if info.remaining is None:
-            return []
-        return [self._add(Policy(info.remaining + cost, None, named=True, sized=False))]
+        least = (info.remaining or 0.0) + cost
+        if info.remaining is None or not least:
+            return []  # a refusal with nothing left does not show the size of the limit
+        return [self._add(Policy(least, None, named=True, sized=False))]
 
     def _choose(self, current: list[Policy], info: RateLimitInfo) -> None:
         matching = [one for one in current if one.limit == info.limit]

@@ -20,6 +20,7 @@ from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.policy import Kind, Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.scope import Verdict
 
 MINUTE = (PolicyField(100.0, 60.0),)
 
@@ -297,6 +298,14 @@ def test_forecast_knows_a_drip() -> None:
     bare = Policy(60.0, None)
     bare.remaining, bare.recorded_at, bare.reset_at = 0.0, 0.0, 5.0
     assert bare.wait_for(0.0, 1.0) == 5.0
+
+
+def test_forecast_after_a_refusal_that_reports_nothing_left_and_no_limit() -> None:
+    """The forecast is the wait of the refusal while the size of the limit is unknown."""
+    quota = Quota()
+    info = RateLimitInfo(remaining=0.0, retry_after=9.0)
+    assert quota.answered(go(quota, 0.0), 1.0, 429, info, 0.5) is Verdict.QUOTA
+    assert quota.forecast(1.0, 50.0) == quota.forecast(1.0, 50.0, least=True) == 9.0
 
 
 @given(st.permutations(range(20)), st.sampled_from([1, 5, 50]))
