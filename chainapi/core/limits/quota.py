@@ -235,14 +235,13 @@ class Quota:
         """Take back an unused reservation."""
         self._land(reservation)
         self.probes.unsent(reservation)
-        self._probe_ended(failed=reservation.probe and not reservation.guess)
+        self._probe_ended(failed=reservation.required_probe)
 
     def lost(self, reservation: Reservation, now: float) -> None:
         """Record a lost response: the service may have counted the request."""
         self._land(reservation)
-        failed = reservation.probe and not reservation.guess
-        self.probes.lost(reservation, failed=failed)
-        self._probe_ended(failed=failed)
+        self.probes.lost(reservation, failed=reservation.required_probe)
+        self._probe_ended(failed=reservation.required_probe)
         self._unclear(reservation, now)
 
     def _probe_ended(self, *, failed: bool) -> None:
@@ -273,9 +272,8 @@ class Quota:
         self._land(reservation)
         if status >= 500 and info.remaining is None:
             # It may not have met the limiter. A retry-after concerns this route, and is not kept here.
-            failed = reservation.probe and not reservation.guess
-            self.probes.faulty(reservation, failed=failed)
-            self._probe_ended(failed=failed)
+            self.probes.faulty(reservation, failed=reservation.required_probe)
+            self._probe_ended(failed=reservation.required_probe)
             self._unclear(reservation, now)
             return Verdict.PASSED
         self.probes.answered(reservation)
@@ -478,7 +476,7 @@ class Quota:
         self, reservation: Reservation, now: float, wait: float | None, jitter: float, *, whole: bool
     ) -> Verdict:
         """Stop the requests of one route."""
-        if reservation.probe and not reservation.guess:
+        if reservation.required_probe:
             self._take(Event.PROBE_FAILED)
         refusals = self.routes.refused(reservation.route, now)
         backoff = self._backoff(refusals, jitter)
