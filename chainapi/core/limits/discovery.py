@@ -22,6 +22,7 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi.core.limits.backoff import LONGEST_BACKOFF, backoff
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.policy import Policy
 
@@ -32,7 +33,6 @@ AFTERWARDS = 24.0  # once it is known: there may be further limits
 FEW = 6.0  # in flight until a new limit is proven
 PROVEN = 64  # requests
 NEAR = 2.0  # requests in flight close to the expected refusal
-FIRST_TRY, LONGEST_TRY = 1.0, 60.0  # seconds
 USUAL = (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
 WHOLE = 0.5  # of the units that passed before the first refusal: with fewer, the quota drips
 STEP = 0.05  # of a learned limit: increase in a trial
@@ -174,7 +174,7 @@ class Discovery:
         ):
             return now
         begun = min(self._anchor, self._refused)
-        return max(begun + LONGEST_TRY, now + (now - begun if now - begun > LONGEST_TRY else 0.0))
+        return max(begun + LONGEST_BACKOFF, now + (now - begun if now - begun > LONGEST_BACKOFF else 0.0))
 
     def send(self, now: float, cost: float) -> None:
         """Record a sent request."""
@@ -224,7 +224,7 @@ class Discovery:
         if self._tries == 1 and (at := self._foreseen(now)) > now:
             return at
         elapsed = 0.0 if self._refused is None else now - self._refused
-        longest = min(max(LONGEST_TRY, elapsed / 8.0), FIRST_TRY * 2.0 ** min(self._tries - 1, 16))
+        longest = backoff(self._tries, max(LONGEST_BACKOFF, elapsed / 8.0))
         # A window that others used up ends at most one window after the first request in it.
         begun = self._anchor if self._refused is None else min(self._anchor, self._refused)
         for window in USUAL:

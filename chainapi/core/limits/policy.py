@@ -21,7 +21,7 @@ from math import ceil, floor, inf
 
 from attrs import define, field
 
-from chainapi.core.limits.ledger import Ledger
+from chainapi.core.limits.ledger import EPSILON, Ledger
 
 __all__ = ["Kind", "Policy"]
 
@@ -33,7 +33,6 @@ DEFAULT_WINDOW = 60.0  # seconds, if no better value is known
 ESTIMATE = 0.8  # of the announced time of a drip: the least, because responses round and trips differ
 SLOWEST = 64.0  # times as slow as promised
 STILL = 1.75  # seconds: a reset that moves by less is the same one, rounded to whole seconds
-EPSILON = 1e-6
 
 
 class Kind(Enum):

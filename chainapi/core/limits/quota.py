@@ -24,6 +24,7 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi.core.limits.backoff import LONGEST_BACKOFF, backoff
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Discovery
 from chainapi.core.limits.headers import RateLimitInfo, hold
@@ -38,8 +39,6 @@ from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Quota"]
 
-FIRST_BACKOFF = 1.0
-LONGEST_BACKOFF = 60.0
 OF_WINDOW = 1 / 6  # of a known window: the longest backoff if no refusal has the wait
 LEFT = 0.25  # of the limit: with more left, a refusal does not concern the quota
 ROUNDED = 0.05  # seconds by which a promise exceeds a forecast at least while requests are in flight
@@ -488,7 +487,7 @@ class Quota:
     def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
         """Return 1, 2, 4 ... 60 seconds with jitter, and more for a long known window."""
         longest = max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0))
-        return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
+        return (0.5 + 0.5 * jitter) * backoff(refusals, longest)
 
     def _stop(
         self, reservation: Reservation, now: float, wait: float | None, policy: Policy | None, jitter: float
