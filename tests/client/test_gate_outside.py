@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from chainapi import Limit, Session
 from chainapi.client.limiter import Gate
 from chainapi.core.http import Request, Response
+from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
@@ -591,12 +592,12 @@ def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
 
 def test_drip_is_not_refused_before_the_question_is_answered() -> None:
     """Only callers that no drip could serve in time fail before a drip is excluded."""
-    one = Policy(100.0, 60.0, named=True)
+    one = Policy(Balance(100.0, 60.0), named=True)
     one.record(0.0, 0.1, 0.0, 100.0, classify=False)
     assert one.wait_for(0.1, 5.0, least=True) < 5.0
     assert one.wait_for(0.1, 5.0, least=True, probe=False) > 59.0
     assert one.wait_for(0.1, 5.0) > 59.0
-    one.probed = True
+    one.returns.probed = True
     one.refused(0.2, 60.2, 1.0, backed=False)
     assert one.wait_for(0.2, 5.0, least=True) > 59.0
 

@@ -25,13 +25,14 @@ from math import inf
 from attrs import define, field
 
 from chainapi.core.limits.backoff import LONGEST_BACKOFF, backoff
+from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON, Discovery
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
 from chainapi.core.limits.policies import Policies
-from chainapi.core.limits.policy import Kind, Policy
+from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.reservation import NEVER, Decision, Reservation
 from chainapi.core.limits.scope import Routes, Verdict
@@ -45,7 +46,7 @@ ROUNDED = 0.05  # seconds by which a promise exceeds a forecast at least while r
 ESTIMATE = 0.75  # of the time predicted from a measured pace: the real pace may be faster
 CAUTIOUS = 3  # guesses at once allowed by responses without fields
 # Constants, because access to the member of an Enum takes as long as a call.
-DRIP, PROBING, KNOWN, DRAINED = Kind.DRIP, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
+PROBING, KNOWN, DRAINED = Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
 
 @define(eq=False, repr=False)
@@ -98,7 +99,7 @@ class Quota:
         if not new:
             return
         self.limits = (*self.limits, *new)
-        self._given = [*self._given, *(Policy(one.amount, one.per) for one in new)]
+        self._given = [*self._given, *(Policy(Balance(one.amount, one.per)) for one in new)]
         self._list()
         if self._discovery is not None:
             self._discovery.most = inf
@@ -141,13 +142,13 @@ class Quota:
         """Decide by the policies; `opens` is the earliest time they may choose."""
         scarce: Policy | None = None
         for one in self._in_force:
-            one.collect(now)
+            one.balance.collect(now)
             held = self._held + self._lost_units if one.named else self._held
-            if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
+            if one.balance.backed(cost, held) or (not self.in_flight and one.balance.backed(cost, 0.0)):
                 # Held back are units that may have been counted, but not for ever: the next response
                 # includes them.
                 continue
-            if one.named and self._probe_next and one.reset_at <= now:
+            if one.named and self._probe_next and one.reset.at <= now:
                 continue
             at = one.opens_at(now, cost, held)
             if at <= now and not one.named:
@@ -172,7 +173,7 @@ class Quota:
             if probes_at > now:
                 return Decision(min(opens, probes_at), used_up=True)
             inquiry = scarce
-        careful = not self.probe and scarce.proven
+        careful = not self.probe and scarce.balance.proven
         if self.in_flight and (self._guesses >= most or careful):
             return NEVER
         return Decision(now, True, probe or (most == 1 and not self.in_flight), inquiry, used_up)
@@ -185,10 +186,10 @@ class Quota:
         decision = self.decide(now, 0.0)
         if decision.when > now or self._probe_next or decision.guess:
             return 0.0
-        if any(one.kind is DRIP for one in self._in_force):
+        if any(one.returns.kind.drips for one in self._in_force):
             return 0.0
         held = self._held + self._lost_units
-        return min((one.room(held) for one in self._in_force), default=inf)
+        return min((one.balance.room(held) for one in self._in_force), default=inf)
 
     def wait(self, decision: Decision) -> None:
         """Record a wait by a decision: after a pause the first guess leaves alone."""
@@ -214,7 +215,7 @@ class Quota:
             if used_up:
                 self._most_guesses = 1
             if inquiry is not None:
-                inquiry.probed = True
+                inquiry.returns.probed = True
         if self._discovery is not None:
             self._discovery.send(now, self._counted(cost))
         if self.routes.known:
@@ -257,8 +258,8 @@ class Quota:
     def _unclear(self, reservation: Reservation, now: float) -> None:
         """Hold back possibly counted units until a later response includes them."""
         for one in self._in_force:
-            if one.reported:
-                one.doubt(reservation.cost)
+            if one.balance.reported:
+                one.balance.doubt(reservation.cost)
             else:
                 one.spend(reservation.sent, now, reservation.cost)
         self._lost.append((now, reservation.cost))
@@ -316,7 +317,7 @@ class Quota:
         policy: Policy | None,
     ) -> None:
         """Learn from a request that was not refused."""
-        reports = info.remaining is not None or not any(one.reported for one in self._in_force)
+        reports = info.remaining is not None or not any(one.balance.reported for one in self._in_force)
         if reports:
             # Else it may not have met a limiter at all, and refusals may follow.
             self._refusals, self._refused_route, self._passed_any = 0, None, True
@@ -350,13 +351,15 @@ class Quota:
 
     def _price(self, reservation: Reservation, now: float, left: float | None, policy: Policy) -> None:
         """Learn the cost of a request sent alone, from units `left` now and before it."""
-        before = policy.remaining if policy.sure else None
+        before = policy.balance.remaining if policy.balance.sure else None
         if reservation.probe and before is not None:
             return  # units came back in the pause before it
         if left is None or before is None:
-            self.costs.bound(reservation.route, 0.0, policy.drip(now - reservation.sent))
+            self.costs.bound(reservation.route, 0.0, policy.balance.drip(now - reservation.sent))
         else:
-            self.costs.bound(reservation.route, before - left, policy.drip(now - policy.recorded_at))
+            self.costs.bound(
+                reservation.route, before - left, policy.balance.drip(now - policy.balance.recorded_at)
+            )
         if left is not None:
             self.costs.alone(reservation.route, reservation.prior, before, policy.limit, left)
 
@@ -378,7 +381,11 @@ class Quota:
             if claim is not None and not (refused and one.only_on_refusal):
                 self._record(one, reservation, now, *claim, refused=refused)
             elif not refused:
-                if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
+                if (
+                    one.named
+                    and one.reset.at <= reservation.sent
+                    and not one.balance.backed(reservation.cost, 0.0)
+                ):
                     # The wait is over, and a request passed; no response reported the units back.
                     one.restart()
                 one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
@@ -399,12 +406,12 @@ class Quota:
     ) -> None:
         cost = 0.0 if refused else reservation.cost
         one.record(reservation.sent, now, remaining, cost, classify=reservation.probe and not refused)
-        if reset is not None and not refused and remaining <= one.remaining:
+        if reset is not None and not refused and remaining <= one.balance.remaining:
             # Otherwise responses that overtook it are newer.
             one.record_reset(now, min(reset, self.max_stop))
-        one.prune(next(iter(self._reservations)).sent if self._reservations else now)
+        one.balance.remainders.prune(next(iter(self._reservations)).sent if self._reservations else now)
         if not refused:
-            drips = one.kind is DRIP and one.drip(now - reservation.sent) >= 1.0
+            drips = one.returns.kind.drips and one.balance.drip(now - reservation.sent) >= 1.0
             self.costs.sample(
                 one, reservation.route, remaining, reservation.sent, now, fresh=reservation.probe, drips=drips
             )
@@ -460,7 +467,7 @@ class Quota:
         longest = SOON if self._discovery is None else self._discovery.longest()
         if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
             return False
-        return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
+        return left if left is not None else all(one.balance.backed(reservation.cost, 0.0) for one in known)
 
     def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
         """Return whether an unannounced limit surely concerns more than one closed route."""
@@ -521,7 +528,7 @@ class Quota:
         stop, held, discovery = max(now, self.stopped_until), self._held + self._lost_units, self._discovery
         ends = [stop - now]
         for one in self._in_force:
-            one.collect(now)
+            one.balance.collect(now)
             ends.append(one.wait_for(now, units, held, least=least, probe=self.probe))
         if discovery is not None:
             counted = requests + self.in_flight if self.policies.known else units + held
@@ -544,14 +551,16 @@ class Quota:
         stopped = self.stopped_until if self.stopped_until > now else None
         reset = stopped
         if stopped is None:
-            used_up = [one for one in self._in_force if not one.backed(1.0, self._held)]
+            used_up = [one for one in self._in_force if not one.balance.backed(1.0, self._held)]
             policy = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=policy)
             opens = policy.opens_at(now, 1.0, self._held) if used_up and policy is not None else inf
             reset = opens if opens < inf else None
         return QuotaSnapshot(
             time=now,
             limit=policy.limit if policy else None,
-            remaining=max(0.0, policy.remaining + (0.0 if policy.reported else policy.returned))
+            remaining=max(
+                0.0, policy.balance.remaining + (0.0 if policy.balance.reported else policy.balance.returned)
+            )
             if policy
             else None,
             window=policy.window if policy else None,

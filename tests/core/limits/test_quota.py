@@ -12,14 +12,16 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.policy import Kind, Policy
+from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.returns import Returns, TokenBucket
 from chainapi.core.limits.scope import Verdict
 
 MINUTE = (PolicyField(100.0, 60.0),)
@@ -292,11 +294,11 @@ def test_forecast_counts_what_is_ahead() -> None:
 
 def test_forecast_knows_a_drip() -> None:
     """A forecast for a drip follows its pace."""
-    one = Policy(60.0, 60.0, reported=True, kind=Kind.DRIP)
-    one.remaining, one.recorded_at = 0.0, 0.0
+    one = Policy(Balance(60.0, 60.0, reported=True), returns=Returns(TokenBucket()))
+    one.balance.remaining, one.balance.recorded_at = 0.0, 0.0
     assert one.wait_for(0.0, 30.0) == pytest.approx(30.0)
-    bare = Policy(60.0, None)
-    bare.remaining, bare.recorded_at, bare.reset_at = 0.0, 0.0, 5.0
+    bare = Policy(Balance(60.0))
+    bare.balance.remaining, bare.balance.recorded_at, bare.reset.at = 0.0, 0.0, 5.0
     assert bare.wait_for(0.0, 1.0) == 5.0
 
 
@@ -415,7 +417,7 @@ def test_short_hidden_window_is_no_drip(window: float) -> None:
 
 def test_learned_limit_grows_while_nothing_is_refused() -> None:
     """A limit that was learned too low is tried out, in growing steps."""
-    limit = Policy(10.0, 10.0)
+    limit = Balance(10.0, 10.0)
     trial = Trial(limit)
     now = 0.0
     for _ in range(20):
@@ -429,7 +431,7 @@ def test_learned_limit_grows_while_nothing_is_refused() -> None:
 
 def test_refused_trial_is_taken_back_and_made_less_often() -> None:
     """A refused trial restores limit and window, and doubles the time to the next one."""
-    limit = Policy(10.0, 10.0)
+    limit = Balance(10.0, 10.0)
     trial = Trial(limit)
     now, trials = 0.0, []
     for number in range(60):
