@@ -181,12 +181,12 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
     quota = Quota()
     quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
     quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
-    assert quota.opens_at(10.2, 1.0) == 10.2
+    assert quota.decide(10.2, 1.0).when == 10.2
     quota.answered(leave(quota, 10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
     now, flying = 10.3, 0
     for _ in range(20):
         reservations = []
-        while quota.opens_at(now, 1.0) <= now:
+        while quota.decide(now, 1.0).when <= now:
             reservations.append(leave(quota, now, "", 1.0))
         flying = max(flying, len(reservations))
         now += 0.1
@@ -195,7 +195,7 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
     assert flying == 3
     quota.answered(leave(quota, now, "", 1.0), now, 200, told(50.0), 0.5)
     for _ in range(10):
-        assert quota.opens_at(now, 1.0) <= now
+        assert quota.decide(now, 1.0).when <= now
         leave(quota, now, "", 1.0)
 
 
@@ -372,7 +372,7 @@ def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
 def _leave(quota: Quota, now: float) -> int:
     """Return how many requests may leave at once, and take them back."""
     reservations = []
-    while quota.opens_at(now, 1.0, "/a") <= now:
+    while quota.decide(now, 1.0, "/a").when <= now:
         reservations.append(leave(quota, now, "/a", 1.0))
     for reservation in reservations:
         quota.unsent(reservation)

@@ -9,25 +9,21 @@ from attrs import define, field
 
 __all__ = ["Remainders"]
 
-MOST = 64  # remainders kept before old ones are removed
-
 
 @define(eq=False, repr=False)
 class Remainders:
     """Remainders reported by responses, which overtake each other.
 
-    Units come back only after a response reported fewer, so each remainder that a later response undercut
-    is dropped: arrival times and remainders both ascend.
+    Attributes:
+        lows: arrival times and remainders, both ascending: one that a later response undercut is dropped.
+
     """
 
-    _lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]])
-
-    def __len__(self) -> int:
-        return len(self._lows)
+    lows: list[tuple[float, float]] = field(factory=list[tuple[float, float]])
 
     def add(self, sent: float, now: float, remaining: float) -> float:
         """Record a remainder, and return the lowest one reported since `sent`."""
-        lows = self._lows
+        lows = self.lows
         while lows and lows[-1][1] >= remaining:
             lows.pop()
         lows.append((now, remaining))
@@ -35,5 +31,4 @@ class Remainders:
 
     def prune(self, before: float) -> None:
         """Remove what was reported before the oldest request in flight was sent."""
-        if len(self._lows) > MOST:
-            del self._lows[: bisect_left(self._lows, (before, -inf))]
+        del self.lows[: bisect_left(self.lows, (before, -inf))]
