@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import inf
 
 import pytest
-from attrs import evolve
+from attrs import define, evolve, field
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -533,21 +533,52 @@ def test_answers_that_may_have_met_no_limiter_let_few_follow() -> None:
 
 operations = st.lists(
     st.tuples(
-        st.sampled_from(["send", "send", "ok", "ok", "refuse", "lose", "unsend", "error"]),
-        st.floats(0.0, 30.0),
+        st.sampled_from(["send"] * 6 + ["ok", "refuse", "lose", "lose", "unsend", "error", "error"]),
+        st.sampled_from([0.0, 0.0, 0.0, 0.3, 1.0]) | st.floats(0.0, 30.0),
         st.integers(0, 100),
     ),
-    max_size=60,
+    min_size=20,
+    max_size=40,
 )
+
+
+@define
+class Bound:
+    """Most probes that may be in flight at once: 1, and 2, 4, 8 ... without a response."""
+
+    most: int = 1
+    sent: float = -inf  # the last one
+    _in_flight: set[Reservation] = field(factory=set[Reservation])
+
+    def send(self, reservation: Reservation, now: float) -> None:
+        """Check a request that leaves, and count it if it is a probe."""
+        number = len(self._in_flight)
+        late = now >= self.sent + self.most  # a second at least for each, before another one follows
+        assert not number or (reservation.probe and (number < self.most or late))
+        if reservation.probe:
+            self.most *= 1 if number < self.most else 2
+            self.sent = now
+            self._in_flight.add(reservation)
+
+    def end(self, reservation: Reservation, what: str) -> None:
+        """Allow twice as many after a lost probe, three at most after errors, one after a response."""
+        self._in_flight.discard(reservation)
+        if what in ("ok", "refuse"):
+            self.most = 1
+        elif what == "lose" and reservation.required_probe:
+            self.most *= 2
+        elif what == "error" and reservation.required_probe:
+            self.most = min(3, self.most + 1)
 
 
 @given(operations, st.booleans())
 def test_nothing_is_sent_in_a_stop_or_beside_a_probe(
     steps: list[tuple[str, float, int]], probe: bool
 ) -> None:
-    """No grant in a stop, nor beside new probes unless one failed; no dead end."""
+    """No grant in a stop; beside probes, as many more as were lost or are late; no dead end."""
     quota = Quota(20, (), probe)
-    failed = False  # a probe, since the last response: then several leave at once
+    quota.costs.learned[""] = 1.0
+    bound = Bound()
     flying: list[Reservation] = []
     now = 0.0
     for what, pause, number in steps:
@@ -556,17 +587,30 @@ def test_nothing_is_sent_in_a_stop_or_beside_a_probe(
             when = opens_at(quota, now, 1.0)
             assert when >= quota.stopped_until or when == inf
             if when <= now:
-                probes = [one for one in flying if one.probe]
-                assert failed or not probes or any(now >= one.sent + 1.0 for one in probes)
                 flying.append(go(quota, now))
+                bound.send(flying[-1], now)
         elif flying:
             reservation = flying.pop(number % len(flying))
-            failed = what not in ("ok", "refuse") and (failed or reservation.probe)
+            bound.end(reservation, what)
             end(quota, reservation, now, what, number)
         assert quota.in_flight == len(flying)
     for reservation in flying:
         quota.lost(reservation, now)
     assert opens_at(quota, now, 1.0) < inf
+
+
+@pytest.mark.parametrize(("what", "numbers"), [("lose", [1, 2, 4, 8, 16]), ("error", [1, 2, 3, 3, 3])])
+def test_probes_at_once_after_each_one_that_failed(what: str, numbers: list[int]) -> None:
+    """After each lost probe twice as many leave at once; after errors of the service, three at most."""
+    quota = Quota()
+    for number in numbers:
+        probes = list[Reservation]()
+        while opens_at(quota, 0.0, 1.0) <= 0.0:
+            probes.append(go(quota, 0.0))
+        assert len(probes) == number
+        end(quota, probes.pop(), 0.0, what, 0)
+        for probe in probes:
+            quota.unsent(probe)
 
 
 def walk(quota: Quota, seed: int, steps: int = 1500) -> Iterator[float]:
