@@ -165,6 +165,10 @@ class Quota:
         """Return whether a request granted a moment ago may still leave."""
         return reservation.stops == self._refusals.stops and now >= self._refusals.stopped_until
 
+    def hold_back(self, until: float) -> None:
+        """Stop all requests until a time: another client of the quota met a refusal."""
+        self._refusals.stop(until)
+
     # --- end of a reservation ---------------------------------------------------------------
 
     def unsent(self, reservation: Reservation) -> None:

@@ -143,10 +143,14 @@ class Refusals:
         longest = max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0))
         return (0.5 + 0.5 * jitter) * backoff(refusals, longest)
 
+    def stop(self, until: float) -> None:
+        """Stop all requests until a time; the end only moves later."""
+        self.stopped_until = max(self.stopped_until, until)
+
     def _stop(self, refusal: Refusal) -> None:
-        """Stop all requests."""
+        """Stop all requests after a refusal."""
         reservation, now = refusal.reservation, refusal.now
-        self.stopped_until = max(self.stopped_until, self._tries_at(refusal))
+        self.stop(self._tries_at(refusal))
         self.stops += 1
         if refusal.left is None and reservation.probe:
             if reservation.route == self._route:
