@@ -27,7 +27,7 @@ from chainapi.core.limits.scope import Verdict
 MINUTE = (PolicyField(100.0, 60.0),)
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
+def reported(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return the limit headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
@@ -36,7 +36,7 @@ def started(remaining: float = 99.0, **options: bool) -> Quota:
     """Return a quota with requests of 1 unit, the first sent at 0 and answered at 1."""
     quota = Quota(**options)  # type: ignore[arg-type]
     quota.costs.learned[""] = 1.0
-    quota.answered(go(quota, 0.0), 1.0, 200, told(remaining), 0.5)
+    quota.answered(go(quota, 0.0), 1.0, 200, reported(remaining), 0.5)
     return quota
 
 
@@ -54,13 +54,13 @@ def opens_at(quota: Quota, now: float, cost: float) -> float:
     return decision.when
 
 
-def test_probe_flies_alone() -> None:
+def test_probe_is_sent_alone() -> None:
     """No request follows the first one until its response, then as many as remain."""
     quota = Quota()
     quota.costs.learned[""] = 1.0
     first = go(quota, 0.0)
     assert opens_at(quota, 0.5, 1.0) > 0.5
-    quota.answered(first, 0.9, 200, told(2.0), 0.5)
+    quota.answered(first, 0.9, 200, reported(2.0), 0.5)
     go(quota, 1.0)
     go(quota, 1.0)
     assert opens_at(quota, 1.0, 1.0) > 1.0
@@ -70,10 +70,10 @@ def test_answers_that_overtake_each_other_never_raise_the_budget() -> None:
     """An older response with more remaining changes nothing."""
     quota = started(10.0)
     slow, fast = go(quota, 1.0), go(quota, 1.0)
-    quota.answered(fast, 2.0, 200, told(3.0), 0.5)
-    quota.answered(slow, 3.0, 200, told(9.0), 0.5)
+    quota.answered(fast, 2.0, 200, reported(3.0), 0.5)
+    quota.answered(slow, 3.0, 200, reported(9.0), 0.5)
     assert quota.snapshot(3.0, 0).remaining == 3.0
-    quota.answered(go(quota, 3.0), 4.0, 200, told(8.0), 0.5)
+    quota.answered(go(quota, 3.0), 4.0, 200, reported(8.0), 0.5)
     assert quota.snapshot(4.0, 0).remaining == 8.0
 
 
@@ -81,8 +81,8 @@ def test_stop_only_moves_later() -> None:
     """A second refusal with a shorter wait does not shorten the stop."""
     quota = started()
     one, two = go(quota, 1.0), go(quota, 1.0)
-    quota.answered(one, 2.0, 429, told(0.0, retry_after=30.0), 0.5)
-    quota.answered(two, 3.0, 429, told(0.0, retry_after=5.0), 0.5)
+    quota.answered(one, 2.0, 429, reported(0.0, retry_after=30.0), 0.5)
+    quota.answered(two, 3.0, 429, reported(0.0, retry_after=5.0), 0.5)
     assert quota.stopped_until == 32.0
     assert opens_at(quota, 3.0, 1.0) == 32.0
     assert quota.snapshot(3.0, 0).stopped_for == 29.0
@@ -92,16 +92,16 @@ def test_stop_only_moves_later() -> None:
 def test_retry_after_wins_over_reset() -> None:
     """With a retry-after of 20 and a reset of 40, the stop is 20 seconds."""
     quota = started()
-    quota.answered(go(quota, 1.0), 2.0, 429, told(15.0, retry_after=20.0, reset=40.0), 0.5)
+    quota.answered(go(quota, 1.0), 2.0, 429, reported(15.0, retry_after=20.0, reset=40.0), 0.5)
     assert quota.stopped_until == 22.0
 
 
-def test_refused_probes_back_off_whatever_the_service_says() -> None:
+def test_refused_probes_back_off_whatever_the_service_announces() -> None:
     """A retry-after of 0 for ever does not make a storm: the own backoff grows."""
     quota = started()
     now, waits = 1.0, []
     for _ in range(12):
-        quota.answered(go(quota, now), now, 429, told(0.0, retry_after=0.0), 1.0)
+        quota.answered(go(quota, now), now, 429, reported(0.0, retry_after=0.0), 1.0)
         waits.append(quota.stopped_until - now)
         now = max(now, quota.stopped_until)
     assert waits == sorted(waits)
@@ -115,13 +115,13 @@ def test_backoff_is_jittered_where_headers_are_known_but_silent() -> None:
     assert quota.stopped_until == 1.625
 
 
-def test_server_error_without_headers_says_nothing() -> None:
+def test_server_error_without_headers_changes_nothing() -> None:
     """A 502 from before the limiter spends no units and ends no probe."""
     quota = Quota()
     quota.answered(go(quota, 0.0), 1.0, 502, RateLimitInfo(), 0.5)
     probe = go(quota, 1.0)
     assert probe.probe
-    quota.answered(probe, 2.0, 200, told(5.0), 0.5)
+    quota.answered(probe, 2.0, 200, reported(5.0), 0.5)
     quota.answered(go(quota, 2.0), 3.0, 503, RateLimitInfo(), 0.5)
     assert quota.snapshot(3.0, 0).remaining == 5.0
 
@@ -133,7 +133,7 @@ def test_lost_request_is_held_back_until_a_later_answer() -> None:
     go(quota, 2.0)
     last = go(quota, 2.0)
     assert opens_at(quota, 2.0, 1.0) > 2.0
-    quota.answered(last, 3.0, 200, told(5.0), 0.5)
+    quota.answered(last, 3.0, 200, reported(5.0), 0.5)
     for _ in range(4):
         go(quota, 3.0)
     assert opens_at(quota, 3.0, 1.0) > 3.0
@@ -164,22 +164,22 @@ def test_granted_request_does_not_hold_through_a_stop() -> None:
     quota = started()
     reservation, other = go(quota, 1.0), go(quota, 1.0)
     assert quota.holds(reservation, 1.0)
-    quota.answered(other, 2.0, 429, told(0.0, retry_after=1.0), 0.5)
+    quota.answered(other, 2.0, 429, reported(0.0, retry_after=1.0), 0.5)
     assert not quota.holds(reservation, 2.0)
     assert not quota.holds(reservation, 4.0)
 
 
-def test_one_question_shows_a_drip() -> None:
+def test_one_probe_shows_a_drip() -> None:
     """One request before the return by the ledger shows a drip if little is left."""
     quota = started(0.0)
-    asks = opens_at(quota, 1.0, 1.0)
-    assert asks == pytest.approx(1.0 + 2 * 60 / 100)
-    quota.answered(go(quota, asks), asks + 0.1, 200, told(1.0), 0.5)
-    quota.answered(go(quota, asks + 0.1), asks + 0.2, 200, told(0.0), 0.5)
-    assert asks + 0.2 < opens_at(quota, asks + 0.2, 1.0) < asks + 0.2 + 2.0
+    probes_at = opens_at(quota, 1.0, 1.0)
+    assert probes_at == pytest.approx(1.0 + 2 * 60 / 100)
+    quota.answered(go(quota, probes_at), probes_at + 0.1, 200, reported(1.0), 0.5)
+    quota.answered(go(quota, probes_at + 0.1), probes_at + 0.2, 200, reported(0.0), 0.5)
+    assert probes_at + 0.2 < opens_at(quota, probes_at + 0.2, 1.0) < probes_at + 0.2 + 2.0
 
 
-def test_without_asking_the_ledger_decides() -> None:
+def test_without_probes_the_ledger_decides() -> None:
     """No request leaves with probe=False before spent units are back."""
     quota = started(0.0, probe=False)
     assert opens_at(quota, 1.0, 1.0) == pytest.approx(61.0)
@@ -189,19 +189,19 @@ def test_without_asking_the_ledger_decides() -> None:
 def test_window_on_the_clock_is_learned() -> None:
     """An early return of all units predicts the same time in the next window."""
     quota = started(0.0)
-    asks = opens_at(quota, 1.0, 1.0)
-    quota.answered(go(quota, asks), asks, 429, told(0.0, retry_after=20.0), 0.5)
+    probes_at = opens_at(quota, 1.0, 1.0)
+    quota.answered(go(quota, probes_at), probes_at, 429, reported(0.0, retry_after=20.0), 0.5)
     begin = quota.stopped_until
-    quota.answered(go(quota, begin), begin, 200, told(99.0), 0.5)
+    quota.answered(go(quota, begin), begin, 200, reported(99.0), 0.5)
     late = begin + 40.0
-    quota.answered(go(quota, late, cost=99.0), late, 200, told(0.0), 0.5)
+    quota.answered(go(quota, late, cost=99.0), late, 200, reported(0.0), 0.5)
     assert opens_at(quota, late, 1.0) == pytest.approx(begin + 60.0)
 
 
-def test_told_reset_needs_no_question() -> None:
+def test_announced_reset_needs_no_probe() -> None:
     """Requests wait for an announced reset without a probe."""
     quota = Quota()
-    quota.answered(go(quota, 0.0), 1.0, 200, told(0.0, reset=7.0), 0.5)
+    quota.answered(go(quota, 0.0), 1.0, 200, reported(0.0, reset=7.0), 0.5)
     assert opens_at(quota, 1.0, 1.0) == 8.0
 
 
@@ -224,7 +224,7 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
     info = RateLimitInfo(limit=3.0, remaining=0.0, retry_after=2.0, policies=(PolicyField(3.0, 2.0),))
     quota.answered(reservation, 2.0, 429, info, 0.5)
     for _ in range(3):
-        quota.answered(go(quota, 4.0), 4.0, 200, told(90.0), 0.5)
+        quota.answered(go(quota, 4.0), 4.0, 200, reported(90.0), 0.5)
     assert opens_at(quota, 4.0, 1.0) > 4.0
 
 
@@ -650,11 +650,11 @@ def step(quota: Quota, flying: list[Reservation], now: float, what: str, number:
 def end(quota: Quota, reservation: Reservation, now: float, what: str, number: int) -> None:
     """End a request in a random way."""
     if what == "ok":
-        quota.answered(reservation, now, 200, told(float(number)), 0.5)
+        quota.answered(reservation, now, 200, reported(float(number)), 0.5)
     elif what == "refuse":
-        quota.answered(reservation, now, 429, told(0.0, retry_after=float(number)), 0.5)
+        quota.answered(reservation, now, 429, reported(0.0, retry_after=float(number)), 0.5)
     elif what == "refuse route":
-        quota.answered(reservation, now, 429, told(90.0), 0.5)
+        quota.answered(reservation, now, 429, reported(90.0), 0.5)
     elif what == "error":
         quota.answered(reservation, now, 500, RateLimitInfo(), 0.5)
     elif what == "lose":
