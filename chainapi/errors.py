@@ -20,6 +20,7 @@
     │   └── ResponseTooLargeError   the body is larger than `max_body`; not retried
     ├── DecodeError                 the body of a successful response is malformed
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
+    ├── ShareUnavailableError       the processes that share the quota cannot be reached
     ├── ExportError                 an export cannot read or write its target; committed pages stay
     │   └── IncompleteExportError   some of its sources failed; the target has the others
     └── PagingError
@@ -69,6 +70,7 @@ __all__ = [
     "ResponseTooLargeError",
     "ServerError",
     "SessionClosedError",
+    "ShareUnavailableError",
 ]
 
 
@@ -390,6 +392,10 @@ class QuotaWaitError(ChainAPIError):
             else f"later than the call's deadline, {deadline:.1f} s from now"
         )
         super().__init__(f"quota is available again in {retry_after:.1f} s, {late}")
+
+
+class ShareUnavailableError(ChainAPIError):
+    """The processes that share the quota cannot be reached, so no request was sent."""
 
 
 class PagingError(ChainAPIError):

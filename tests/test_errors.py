@@ -38,6 +38,7 @@ from chainapi.errors import (
     ResponseTooLargeError,
     ServerError,
     SessionClosedError,
+    ShareUnavailableError,
 )
 
 
@@ -112,6 +113,7 @@ ALL: list[ChainAPIError] = [
     ResponseTooLargeError("the body is larger than max_body=8388608 bytes"),
     DecodeError("missing", path="$.blocks[3].txCount", where="GET /v1/blocks", malformed=True, attempts=2),
     QuotaWaitError(1_700_000_000.0, retry_after=12.0, max_wait=5.0),
+    ShareUnavailableError("no host"),
     PagingError("two readers"),
     PageTokenExpiredError("dead"),
     PageRefusedError(404, "Not Found", ("under maintenance",), where="GET /v1/blocks"),

@@ -4,7 +4,8 @@ All waiting happens here, in one queue with one timer; the pure `chainapi.core.l
 request may leave when. The gate grants a request immediately before it is sent, so a stop that begins
 while a granted task has not run yet still holds it back.
 
-Sessions share a gate (`chainapi.client.gates`). Each has a `Share` of it: the settings of its own requests.
+Sessions share a gate (`chainapi.client.gates`). Each joins it as a `Member`, with the settings of its own
+requests.
 """
 
 from __future__ import annotations
@@ -12,31 +13,79 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
-from chainapi.client.share import MAX_IN_FLIGHT, WORTH_REPORTING, Settings, Share
+from attrs import evolve
+
+from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.queue import Queue, Waiter
+from chainapi.core.limits.modes import Mode
+from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.reservation import Decision, Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.limits.spenders import Account, Spenders
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["Gate", "Permit"]
+__all__ = ["AnyGate", "AnyPermit", "Gate", "Permit"]
 
 LOOK_AHEAD = 16  # waiters behind an expensive request that may pass it
 UNANSWERED = 5.0  # seconds without any response after which the gate assumes that the service hangs
 GRACE = 1.0  # seconds by which a forecast must exceed the limit of a waiter to fail it early: it may be wrong
 CLOSE = 0.05  # seconds: a request waits for a turn as close as this
+
+
+class AnyPermit(Protocol):
+    """Permit of a gate, wherever the gate is; see `Permit`."""
+
+    def answered(self, status: int, info: RateLimitInfo) -> Verdict | Awaitable[Verdict]:
+        """Report a response; a gate of another process returns its verdict later."""
+
+    def lost(self) -> None:
+        """Report that no response arrived."""
+
+    def unsent(self) -> None:
+        """Return the permit unused."""
+
+
+class AnyGate(Protocol):
+    """Gate as a session uses it, wherever it is; see `Gate`."""
+
+    def acquire(
+        self,
+        route: str = "",
+        *,
+        cost: float | None = None,
+        priority: int = 0,
+        max_wait: float | None = None,
+        deadline: float = inf,
+        again: bool = False,
+        member: Member,
+        tag: str | None = None,
+    ) -> Coroutine[Any, Any, AnyPermit]:
+        """Wait for a turn, and return the permit to send now."""
+
+    def price(self, route: str, prior: float | None) -> float:
+        """Return the known cost of a request."""
+
+    def snapshot(self, member: Member) -> QuotaSnapshot:
+        """Return the known state of the quota."""
+
+    def join(self, member: Member) -> None:
+        """Apply the settings of a session."""
+
+    def leave(self, member: Member) -> None:
+        """Forget the settings of a session."""
 
 
 class Permit:
@@ -46,25 +95,31 @@ class Permit:
     `lost`. Ending it a second time does nothing.
     """
 
-    __slots__ = ("_gate", "_reservation", "_share")
+    __slots__ = ("_account", "_gate", "_member", "_reservation")
 
-    def __init__(self, gate: Gate, reservation: Reservation, share: Share) -> None:
+    def __init__(self, gate: Gate, reservation: Reservation, member: Member, account: Account) -> None:
+        account.in_flight += 1
+        self._account = account
         self._gate = gate
-        self._share = share
+        self._member = member
         self._reservation: Reservation | None = reservation
 
-    def answered(self, status: int, info: RateLimitInfo) -> Verdict:
+    def answered(self, status: int, info: RateLimitInfo, *, elapsed: float | None = None) -> Verdict:
         """Report a response with `status`, and `info` read from its headers.
 
-        Return its meaning for the quota: whether it was a refusal, and which requests it stops.
+        `elapsed` is the seconds since its request was sent, if that was later than the grant. Return its
+        meaning for the quota: whether it was a refusal, and which requests it stops.
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
-        return self._gate.answered(reservation, status, info)
+        verdict = self._gate.answered(reservation, status, info, elapsed)
+        self._account.ended(self._gate.charged(reservation), refused=status == 429)
+        return verdict
 
     def lost(self) -> None:
         """Report that no response arrived: the service may have counted the request."""
         if (reservation := self._settle()) is not None:
+            self._account.ended(reservation.cost)
             self._gate.lost(reservation)
 
     def unsent(self) -> None:
@@ -75,7 +130,8 @@ class Permit:
     def _settle(self) -> Reservation | None:
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
-            self._gate.landed(self._share)
+            self._account.in_flight -= 1
+            self._gate.landed(self._member)
         return reservation
 
 
@@ -85,7 +141,7 @@ class _Ticket(Waiter):
     The grant sets `reservation`.
     """
 
-    __slots__ = ("deadline", "future", "max_wait", "paid", "reservation", "share", "waits_until")
+    __slots__ = ("deadline", "future", "max_wait", "member", "paid", "reservation", "waits_until")
 
     def __init__(
         self,
@@ -93,11 +149,11 @@ class _Ticket(Waiter):
         rank: float,
         route: str,
         prior: float | None,
-        share: Share,
+        member: Member,
         future: asyncio.Future[None],
     ) -> None:
-        super().__init__(number, rank, route, prior, share.group)
-        self.share = share
+        super().__init__(number, rank, route, prior, member.group, member.process)
+        self.member = member
         self.future = future
         self.reservation: Reservation | None = None
         self.paid = False
@@ -127,7 +183,7 @@ class Gate:
             known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
         now: the wall clock in Unix seconds, only for messages and snapshots.
 
-    These are settings of a gate that is used by itself; each `Share` that joins one has its own.
+    These are settings of a gate that is used by itself; each `Member` that joins one has its own.
     """
 
     def __init__(
@@ -142,12 +198,13 @@ class Gate:
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._own = Share(rate=rate, on_wait=on_wait, now=now)
-        self._shares: dict[Settings, WeakSet[Share]] = {}
+        self._own = Member(rate=rate, on_wait=on_wait, now=now)
+        self._members: dict[Settings, WeakSet[Member]] = {}
         self._quota = Quota(max_in_flight, tuple(limits), probe, inf if max_stop is None else max_stop)
         self._random = random
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
+        self._spenders = Spenders()
         self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
@@ -166,14 +223,16 @@ class Gate:
         max_wait: float | None = None,
         deadline: float = inf,
         again: bool = False,
-        share: Share | None = None,
+        member: Member | None = None,
+        tag: str | None = None,
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
         Requests of one `route` cost the same; `cost` is the documented cost in units. It counts only if the
         service is known to count units, and until responses show the real cost. A higher `priority` goes
         first; `again` marks a request that was refused or lost before, and puts it in front of all others.
-        `share` has the settings of the session that sends it.
+        `member` has the settings of the session that sends it. `tag` names the spender in the snapshot; None
+        uses the tag of the member.
 
         Raises:
             QuotaWaitError: if its turn would come more than `max_wait` seconds from now, or after
@@ -184,57 +243,127 @@ class Gate:
                 for at least five seconds).
 
         """
+        member = member or self._own
+        if (permit := self.acquire_now(route, cost=cost, member=member, tag=tag)) is not None:
+            return permit
         loop = asyncio.get_running_loop()
-        share = share or self._own
-        if (
-            not self._queue
-            and not self._woken
-            and (share.group is None or (share.rate is None and share.group.room))
-        ):
-            now = loop.time()
-            reservation = self._try(now, route, cost)
-            if reservation is not None:
-                if share.group is not None:
-                    share.group.in_flight += 1
-                return Permit(self, reservation, share)
         rank = -inf if again else -priority
-        waiter = _Ticket(next(self._numbers), rank, route, cost, share, loop.create_future())
+        waiter = _Ticket(next(self._numbers), rank, route, cost, member, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
         late = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
+        account = self._account(member, tag, loop.time())
+        account.waiting += 1
         try:
-            return Permit(self, await self._wait(loop, waiter), share)
+            return Permit(self, await self._wait(loop, waiter), member, account)
         finally:
+            account.waiting -= 1
             if late is not None:
                 late.cancel()
+
+    def acquire_now(
+        self, route: str, *, cost: float | None, member: Member, tag: str | None = None
+    ) -> Permit | None:
+        """Return the permit to send a request now; None if it has to wait."""
+        if self._queue or self._woken:
+            return None
+        if member.group is not None and (member.rate is not None or not member.group.room):
+            return None
+        now = asyncio.get_running_loop().time()
+        reservation = self._try(now, route, cost)
+        if reservation is None:
+            return None
+        if member.group is not None:
+            member.group.in_flight += 1
+        return Permit(self, reservation, member, self._account(member, tag, now))
+
+    def adopt(
+        self, route: str, *, cost: float | None, member: Member, elapsed: float, tag: str | None = None
+    ) -> Permit:
+        """Return the permit of a request that is under way since `elapsed` seconds.
+
+        Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
+        response.
+        """
+        quota, sent = self._quota, asyncio.get_running_loop().time() - elapsed
+        decision = Decision(sent, probe=quota.mode in (Mode.LEARNING, Mode.PROBING))
+        reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
+        if member.group is not None:
+            member.group.in_flight += 1
+        return Permit(self, reservation, member, self._account(member, tag, sent + elapsed))
+
+    def hold_back(self, seconds: float) -> None:
+        """Send nothing for some seconds: another gate met a refusal."""
+        self._quota.hold_back(asyncio.get_running_loop().time() + seconds)
+        self._pump()
+
+    def surplus(self, route: str, cost: float | None) -> float:
+        """Return how many more requests of a route could leave now beside those in flight.
+
+        0 unless responses reported what is left, and while any request waits.
+        """
+        quota = self._quota
+        known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
+        if self._queue or not known:
+            return 0.0
+        room = quota.room(asyncio.get_running_loop().time())
+        if room == inf:
+            return 0.0
+        return min(room / quota.costs.price(route, cost), quota.max_in_flight - quota.in_flight)
+
+    @property
+    def stopped_for(self) -> float:
+        """Seconds until the end of a stop; 0 without one."""
+        return max(0.0, self._quota.stopped_until - asyncio.get_running_loop().time())
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait."""
+        return len(self._queue)
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
         return self._quota.costs.price(route, prior)
 
-    def snapshot(self, share: Share | None = None) -> QuotaSnapshot:
+    def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""
-        unix_time = (share or self._own).now()
-        return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+        unix_time = (member or self._own).now()
+        snapshot = self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+        return evolve(snapshot, spenders=self._spenders.shown())
 
-    # --- sessions that share it -------------------------------------------------------------
+    def _account(self, member: Member, tag: str | None, now: float) -> Account:
+        """Return the account of a spender; each member remembers the one that it used last."""
+        account, tag = member.account, member.tag if tag is None else tag
+        if account is None or account.tag != tag or account.closed:
+            account = member.account = self._spenders.account(member.process, tag)
+        account.used = now
+        return account
 
-    def join(self, share: Share) -> None:
+    def charged(self, reservation: Reservation) -> float:
+        """Return the units of a request that was answered: the response may have shown its cost."""
+        if not reservation.alone:
+            return reservation.cost
+        return self._quota.costs.price(reservation.route, reservation.prior)
+
+    # --- sessions that share it --------------------------------------------------------------
+
+    def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""
-        self._shares.setdefault(share.settings, WeakSet()).add(share)
+        member.account = self._spenders.account(member.process, member.tag)
+        self._members.setdefault(member.settings, WeakSet()).add(member)
         self._agree()
-        self._quota.add_limits(share.limits)
+        self._quota.add_limits(member.limits)
 
-    def leave(self, share: Share) -> None:
+    def leave(self, member: Member) -> None:
         """Forget the settings of a closed session; its requests in flight continue."""
-        if (shares := self._shares.get(share.settings)) is not None:
-            shares.discard(share)
+        if (members := self._members.get(member.settings)) is not None:
+            members.discard(member)
         self._agree()
 
     def _agree(self) -> None:
         """Use the largest `max_in_flight` and `max_stop`; probe only if all allow it."""
-        self._shares = {settings: shares for settings, shares in self._shares.items() if shares}
-        if self._shares:
-            quota, wanted = self._quota, self._shares
+        self._members = {settings: members for settings, members in self._members.items() if members}
+        if self._members:
+            quota, wanted = self._quota, self._members
             quota.max_in_flight = max(one.max_in_flight for one in wanted)
             quota.max_stop = max(one.max_stop for one in wanted)
             quota.probe = all(one.probe for one in wanted)
@@ -252,7 +381,7 @@ class Gate:
         self._pump()
         if waiter.queued:
             until = self._waits_until
-            waiter.share.report_wait(self._reason(until), now, until, len(self._queue))
+            waiter.member.report_wait(self._reason(until), now, until, len(self._queue))
 
     async def _wait(self, loop: asyncio.AbstractEventLoop, waiter: _Ticket) -> Reservation:
         """Wait until the request is granted and may still leave."""
@@ -271,7 +400,7 @@ class Gate:
                 return reservation
             waiter.future = loop.create_future()
             if reservation is not None:
-                self.landed(waiter.share)
+                self.landed(waiter.member)
                 self._queue.add(waiter)
                 self._quota.unsent(reservation)
             elif waiter.queued:
@@ -288,7 +417,7 @@ class Gate:
         """Remove a waiter that gives up, and let the next one have its turn."""
         reservation = self._claim(waiter)
         if reservation is not None:
-            self.landed(waiter.share)
+            self.landed(waiter.member)
             self._quota.unsent(reservation)
         elif waiter.queued:
             self._queue.remove(waiter)
@@ -299,7 +428,7 @@ class Gate:
 
         Other requests of the session wait meanwhile.
         """
-        rate = waiter.share.rate
+        rate = waiter.member.rate
         assert rate is not None  # noqa: S101 - otherwise the gate wakes no waiter without a grant
         left = self._toll(waiter)
         while left > 1e-9:
@@ -309,7 +438,7 @@ class Gate:
         waiter.paid = True
 
     def _toll(self, waiter: _Ticket) -> float:
-        return self._quota.costs.price(waiter.route, waiter.prior) if waiter.share.rate_units else 1.0
+        return self._quota.costs.price(waiter.route, waiter.prior) if waiter.member.rate_units else 1.0
 
     def _late(self, waiter: _Ticket) -> None:
         """Fail a waiter whose time is over, unless its turn is close."""
@@ -334,7 +463,7 @@ class Gate:
     def _too_long(self, now: float, waiter: _Ticket) -> QuotaWaitError:
         seconds = self._quota.promise(now, self._forecast(now, waiter, again=True))
         left = waiter.deadline - now if waiter.deadline < waiter.waits_until else None
-        return waiter.share.too_long(seconds, waiter.max_wait, left)
+        return waiter.member.too_long(seconds, waiter.max_wait, left)
 
     def _forecast(self, now: float, waiter: _Ticket, *, least: bool = False, again: bool = False) -> float:
         """Return the seconds until a waiter leaves, as far as limits decide that.
@@ -346,8 +475,8 @@ class Gate:
         seconds = self._quota.forecast(now, units, ahead + 1.0, least=least)
         if self._quota.routes.known:
             seconds = max(seconds, self._quota.routes.closed_until(waiter.route) - now)
-        if (rate := waiter.share.rate) is not None:
-            toll = units if waiter.share.rate_units else ahead + 1.0
+        if (rate := waiter.member.rate) is not None:
+            toll = units if waiter.member.rate_units else ahead + 1.0
             if not rate.has_capacity(min(toll, rate.max_rate)):
                 seconds = max(seconds, toll * rate.time_period / rate.max_rate)
         return seconds
@@ -382,8 +511,8 @@ class Gate:
             self._waits_until = when
             if when > self._reported_until:
                 self._reported_until = when
-                for share in {waiter.share for waiter in self._queue.all()}:
-                    share.report_wait(self._reason(when), now, when, len(self._queue))
+                for member in {waiter.member for waiter in self._queue.all()}:
+                    member.report_wait(self._reason(when), now, when, len(self._queue))
 
     def _reason(self, until: float) -> str:
         return "stop" if until == self._quota.stopped_until else "quota"
@@ -397,13 +526,13 @@ class Gate:
         self._reopen(now)
         self._queue.fill()
         while (waiter := self._first(now)) is not None:
-            if waiter.share.rate is not None and not waiter.paid:
+            if waiter.member.rate is not None and not waiter.paid:
                 if self._bill(now, waiter):
                     continue
                 break
             reservation = self._try(now, waiter.route, waiter.prior)
             if reservation is None:
-                if waiter.share.rate is None:
+                if waiter.member.rate is None:
                     self._let_pass(now, waiter)
                 break
             self._grant(waiter, reservation)
@@ -439,7 +568,7 @@ class Gate:
 
         Return False if the quota does not allow the request yet: then it does not pay.
         """
-        quota, share, rate = self._quota, waiter.share, waiter.share.rate
+        quota, member, rate = self._quota, waiter.member, waiter.member.rate
         decision = quota.decide(now, quota.costs.price(waiter.route, waiter.prior), waiter.route)
         quota.wait(decision)  # for its turn, or until the request has paid its session's ceiling
         if decision.when > now:
@@ -449,7 +578,7 @@ class Gate:
         assert rate is not None  # noqa: S101 - the caller checked it
         toll = self._toll(waiter)
         if not rate.has_capacity(min(toll, rate.max_rate)):
-            share.report_wait("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
+            member.report_wait("rate", now, now + toll * rate.time_period / rate.max_rate, len(self._queue))
         waiter.future.set_result(None)
         return True
 
@@ -482,7 +611,7 @@ class Gate:
         room = min(quota.room(now), cost - expensive.passed)
         for waiter in self._queue.behind(expensive, LOOK_AHEAD):
             units = quota.costs.price(waiter.route, waiter.prior)
-            unpaid = waiter.share.rate is not None and not waiter.paid
+            unpaid = waiter.member.rate is not None and not waiter.paid
             if units > room or waiter.future.done() or unpaid:
                 continue
             if quota.routes.known and quota.routes.opens_at(waiter.route, now) > now:
@@ -519,15 +648,19 @@ class Gate:
 
     # --- end of reservations; called by the permits ----------------------------------------------
 
-    def landed(self, share: Share) -> None:
-        """Record that a request of a share ended; the next one of the share may follow."""
-        if share.group is not None:
-            share.group.in_flight -= 1
-            self._queue.freed(share.group)
+    def landed(self, member: Member) -> None:
+        """Record that a request of a member ended; the next one of the member may follow."""
+        if member.group is not None:
+            member.group.in_flight -= 1
+            self._queue.freed(member.group)
 
-    def answered(self, reservation: Reservation, status: int, info: RateLimitInfo) -> Verdict:
+    def answered(
+        self, reservation: Reservation, status: int, info: RateLimitInfo, elapsed: float | None = None
+    ) -> Verdict:
         """Record a response, and return its meaning for the quota."""
         now = asyncio.get_running_loop().time()
+        if elapsed is not None:
+            reservation.sent = max(reservation.sent, now - elapsed)
         self._unanswered_since = now if self._quota.in_flight > 1 else inf
         verdict = self._quota.answered(reservation, now, status, info, self._random())
         self._pump()

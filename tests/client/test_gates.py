@@ -19,13 +19,14 @@ from chainapi import Limit, Session
 from chainapi.client import gates
 from chainapi.client.config import ServiceConfig
 from chainapi.client.limiter import Gate, Permit
-from chainapi.client.share import Share
+from chainapi.client.member import Member
 from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
-from chainapi.core.limits.queue import Group, Queue, Waiter
+from chainapi.core.limits.lane import Group, Waiter
+from chainapi.core.limits.queue import Queue
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
 from tests.virtual_time import VirtualLoop
@@ -82,7 +83,9 @@ def simulated(sim: Simulator, transport: Transport, **options: Any) -> Session:
 def gate(session: Session) -> Gate:
     """Return the gate of a session's Data API."""
     assert session.quota
-    return session.connection.service("data").gate
+    found = session.connection.service("data").gate
+    assert isinstance(found, Gate)
+    return found
 
 
 def limited(seed: int = 0) -> Simulator:
@@ -233,7 +236,7 @@ def test_loops_do_not_share() -> None:
     assert len({*found.values()}) == 2
 
 
-def test_loop_without_weak_references_has_gates_of_its_own() -> None:
+async def test_loop_without_weak_references_has_gates_of_its_own() -> None:
     """Each session has its own gate on a loop without weak references."""
 
     class Strong:
@@ -241,9 +244,10 @@ def test_loop_without_weak_references_has_gates_of_its_own() -> None:
 
     loop = cast("Any", Strong())
     endpoint = ServiceConfig("data", HOST)
-    one, two = (gates.gate_of(loop, endpoint, None) for _ in range(2))
-    gates.used(loop, endpoint, None, one)
-    assert len({one, two, gates.gate_of(loop, endpoint, None)}) == 3
+    source = gates.LoopGates(None)
+    one, two = (source.open(loop, endpoint) for _ in range(2))
+    await source.close(loop, endpoint, one)
+    assert len({one, two, source.open(loop, endpoint)}) == 3
 
 
 def test_loop_and_its_gates_can_be_collected() -> None:
@@ -427,7 +431,7 @@ async def test_careful_settings_hold_for_all() -> None:
     assert gate(careful)._quota is quota
     assert (quota.probe, quota.max_stop) == (False, float("inf"))
     assert [*quota.limits] == [Limit(100), Limit(5, per=1.0)]
-    assert bold.connection.service("data").share.limits == (Limit(100),)
+    assert bold.connection.service("data").member.limits == (Limit(100),)
     began = time()
     await asyncio.gather(*(bold.data.get(PATH) for _ in range(12)))
     assert time() - began == pytest.approx(2.05, abs=0.2)
@@ -546,18 +550,18 @@ async def test_session_that_is_closed_hands_the_probe_on() -> None:
 
 async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     """A session closed while it pays its ceiling leaves no trace in the queue."""
-    gate, stays = Gate(), Share()
-    leaves = Share(rate=Limit(1, per=100.0))
-    for share in (stays, leaves):
-        gate.join(share)
-    (await gate.acquire(share=leaves)).answered(200, told(99))
-    paying = [asyncio.create_task(gate.acquire(share=leaves)) for _ in range(3)]
+    gate, stays = Gate(), Member()
+    leaves = Member(rate=Limit(1, per=100.0))
+    for member in (stays, leaves):
+        gate.join(member)
+    (await gate.acquire(member=leaves)).answered(200, told(99))
+    paying = [asyncio.create_task(gate.acquire(member=leaves)) for _ in range(3)]
     await asyncio.sleep(1)
     for task in paying:
         task.cancel()
     await asyncio.wait(paying)
     gate.leave(leaves)
-    (await gate.acquire(share=stays)).answered(200, told(98))
+    (await gate.acquire(member=stays)).answered(200, told(98))
     assert time() < 1.1
     assert leaves.group is not None
     assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
@@ -607,19 +611,19 @@ def test_shares_of_one_gate_serve_everybody_in_order(
 
     async def run() -> None:
         gate = Gate(random=lambda: 0.5)
-        shares = {
-            "a": Share(),
-            "b": Share(max_in_flight=1),
-            "c": Share(rate=Limit(5, per=1.0)),
-            "d": Share(rate=Limit(3, per=1.0, units=True), max_in_flight=2),
+        members = {
+            "a": Member(),
+            "b": Member(max_in_flight=1),
+            "c": Member(rate=Limit(5, per=1.0)),
+            "d": Member(rate=Limit(3, per=1.0, units=True), max_in_flight=2),
         }
-        for share in shares.values():
-            gate.join(share)
+        for member in members.values():
+            gate.join(member)
         order: dict[tuple[str, int], list[int]] = {}
-        flying = dict.fromkeys(shares, 0)
+        flying = dict.fromkeys(members, 0)
 
         async def call(number: int, name: str, priority: int) -> None:
-            permit: Permit = await gate.acquire(priority=priority, share=shares[name])
+            permit: Permit = await gate.acquire(priority=priority, member=members[name])
             order.setdefault((name, priority), []).append(number)
             flying[name] += 1
             assert flying["b"] <= 1
@@ -641,7 +645,7 @@ def test_shares_of_one_gate_serve_everybody_in_order(
         assert all(numbers == sorted(numbers) for numbers in order.values())
         assert sum(map(len, order.values())) >= sum(not task.cancelled() for task in tasks)
         assert (gate.snapshot().waiting, gate.snapshot().in_flight) == (0, 0)
-        groups = [share.group for share in shares.values() if share.group is not None]
+        groups = [member.group for member in members.values() if member.group is not None]
         assert [(group.in_flight, group.inside, len(group.lanes)) for group in groups] == [(0, 0, 0)] * 3
 
     loop = VirtualLoop()

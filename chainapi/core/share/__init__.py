@@ -1,0 +1,1 @@
+"""Pure rules of a quota that several processes share: messages, frames, names."""

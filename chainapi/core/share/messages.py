@@ -1,0 +1,381 @@
+"""Messages between the processes that share a quota and the one that hosts its gate.
+
+A frame is a MessagePack array of messages, each an array that begins with its number. A carrier that
+delivers bytes instead of frames puts the length before each (`FrameReader`). All times are durations in
+seconds from the moment of sending, because the clocks of two processes differ. No message has an API key.
+
+A member begins with `Hello` and then sends `Join` for each session, and `Holding` for each request whose
+response it still expects. The host answers with `Welcome`, or with `Denied` and the end of the link. From
+then on, in any order:
+
+- `Acquire` asks for a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
+- A member ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
+- The first permit of a `Granted` belongs to its request; the others are a lease for the next requests of that
+  session and route. `Recall` takes what is unused of all leases back: the member returns it with `Unsent`.
+- `Waiting` reports a wait to the listener of a session.
+- `State` reports the quota, in answer to `Watch`, after a refusal, and now and then while requests are sent.
+- The end of the link ends all permits as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, TypeAlias
+
+from msgspec import DecodeError as MalformedError
+from msgspec import Meta, Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit
+
+__all__ = [
+    "HOLDING",
+    "MAX_FRAME",
+    "VERSION",
+    "Acquire",
+    "Answered",
+    "Cancel",
+    "Denied",
+    "FrameError",
+    "FrameReader",
+    "FromHost",
+    "FromMember",
+    "Granted",
+    "Hello",
+    "Holding",
+    "Join",
+    "Leave",
+    "Limits",
+    "Lost",
+    "Recall",
+    "Refused",
+    "State",
+    "Unsent",
+    "Verdict",
+    "Waiting",
+    "Watch",
+    "Welcome",
+    "encode",
+    "framed",
+    "info_of",
+    "limits_of",
+    "read_host_frame",
+    "read_member_frame",
+]
+
+VERSION = 1
+MAX_FRAME = 1_048_576  # bytes; the largest message has the learned state of a quota
+MOST = 1e15  # of any amount: beyond it a float is no exact whole number
+
+HOLDING = 2**48  # first number of a permit of an earlier host; hosts number theirs from 0
+
+Amount = Annotated[float, Meta(ge=0, le=MOST)]
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Text = Annotated[str, Meta(max_length=1024)]
+Rate: TypeAlias = tuple[Amount, Amount, bool]  # amount, seconds, whether it counts units
+
+
+class Limits(Struct, array_like=True, frozen=True):
+    """Limit headers of a response; see `RateLimitInfo`."""
+
+    limit: Amount | None = None
+    remaining: Amount | None = None
+    reset: Amount | None = None
+    retry_after: Amount | None = None
+    policies: tuple[tuple[Amount, Amount | None, Text | None], ...] = ()
+    service_limits: tuple[tuple[Text, Amount | None, Amount | None], ...] = ()
+
+
+# --- from a member to the host ------------------------------------------------------------------
+
+
+class Hello(Struct, array_like=True, tag=1, frozen=True):
+    """First message of a member.
+
+    Attributes:
+        version: of the protocol.
+        process: name of the process, such as ``host:4711``.
+        origin: scheme, host and port of the service.
+        memory: state of the quota as the member last received it; empty for none.
+        age: seconds since then.
+        stopped: seconds for which nothing may be sent, as far as the member was informed.
+
+    """
+
+    version: int
+    process: Text
+    origin: Text = ""
+    memory: bytes = b""
+    age: Amount = 0.0
+    stopped: Amount = 0.0
+
+
+class Join(Struct, array_like=True, tag=2, frozen=True):
+    """A session joins: its settings, and the seconds after which it gives up a request."""
+
+    member: Number
+    tag: Text = ""
+    rate: Rate | None = None
+    max_in_flight: Number | None = None
+    limits: tuple[Rate, ...] = ()
+    probe: bool = True
+    max_stop: Amount | None = None
+    timeout: Amount = 30.0
+
+
+class Leave(Struct, array_like=True, tag=3, frozen=True):
+    """A session closed; its permits stay valid."""
+
+    member: Number
+
+
+class Holding(Struct, array_like=True, tag=4, frozen=True):
+    """A request is under way since `elapsed` seconds, permitted by an earlier host.
+
+    `permit` is a number that the member chose, from `HOLDING` up.
+    """
+
+    permit: Number
+    member: Number
+    route: Text
+    cost: Amount | None = None
+    elapsed: Amount = 0.0
+    tag: Text | None = None
+
+
+class Acquire(Struct, array_like=True, tag=5, frozen=True):
+    """Request for a permit; see `Gate.acquire`. `left` is the seconds until the deadline."""
+
+    number: Number
+    member: Number
+    route: Text
+    cost: Amount | None = None
+    priority: int = 0
+    max_wait: Amount | None = None
+    left: Amount | None = None
+    again: bool = False
+    tag: Text | None = None
+
+
+class Cancel(Struct, array_like=True, tag=6, frozen=True):
+    """The request `number` does not need its permit any more."""
+
+    number: Number
+
+
+class Answered(Struct, array_like=True, tag=7, frozen=True):
+    """A response arrived; `elapsed` seconds ago its request was sent, if that was later than the grant."""
+
+    permit: Number
+    status: int
+    elapsed: Amount | None = None
+    limits: Limits | None = None
+
+
+class Lost(Struct, array_like=True, tag=8, frozen=True):
+    """No response will arrive: the service may have counted the request."""
+
+    permit: Number
+
+
+class Unsent(Struct, array_like=True, tag=9, frozen=True):
+    """Permits come back unused."""
+
+    permits: tuple[Number, ...]
+
+
+class Watch(Struct, array_like=True, tag=10, frozen=True):
+    """Request for the `State` now."""
+
+
+# --- from the host to a member ------------------------------------------------------------------
+
+
+class Welcome(Struct, array_like=True, tag=32, frozen=True):
+    """The member is accepted."""
+
+    version: int
+
+
+class Denied(Struct, array_like=True, tag=33, frozen=True):
+    """The member is refused, for a reason in words."""
+
+    reason: Text
+
+
+class Granted(Struct, array_like=True, tag=34, frozen=True):
+    """Permits for the request `number`, and for the next ones like it."""
+
+    number: Number
+    permits: tuple[Number, ...]
+
+
+class Refused(Struct, array_like=True, tag=35, frozen=True):
+    """The request `number` would wait too long.
+
+    `seconds` says how long; without them the service answers nobody, and `reason` has the words of the error.
+    """
+
+    number: Number
+    seconds: Amount | None = None
+    reason: Text = ""
+
+
+class Verdict(Struct, array_like=True, tag=36, frozen=True):
+    """Meaning of a refusal for the quota; see `chainapi.core.limits.scope.Verdict`."""
+
+    permit: Number
+    verdict: Text
+
+
+class Recall(Struct, array_like=True, tag=37, frozen=True):
+    """Unused leases have to come back; with `stopped` above 0 nothing may be sent for so many seconds."""
+
+    stopped: Amount = 0.0
+
+
+class Waiting(Struct, array_like=True, tag=38, frozen=True):
+    """The requests of a session wait for a known time."""
+
+    member: Number
+    reason: Text
+    seconds: Amount
+    waiting: Number
+
+
+class State(Struct, array_like=True, tag=39, frozen=True):
+    """State of the quota, for people (`shown`) and for the next host (`memory`).
+
+    Attributes:
+        shown: JSON of a `QuotaSnapshot`, its times as seconds from now.
+        memory: what a host needs to continue; see `chainapi.core.limits.memory`.
+        stopped: seconds for which nothing may be sent.
+        processes: number of the processes that share the quota.
+
+    """
+
+    shown: bytes
+    memory: bytes = b""
+    stopped: Amount = 0.0
+    processes: Number = 1
+
+
+FromMember: TypeAlias = Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch
+FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Recall | Waiting | State
+
+_ENCODER = Encoder()
+_FROM_MEMBER: Decoder[list[FromMember]] = Decoder(list[FromMember])
+_FROM_HOST: Decoder[list[FromHost]] = Decoder(list[FromHost])
+
+
+class FrameError(ValueError):
+    """Bytes that are no frame of this protocol."""
+
+
+def encode(messages: Sequence[FromMember | FromHost]) -> bytes:
+    """Return the frame of some messages."""
+    return _ENCODER.encode(messages)
+
+
+def read_member_frame(frame: bytes) -> list[FromMember]:
+    """Return the messages of a member.
+
+    Raises:
+        FrameError: the frame is malformed, or has an unknown message or an amount out of range.
+
+    """
+    try:
+        return _FROM_MEMBER.decode(frame)
+    except MalformedError as error:
+        raise FrameError(f"malformed frame of a member: {error}") from None
+
+
+def read_host_frame(frame: bytes) -> list[FromHost]:
+    """Return the messages of a host.
+
+    Raises:
+        FrameError: as for `read_member_frame`.
+
+    """
+    try:
+        return _FROM_HOST.decode(frame)
+    except MalformedError as error:
+        raise FrameError(f"malformed frame of the host: {error}") from None
+
+
+# --- frames in a stream of bytes ----------------------------------------------------------------
+
+
+def framed(frame: bytes) -> bytes:
+    """Return a frame behind its length, four bytes in network order."""
+    return len(frame).to_bytes(4, "big") + frame
+
+
+class FrameReader:
+    """Reader of frames from bytes that arrive in pieces of any size."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the frames that are complete with `data`.
+
+        Raises:
+            FrameError: a frame is longer than `MAX_FRAME` bytes.
+
+        """
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= 4:
+            end = 4 + int.from_bytes(buffer[:4], "big")
+            if end > MAX_FRAME + 4:
+                raise FrameError(f"a frame of {end - 4} bytes is longer than {MAX_FRAME}")
+            if len(buffer) < end:
+                return
+            frame = bytes(buffer[4:end])
+            del buffer[:end]
+            yield frame
+
+
+# --- limit headers ------------------------------------------------------------------------------
+
+
+def limits_of(info: RateLimitInfo) -> Limits | None:
+    """Return the limit headers of a response as part of a message; None without any."""
+    if info == _SILENCE:
+        return None
+    return Limits(
+        _capped(info.limit),
+        _capped(info.remaining),
+        _capped(info.reset),
+        _capped(info.retry_after),
+        tuple((min(one.quota, MOST), _capped(one.window), _short(one.name)) for one in info.policies),
+        tuple((one.name[:1024], _capped(one.remaining), _capped(one.reset)) for one in info.service_limits),
+    )
+
+
+def info_of(limits: Limits | None) -> RateLimitInfo:
+    """Return the limit headers of a message."""
+    if limits is None:
+        return _SILENCE
+    return RateLimitInfo(
+        limits.limit,
+        limits.remaining,
+        limits.reset,
+        limits.retry_after,
+        tuple(PolicyField(*one) for one in limits.policies),
+        tuple(ServiceLimit(*one) for one in limits.service_limits),
+    )
+
+
+_SILENCE = RateLimitInfo()
+
+
+def _capped(value: float | None) -> float | None:
+    return None if value is None else min(value, MOST)
+
+
+def _short(name: str | None) -> str | None:
+    return None if name is None else name[:1024]

@@ -1,0 +1,113 @@
+"""Links between the processes that share a quota and the host of its gate; carriers that make them.
+
+A link delivers frames in order, each at most once, until it breaks. What a carrier cannot deliver breaks the
+link. So a member knows after a break that the host ended all of its permits as lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
+
+
+class Link(Protocol):
+    """One end of a link."""
+
+    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
+        """Deliver frames to `on_frame`, in order; those that arrived before are delivered first.
+
+        `on_broken` is called once, when the link ends, from whichever side; not after `close` on this side.
+        Both are called by the event loop, never from within `start`, `send` or `close`.
+        """
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame, without waiting; on a broken link do nothing."""
+
+    def close(self) -> None:
+        """Break the link: frames sent before are still delivered if possible."""
+
+
+Serve = Callable[[Link], None]
+
+
+class Carrier(Protocol):
+    """Connects the processes that share a quota, and elects the host of its gate."""
+
+    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+        """Return a link to the host of the quota `name`, elected among those that call this.
+
+        A process that is elected calls `make_host` with the memory that the carrier stores (empty for none)
+        and its age in seconds, and then the returned function with the host's end of each new link, its own
+        among them.
+
+        Raises:
+            ShareUnavailableError: no host can be reached or elected.
+
+        """
+
+    def store(self, name: str, memory: bytes) -> None:
+        """Store the memory of a quota, where the carrier can, for later hosts; called by the host only."""
+
+    async def aclose(self, name: str) -> None:
+        """End this process's part in a quota: its links break, and another process becomes the host."""
+
+
+class PairedLink:
+    """End of a link within one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.other: PairedLink = self
+        self._early: list[bytes] = []
+        self._on_frame: Callable[[bytes], None] | None = None
+        self._on_broken: Callable[[], None] | None = None
+        self._open = True
+
+    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
+        """See `Link.start`."""
+        self._on_frame, self._on_broken = on_frame, on_broken
+        early, self._early = self._early, []
+        for frame in early:
+            self._loop.call_soon(self._deliver, frame)
+        if not self._open:
+            self._loop.call_soon(on_broken)
+
+    def send(self, frame: bytes) -> None:
+        """See `Link.send`."""
+        if self._open:
+            self._loop.call_soon(self.other._deliver, frame)  # noqa: SLF001 - the two ends are one thing
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        if self._open:
+            self._open = False
+            self._on_frame = self._on_broken = None
+            self._loop.call_soon(self.other._break)  # noqa: SLF001
+
+    def fail(self) -> None:
+        """Break the link: both ends learn it."""
+        for end in (self, self.other):
+            self._loop.call_soon(end._break)  # noqa: SLF001
+
+    def _deliver(self, frame: bytes) -> None:
+        if self._on_frame is not None:
+            self._on_frame(frame)
+        elif self._open:
+            self._early.append(frame)
+
+    def _break(self) -> None:
+        if self._open:
+            self._open = False
+            if self._on_broken is not None:
+                self._on_broken()
+
+
+def linked_pair() -> tuple[PairedLink, PairedLink]:
+    """Return both ends of a link within the running event loop."""
+    loop = asyncio.get_running_loop()
+    one, other = PairedLink(loop), PairedLink(loop)
+    one.other, other.other = other, one
+    return one, other
