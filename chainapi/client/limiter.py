@@ -299,8 +299,7 @@ class Gate:
 
     def hold_back(self, seconds: float) -> None:
         """Send nothing for some seconds: another gate met a refusal."""
-        quota = self._quota
-        quota.stopped_until = max(quota.stopped_until, asyncio.get_running_loop().time() + seconds)
+        self._quota.hold_back(asyncio.get_running_loop().time() + seconds)
         self._pump()
 
     def surplus(self, route: str, cost: float | None) -> float:
