@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,14 +19,22 @@ from attrs import define, field
 from chainapi._text import quoted
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
-from chainapi.share.election import BACKLOG, UNIX_SOCKETS, Address, Elections, Seat, share_directory
+from chainapi.share.election import (
+    BACKLOG,
+    UNIX_SOCKETS,
+    Address,
+    Elections,
+    Seat,
+    share_directory,
+    stream_socket,
+)
 from chainapi.share.handshake import Handshake, VersionError, host_side, member_side
 from chainapi.share.link import Link, PairedLink, Serve, linked_pair
 from chainapi.share.stream import PATIENCE, StreamLink
 
 __all__ = ["LocalCarrier"]
 
-ATTEMPTS = 250  # at one host that exists and accepts no connection, within `PATIENCE` ticks
+PAUSE = 0.02  # seconds between two attempts to reach a host, or to become it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -121,7 +128,8 @@ class LocalCarrier:
         """Return a link to the host, or become the host."""
         replaced = self._silent.pop(name, None)
         failures, suspect = 0, None
-        for _ in range(4 * ATTEMPTS):
+        most = max(1, int(PATIENCE * self._tick / PAUSE))  # attempts at a host that refuses connections
+        for _ in range(4 * most):
             address = self._elections.address(name)
             if address is None or address == replaced or not self._elections.alive(address):
                 seat = self._elections.elect(name, replaced)
@@ -132,13 +140,13 @@ class LocalCarrier:
                 if link is not None:
                     return link
                 failures, suspect = (failures + 1 if address == suspect else 1), address
-                if failures >= ATTEMPTS or self._silent.pop(name, None) == address:
+                if failures >= most or self._silent.pop(name, None) == address:
                     replaced = address
-            await asyncio.sleep(PATIENCE * self._tick / ATTEMPTS)
+            await asyncio.sleep(PAUSE)
         raise ShareUnavailableError(
-            "no process that hosts the shared quota can be reached, and this one cannot become the host, because"
-            " another process is stopped or busy in the middle of it. End the processes that have files open in"
-            f" {self._elections.directory}, or let CHAINAPI_SHARE_DIR name another directory"
+            "no process that hosts the shared quota can be reached, and this one cannot become the host,"
+            " because another process is stopped or busy in the middle of that. End the processes that have"
+            f" files open in {self._elections.directory}, or let CHAINAPI_SHARE_DIR name another directory"
         )
 
     async def _dial(self, name: str, address: Address) -> StreamLink | None:
@@ -164,8 +172,7 @@ class LocalCarrier:
 
     async def _open_stream(self, address: Address, link: StreamLink) -> None:
         loop = asyncio.get_running_loop()
-        peer = socket.socket(socket.AF_INET if address.port else socket.AF_UNIX)
-        peer.setblocking(False)
+        peer = stream_socket(tcp=address.port != 0)
         forks.hold(peer.fileno())
         try:
             if address.port:
