@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import ssl
 import time
@@ -14,17 +15,16 @@ from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 from chainapi._text import quoted
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Dispatcher
 from chainapi.client.config import (
     Provider,
     Secret,
-    ServiceConfig,
     Unconfigured,
     resolve,
     trusted,
 )
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.gates import Gates, LoopGates, OwnGates
 from chainapi.client.member import Member, is_rate
 from chainapi.client.service import Service
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
@@ -35,6 +35,7 @@ from chainapi.core.arguments import (
     one_of,
     refuse_unknown,
     seconds_of,
+    tag_of,
     whole_number,
 )
 from chainapi.core.call import CallSettings
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
     from chainapi.core.events import Event
+    from chainapi.share.link import Carrier
 
 __all__ = ["Session"]
 
@@ -88,8 +90,14 @@ class Session:
             SSL_CERT_FILE and the folder SSL_CERT_DIR.
         max_stop: seconds after which one request is sent although the service set a longer wait; a day
             by default, None waits as long as the service requires.
+        tag: name of the spender in `quota.spenders`; a call or a stream can have a tag of its own.
         isolated: whether the session has gates of its own. By default it shares them with all sessions of its
             event loop that have the same origin (scheme, host and port), key and `transport`.
+        share: True shares the quotas with all processes of this user and machine that do so too, the address
+            of a Redis server (``redis://``) with all that name it; by default the variable CHAINAPI_SHARE.
+            Processes share a quota if they have the same origin and key.
+        on_unavailable: "degrade" sends by this process's last share of the quota while the others cannot be
+            reached, "fail" raises ShareUnavailableError.
         transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
             session. None uses aiohttp.
         now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
@@ -120,7 +128,10 @@ class Session:
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
         max_stop: float | None = DEFAULT_MAX_STOP,
+        tag: str = "",
         isolated: bool = False,
+        share: bool | str | Carrier | None = None,
+        on_unavailable: Literal["degrade", "fail"] = "degrade",
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
@@ -135,25 +146,24 @@ class Session:
             lifetime=_lifetime(page_token_lifetime),
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
-        dispatcher = Dispatcher(
-            transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            settings=CallSettings(
-                RetryPolicy(whole_number("max_attempts", max_attempts)),
-                RetryBudget(),
-                jitter=random.random,
-                max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-                deadline=deadline_of(deadline),
-            ),
-            timeout=seconds_of("timeout", timeout),
-            now=function("now", now),
+        reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
+        settings = CallSettings(
+            RetryPolicy(whole_number("max_attempts", max_attempts)),
+            RetryBudget(),
+            jitter=random.random,
+            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+            deadline=deadline_of(deadline),
         )
+        patience = seconds_of("timeout", timeout)
+        make_service = partial(Service, transport=reached, timeout=patience)
         make_member = partial(
             Member,
             rate=_rate(rate),
             max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
             probe=boolean("probe", probe),
             max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
-            now=now,
+            now=function("now", now),
+            tag=tag_of(tag),
         )
         known = _limits(limits)
         try:
@@ -165,16 +175,17 @@ class Session:
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None  # its frames have the key
-        services = {
-            name: (
-                config
-                if isinstance(config, Unconfigured)
-                else _service(config, partial(make_member, limits=known.get(name, ())), emit)
-            )
-            for name, config in zip(("metrics", "data"), configs, strict=True)
-        }
-        alone = boolean("isolated", isolated)
-        self.connection = Connection(services, dispatcher, states, transport, alone, emit)
+        services: dict[str, Service | Unconfigured] = {}
+        for name, config in zip(("metrics", "data"), configs, strict=True):
+            if isinstance(config, Unconfigured):
+                services[name] = config
+            else:
+                events = ServiceEvents(name, emit)
+                member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
+                services[name] = make_service(config, member=member, events=events)
+        sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
+        gates = _gates(transport, boolean("isolated", isolated), share, sharing, patience, rate)
+        self.connection = Connection(services, reached, transport is None, settings, states, gates)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 
@@ -230,9 +241,30 @@ class Session:
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
 
 
-def _service(config: ServiceConfig, make_member: Callable[..., Member], emit: Emitter) -> Service:
-    events = ServiceEvents(config.name, emit)
-    return Service(config, make_member(on_wait=events.on_wait), events)
+def _gates(
+    transport: Transport | None,
+    isolated: bool,
+    share: bool | str | Carrier | None,
+    on_unavailable: Literal["degrade", "fail"],
+    timeout: float,
+    rate: object,
+) -> Gates:
+    if isolated and share:
+        raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
+    if isolated:
+        return OwnGates()
+    if share is None and not os.environ.get("CHAINAPI_SHARE"):
+        return LoopGates(transport)
+    from chainapi.share.registry import SharedGates, chosen  # imported here: most sessions share nothing
+
+    choice = chosen(share)
+    if choice is None:
+        return LoopGates(transport)
+    if rate is not None and not isinstance(rate, Limit):
+        raise ConfigurationError(
+            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
+        )
+    return SharedGates(choice, on_unavailable, timeout)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:

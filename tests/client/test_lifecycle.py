@@ -130,7 +130,7 @@ async def test_walk_left_by_break_holds_no_connection() -> None:
             gc.collect()
             await settle()
         assert sim.stats.requests == 6
-        client = cast(AiohttpTransport, session.connection.dispatcher.transport)._client
+        client = cast(AiohttpTransport, session.connection.transport)._client
         assert client is not None
         assert client.connector is not None
         assert len(client.connector._conns) == 1
@@ -261,8 +261,8 @@ async def test_timeout_around_a_wait_is_punctual(answer: Response | Exception | 
     It waits for a response, for quota, or for another attempt.
     """
     session, transport = scripted(answer)
-    session.connection.dispatcher.settings.jitter = lambda: 1.0
-    session.connection.dispatcher.settings.retry = RetryPolicy(max_attempts=5, base=30.0)
+    session.connection.settings.jitter = lambda: 1.0
+    session.connection.settings.retry = RetryPolicy(max_attempts=5, base=30.0)
     async with session:
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(1):
@@ -355,7 +355,7 @@ async def test_closing_ends_all_calls(answer: Response | None, callers: int) -> 
     It does so wherever the call waits.
     """
     session, transport = scripted(answer, timeout=1_000)
-    session.connection.dispatcher.settings.budget.level = 1e9
+    session.connection.settings.budget.level = 1e9
     tasks = [asyncio.create_task(session.metrics.get("/v1/x")) for _ in range(callers)]
     await asyncio.sleep(10)
     await session.aclose()
@@ -415,7 +415,8 @@ async def test_closing_while_a_gate_opens_leaves_nothing() -> None:
     async with RawServer(each(http(PAGE))) as server:
         session = Session(metrics_base_url=server.origin, max_attempts=1)
         assert session.quota["metrics"].in_flight == 0
-        permit = await session.connection.service("metrics").gate.acquire()
+        service = session.connection.service("metrics")
+        permit = await service.gate.acquire(member=service.member)
         task = asyncio.create_task(session.metrics.get("/v1/x"))
         await settle()
         permit.unsent()
@@ -807,6 +808,7 @@ async def left(body: str, *options: str) -> str:
     return errors.decode()
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 @pytest.mark.parametrize("body", LEAVING.values(), ids=LEAVING)
 async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) -> None:
@@ -824,6 +826,7 @@ async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) ->
     assert [line for line in lines if not re.search(theirs + early, line)] == []
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 @pytest.mark.parametrize("name", ["run", "many", "loop closed, with pages on their way"])
 async def test_program_that_leaves_a_session_open_ends_in_silence(name: str) -> None:
@@ -848,6 +851,7 @@ def test_unclosed_session_is_one_line_where_warnings_are_errors(after: str) -> N
     assert "ResourceWarning: a Session was not closed: use async with, or aclose()" in line
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
     """A forked child that ends closes nothing of its parent's, and prints nothing."""
@@ -879,13 +883,18 @@ def test_signal_during_a_wait_ends_the_program(number: signal.Signals) -> None:
             print("waiting", flush=True)
             await waiting
     """
-    source = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8).strip())
+    # A job that a shell runs in the background ignores Ctrl-C, and so do its children.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    source = heeds + PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8).strip())
     command = [sys.executable, "-c", source]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()  # if it did not end, the test would wait for it
     assert process.returncode in (-number, 130, 1)
     assert errors.rstrip().endswith("KeyboardInterrupt") == (number == signal.SIGINT)
 
