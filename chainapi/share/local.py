@@ -177,15 +177,15 @@ class LocalCarrier:
         try:
             if address.port:
                 await loop.sock_connect(peer, ("127.0.0.1", address.port))
-                await loop.create_connection(lambda: link, sock=peer)
             else:
                 # It succeeds or fails at once. asyncio would take a full queue of connections for a success.
                 peer.connect(self._elections.socket_path(address))
-                await loop.create_unix_connection(lambda: link, sock=peer)
         except BaseException:
             forks.release(peer.fileno())
             peer.close()
             raise
+        create = loop.create_connection if address.port else loop.create_unix_connection
+        await create(lambda: link, sock=peer)
 
     def _closed(self, name: str, address: Address, link: StreamLink) -> None:
         if link.silent:
@@ -200,11 +200,11 @@ class LocalCarrier:
     async def _become_host(self, seat: Seat, make_host: Callable[[bytes, float], Serve]) -> Link:
         try:
             serve = make_host(*self._elections.memory(seat.name))
-            host = _Host(seat, serve, self._tick)
-            await host.start()
         except BaseException:
             seat.release()
             raise
+        host = _Host(seat, serve, self._tick)
+        await host.start()
         self._hosts[seat.name] = host
         return host.own_link()
 
@@ -228,17 +228,24 @@ class _Host:
     _tick: float
     links: set[StreamLink] = field(factory=set[StreamLink], init=False)
     _own: list[PairedLink] = field(factory=list[PairedLink], init=False)
-    _server: asyncio.Server = field(init=False)
+    _server: asyncio.Server | None = field(default=None, init=False)
     _timer: asyncio.TimerHandle = field(init=False)
     _checked: float = field(init=False)
     _ended: bool = field(default=False, init=False)
 
     async def start(self) -> None:
-        """Accept connections."""
+        """Accept connections; if that fails, or is cancelled, end."""
         loop = asyncio.get_running_loop()
-        listen = loop.create_server if self._seat.address.port else loop.create_unix_server
-        self._server = await listen(self._accept, sock=self._seat.listener, backlog=BACKLOG)
         self._check_later()
+        listen = loop.create_server if self._seat.address.port else loop.create_unix_server
+        try:
+            self._server = await listen(
+                self._accept, sock=self._seat.listener, backlog=BACKLOG, start_serving=False
+            )
+            await self._server.start_serving()
+        except BaseException:
+            self.end()
+            raise
 
     def own_link(self) -> Link:
         """Return a link of this process to itself."""
@@ -263,7 +270,8 @@ class _Host:
     def _end(self, end_link: Callable[[StreamLink], None]) -> None:
         self._ended = True
         self._timer.cancel()
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         self._seat.release()
         for link in self.links:
             if link.connected:  # the others notice it when they are

@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
+from chainapi.client.member import Member
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.scope import Verdict
 from chainapi.core.share.messages import MAX_FRAME
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
 from chainapi.share.election import Elections, share_directory
+from chainapi.share.gate import SharedGate
 from chainapi.share.handshake import GREETING
 from chainapi.share.link import Link, Serve
 from chainapi.share.local import LocalCarrier
@@ -223,6 +227,36 @@ async def test_quotas_have_hosts_of_their_own(directory: Path) -> None:
         await carrier.aclose("b")
 
 
+async def test_processes_share_a_gate_through_it(directory: Path) -> None:
+    """A 429 of one process stops the others, and still does after the host ended."""
+    gates = [SharedGate("q", "https://data.test", LocalCarrier(directory), "degrade") for _ in range(3)]
+    members = [Member() for _ in gates]
+    for gate, member in zip(gates, members, strict=True):
+        gate.join(member)
+    loop = asyncio.get_running_loop()
+    permit = await gates[0].acquire("/a", member=members[0])
+    refused = permit.answered(429, RateLimitInfo(100.0, 0.0, None, 20.0, (PolicyField(100.0, 60.0),)))
+    assert (refused if isinstance(refused, Verdict) else await refused) is Verdict.QUOTA
+    began = loop.time()
+    waits = [
+        asyncio.create_task(gate.acquire("/a", member=one)) for gate, one in zip(gates, members, strict=True)
+    ]
+    await asyncio.sleep(1)
+    waits.pop(0).cancel()
+    gates[0].leave(members[0])
+    await gates[0].aclose()  # the host
+    done, _ = await asyncio.wait(waits, return_when="FIRST_COMPLETED")
+    assert loop.time() - began == pytest.approx(20.0, abs=0.5)
+    for task in waits:
+        if task in done:
+            task.result().unsent()
+        else:
+            (await task).unsent()
+    for gate, member in zip(gates[1:], members[1:], strict=True):
+        gate.leave(member)
+        await gate.aclose()
+
+
 # --- election -----------------------------------------------------------------------------------
 
 
@@ -389,6 +423,26 @@ async def test_connecting_can_be_cancelled(directory: Path) -> None:
     await asyncio.sleep(0)
     stopped.release()
     assert not forks._held
+
+
+@real_time
+@both_sockets
+@pytest.mark.parametrize("first", [True, False], ids=["as the host", "as a member"])
+async def test_connecting_can_be_cancelled_at_any_moment(directory: Path, tcp: bool, first: bool) -> None:
+    """A call that is cancelled after any number of steps leaves nothing open, and no lock."""
+    async with processes(directory, 0 if first else 1, tcp):
+        for steps in range(1, 12):
+            member = Process("p", LocalCarrier(directory, tcp=tcp))
+            task = asyncio.create_task(member.connect())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            await member.carrier.aclose("q")
+            await asyncio.sleep(0)
+            assert len(files(directory)) == (1 if first else 4 - tcp)
+    async with processes(directory, 2, tcp) as members:
+        assert [await member.host() for member in members] == ["p0", "p0"]
 
 
 async def test_another_version_is_reported(directory: Path) -> None:
