@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -152,8 +153,9 @@ class LocalCarrier:
     async def _dial(self, name: str, address: Address) -> StreamLink | None:
         """Connect to a host; return None if it does not accept this process."""
         link = StreamLink(Handshake(member_side(address.secret)), tick=self._tick, host=False)
+        peer = stream_socket(tcp=address.port != 0)  # an error of it does not count against the host
         try:
-            await self._open_stream(address, link)
+            await self._open_stream(address, peer, link)
         except OSError:
             return None
         try:
@@ -170,9 +172,8 @@ class LocalCarrier:
         link.closed.add_done_callback(lambda _: self._closed(name, address, link))
         return link
 
-    async def _open_stream(self, address: Address, link: StreamLink) -> None:
+    async def _open_stream(self, address: Address, peer: socket.socket, link: StreamLink) -> None:
         loop = asyncio.get_running_loop()
-        peer = stream_socket(tcp=address.port != 0)
         forks.hold(peer.fileno())
         try:
             if address.port:

@@ -76,5 +76,15 @@ def test_another_protocol_is_refused() -> None:
 
 def test_another_version_is_named() -> None:
     """An end of another version is refused with both versions."""
-    with pytest.raises(VersionError, match=r"uses version 9 of .* uses version 1"):
-        Handshake(member_side(SECRET)).feed(GREETING[:-1] + b"\x09" + bytes(60))
+    newer = GREETING[:-1] + b"\x09" + bytes(16)
+    for side in (member_side, host_side):
+        with pytest.raises(VersionError, match=r"uses version 9 of .* uses version 1"):
+            Handshake(side(SECRET)).feed(newer)
+
+
+def test_both_ends_name_their_version_first() -> None:
+    """Each end greets before it receives anything, so that an end of another version learns why."""
+    for side in (member_side, host_side):
+        opening, rest = Handshake(side(SECRET)).feed(b"")
+        assert opening.startswith(GREETING)
+        assert rest is None

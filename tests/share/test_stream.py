@@ -14,7 +14,7 @@ import pytest
 from attrs import define, field
 
 from chainapi.core.share.messages import MAX_FRAME, framed
-from chainapi.share.handshake import Handshake, host_side, member_side
+from chainapi.share.handshake import GREETING, Handshake, host_side, member_side
 from chainapi.share.link import Link
 from chainapi.share.stream import PATIENCE, QUIET, StreamLink
 
@@ -203,8 +203,10 @@ async def test_a_frame_that_cannot_be_sent_breaks_the_link(frame: bytes) -> None
 async def test_garbage_instead_of_a_handshake_ends_the_stream(data: bytes) -> None:
     """An end that is sent garbage at the start ends the stream, and was never open."""
     async with facing(host_end()) as raw:
-        await asyncio.get_running_loop().sock_sendall(raw, data)
-        assert await asyncio.get_running_loop().sock_recv(raw, 1) == b""
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(raw, data)
+        assert (await loop.sock_recv(raw, 100)).startswith(GREETING)
+        assert await loop.sock_recv(raw, 1) == b""
 
 
 async def test_an_oversized_frame_breaks_the_link() -> None:
