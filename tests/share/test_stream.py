@@ -6,7 +6,9 @@ They meet over real socket pairs, in virtual time.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -207,6 +209,17 @@ async def test_garbage_instead_of_a_handshake_ends_the_stream(data: bytes) -> No
         await loop.sock_sendall(raw, data)
         assert (await loop.sock_recv(raw, 100)).startswith(GREETING)
         assert await loop.sock_recv(raw, 1) == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux names the user at the other end of a socket")
+async def test_a_process_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end ends the stream before the handshake if another user runs the other process."""
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    end = host_end()
+    async with facing(end) as raw:
+        assert await end.opened is False
+        assert await asyncio.get_running_loop().sock_recv(raw, 1) == b""
 
 
 async def test_an_oversized_frame_breaks_the_link() -> None:
