@@ -99,6 +99,7 @@ class End:
         link.start(self._echo if echo else self.frames.put_nowait, self.broken.set)
 
     def _echo(self, frame: bytes) -> None:
+        self.frames.put_nowait(frame)
         self.link.send(b"echo " + frame)
 
     async def ask(self, frame: bytes) -> bytes:
@@ -478,6 +479,7 @@ async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str
         await end.broken.wait()
         assert end.frames.empty()
         served = await host.served.get()
+        assert served.frames.empty()
         served.link.send(b"late")
         await served.broken.wait()
 
