@@ -19,11 +19,13 @@ from pathlib import Path
 import pytest
 import trustme
 
+from chainapi import Session
 from chainapi.core.share.packets import Kind, Packet, link_of, quota_key, seal
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.link import Link, Serve
 from chainapi.share.redis import RedisCarrier
 from chainapi.share.redis_wire import Address, Wire
+from chainapi.simulator import Simulator
 from tests.raw_server import let_pass, settle, until
 from tests.share.redis_server import RedisServer, free_port
 
@@ -547,6 +549,28 @@ async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> N
             end.link.send(bytes(500_000))
             await asyncio.sleep(0)
         own_server.resume()
+
+
+async def test_sessions_share_over_redis(own_server: RedisServer) -> None:
+    """Sessions of three processes send each request once through one gate, Redis restarted half-way."""
+    sim = Simulator(limit=10_000, window=60.0, latency=lambda _: 0.0)
+    sessions = [
+        Session(
+            data_base_url=sim.data_base_url,
+            api_key=sim.api_key,
+            transport=sim.transport(),
+            share=RedisCarrier(own_server.url, secret=b"s"),
+        )
+        for _ in range(3)
+    ]
+    for restart in (True, False):
+        await asyncio.gather(*(session.data.get("/v1/chains/43114") for session in sessions for _ in range(20)))
+        if restart:
+            own_server.stop()
+            own_server.start()
+    for session in sessions:
+        await session.aclose()
+    assert sim.stats.answered == {200: 120}
 
 
 # Who may do what
