@@ -347,6 +347,22 @@ async def test_the_memory_reaches_the_next_host(url: str, name: str) -> None:
         assert 90.0 <= age < 90.0 + PATIENCE
 
 
+async def test_forged_memory_is_not_used(url: str, name: str) -> None:
+    """Memory that was changed without the secret does not reach the next host."""
+    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (one, other):
+        await one.connect()
+        one.carrier.store(name, b"memory")
+        await one.aclose()
+        await other.connect()
+        assert other.elections[0][0] == b"memory"
+        await other.aclose()
+        await wire.request(
+            "HSET", f"chainapi:{{{name}}}:memory", "data", b"forged memory, long enough for a MAC"
+        )
+        await one.connect()
+        assert one.elections[1][0] == b""
+
+
 async def test_only_the_host_stores(url: str, name: str) -> None:
     """A member, and a host that lost the lock, overwrite nothing."""
     async with redis(url) as wire, processes(2, url, name) as (host, member):
@@ -461,6 +477,14 @@ async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
         assert await (await member.connect()).ask(b"x") == b"echo x"
 
 
+async def test_a_host_on_a_former_primary_ends(own_server: RedisServer, name: str) -> None:
+    """A host whose Redis became a read-only replica cannot renew its lease, and ends."""
+    async with processes(1, own_server.url, name, ttl=1.0) as (host,):
+        end = await host.connect()
+        assert own_server.command("REPLICAOF", "127.0.0.1", "1") == "+OK"
+        await end.broken.wait()
+
+
 async def test_a_host_stops_by_its_own_clock(own_server: RedisServer, name: str) -> None:
     """A host that cannot renew its lease stops before Redis would give it to another."""
     async with processes(1, own_server.url, name, ttl=0.4) as (host,):
@@ -564,7 +588,9 @@ async def test_sessions_share_over_redis(own_server: RedisServer) -> None:
         for _ in range(3)
     ]
     for restart in (True, False):
-        await asyncio.gather(*(session.data.get("/v1/chains/43114") for session in sessions for _ in range(20)))
+        await asyncio.gather(
+            *(session.data.get("/v1/chains/43114") for session in sessions for _ in range(20))
+        )
         if restart:
             own_server.stop()
             own_server.start()

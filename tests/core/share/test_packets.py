@@ -15,9 +15,11 @@ from chainapi.core.share.packets import (
     Packet,
     link_keys,
     link_of,
+    open_memory,
     open_packet,
     quota_key,
     seal,
+    seal_memory,
 )
 
 LINK = bytes(range(16))
@@ -97,6 +99,18 @@ def test_keys_differ() -> None:
     assert len({key for pair in links for key in pair}) == 10
     assert quota_key(b"", "x") == b""
     assert link_keys(b"", TERM, LINK, b"") == (b"", b"")
+
+
+@given(keys, payloads, st.data())
+def test_memory_is_authentic(key: bytes, memory: bytes, data: st.DataObject) -> None:
+    """Memory comes back as it was stored; with a secret, memory that was changed, or a packet, is empty."""
+    stored = seal_memory(key, memory)
+    assert open_memory(key, stored) == memory
+    bit = data.draw(st.integers(0, max(0, len(stored) * 8 - 1)))
+    changed = bytearray(stored)
+    changed[bit // 8 : bit // 8 + 1] = bytes(byte ^ 1 << bit % 8 for byte in stored[bit // 8 : bit // 8 + 1])
+    assert open_memory(KEY, bytes(changed)) == b""
+    assert open_memory(KEY, Outgoing(KEY, TERM, LINK).seal(Kind.FRAME, memory)) == b""
 
 
 @given(
