@@ -53,16 +53,16 @@ class Terminal:
         out: the stream of data.
         err: the stream of messages.
         session: returns a new session.
-        observable: returns what connects an observer to a shared quota; see `chainapi.share.registry`.
         now: returns the local time.
+        observable: returns what connects an observer to a shared quota; see `chainapi.share.registry`.
 
     """
 
     out: TextIO
     err: TextIO
     session: Callable[..., Session] = Session
-    observable: Callable[[str | None, bytes], Observable] = _observable
     now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone()
+    observable: Callable[[str | None, bytes], Observable] = _observable
     console: Console = field(init=False)
     messages: Console = field(init=False)
 

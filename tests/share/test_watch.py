@@ -43,9 +43,9 @@ class Process:
         """Send some messages in one frame."""
         self._link.send(encode(messages))
 
-    async def ask(self, number: int, **options: str) -> None:
+    async def ask(self, number: int, tag: str | None = None) -> None:
         """Ask for a permit; those that were granted are in `permits` soon."""
-        self.send(Acquire(number, 1, "route", **options))
+        self.send(Acquire(number, 1, "route", tag=tag))
         await asyncio.sleep(0.01)
 
     async def answer(self, left: float, status: int = 200) -> None:
