@@ -71,8 +71,9 @@ class Address:
         # Raised outside of the handler: errors of redis-py repeat parts of the URL.
         refused = None
         try:
-            self._options = ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
-            self._tls = self._options.ssl_context.get() if isinstance(self._options, SSLConnection) else None
+            options: Any = ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
+            self._tls = options.ssl_context.get() if isinstance(options, SSLConnection) else None
+            self._options = options
         except (TypeError, ValueError, OSError, RedisError) as error:
             refused = type(error).__name__
         if refused is not None:

@@ -199,7 +199,8 @@ async def test_frames_before_start_are_delivered_first(url: str, name: str) -> N
         await them[0].connect()
         link = await them[1].carrier.connect(name, them[1]._make_host)
         link.send(b"early")
-        (await them[0].served.get(), host := await them[0].served.get())
+        await them[0].served.get()
+        host = await them[0].served.get()
         link.send(b"late")
         await until(lambda: len(link._early) == 2)  # type: ignore[attr-defined]
         host.link.close()
