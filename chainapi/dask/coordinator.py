@@ -1,0 +1,221 @@
+"""Coordinator of a distributed export, on the side of the Dask client."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError
+from collections import defaultdict
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+from zlib import crc32
+
+from attrs import define, field, frozen
+
+from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, prepare, stop, topic_of
+from chainapi.dask.share import ensure_registered
+from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.export.progress import ExportProgress, Stage
+from chainapi.export.spec import Arguments
+
+__all__ = ["DistributedExport", "DistributedResult"]
+
+
+@frozen
+class DistributedResult:
+    """Result of a distributed export.
+
+    Attributes:
+        target: the folder, as a URL or an absolute path.
+        rows: number of fetched rows that the target lacked.
+        sources: number of sources.
+        written: names of the new files in the folder.
+        invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
+
+    """
+
+    target: str
+    rows: int
+    sources: int
+    written: tuple[str, ...]
+    invalid: int = 0
+
+
+@define(eq=False)
+class DistributedExport:
+    """One run of a distributed export.
+
+    Attributes:
+        client: the Dask client.
+        route: dotted name of the method of a session.
+        sources: the sources.
+        folder: folder of the data set.
+        query: keyword arguments that all sources share.
+        limit: rows of each source; None for all.
+        partitions: number of partitions; None for that of the folder, or the default.
+        concurrency: sources that a worker opens at once in a partition.
+        part_rows: rows of a part.
+        part_bytes: bytes of the rows of a part, as JSON.
+        on_progress: called at each stage and several times a second.
+
+    """
+
+    client: Any
+    route: str
+    sources: Iterable[Any] | AsyncIterable[Any]
+    folder: Folder
+    query: Mapping[str, Any]
+    limit: int | None
+    partitions: int | None
+    concurrency: int
+    part_rows: int
+    part_bytes: int
+    on_progress: Callable[[ExportProgress], None] | None
+    name: str = field(factory=lambda: uuid4().hex, init=False)
+    progress: ExportProgress = field(init=False)
+    _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
+    _failed: asyncio.Future[None] = field(init=False)  # an error of on_progress
+
+    async def run(self) -> DistributedResult:
+        """Export on the workers.
+
+        Raises:
+            IncompleteExportError: some sources failed; the others are in the target.
+            ExportError: the target cannot be read or written, or holds another export; or the cluster failed.
+            ChainAPIError: an error that concerns all sources, such as a rejected key.
+
+        """
+        loop = asyncio.get_running_loop()
+        self._failed = loop.create_future()
+        arguments = await self._arguments()
+        self.progress = ExportProgress(len(arguments), clock=loop.time)
+        await ensure_registered(self.client)
+        jobs = await self._jobs(arguments)
+        self.client.subscribe_topic(topic_of(self.name), self._received)
+        try:
+            outcomes = await self._fetch(jobs)
+        finally:
+            self.client.unsubscribe_topic(topic_of(self.name))
+        return self._result(outcomes)
+
+    async def _arguments(self) -> list[Arguments]:
+        """Return the arguments of each source, each source once."""
+        if isinstance(self.sources, AsyncIterable):
+            found = [Arguments.of(source) async for source in self.sources]
+        else:
+            found = [Arguments.of(source) for source in self.sources]
+        if not found:
+            raise ConfigurationError("there is nothing to export: sources= is empty")
+        return [*{one.label: one for one in reversed(found)}.values()][::-1]
+
+    async def _jobs(self, arguments: Iterable[Arguments]) -> list[Job]:
+        query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
+        about = {"format": 1, "route": self.route, "limit": self.limit, "query": query}
+        future = self._submit("prepare", prepare, self.folder, about, self.partitions)
+        count = await self._result_of(future)
+        by_number: defaultdict[int, list[Arguments]] = defaultdict(list)
+        for one in arguments:
+            by_number[crc32(one.label.encode("utf-8", "surrogatepass")) % count].append(one)
+        return [
+            Job(
+                self.name,
+                number,
+                self.folder,
+                self.route,
+                tuple(sources),
+                self.query,
+                self.limit,
+                self.concurrency,
+                self.part_rows,
+                self.part_bytes,
+            )
+            for number, sources in sorted(by_number.items())
+        ]
+
+    def _submit(self, step: str, function: Callable[..., Any], *args: Any) -> Any:
+        key = (f"{self.route}-{step}-{self.name}", *(one.number for one in args if isinstance(one, Job)))
+        return self.client.submit(function, *args, key=key, pure=False)
+
+    async def _fetch(self, jobs: Iterable[Job]) -> list[Outcome]:
+        """Return the outcomes of all partitions; after an error stop them."""
+        self._report()
+        futures = [self._submit("export", fetch_partition, job) for job in jobs]
+        waiting = [asyncio.ensure_future(self._result_of(future)) for future in futures]
+        everything = asyncio.gather(*waiting)
+        try:
+            await asyncio.wait([everything, self._failed], return_when=asyncio.FIRST_COMPLETED)
+            if self._failed.done():
+                self._failed.result()
+            return await everything
+        finally:
+            if not all(one.done() and not one.cancelled() and one.exception() is None for one in waiting):
+                await self._stop(futures)
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(everything, *waiting, return_exceptions=True)
+
+    async def _stop(self, futures: list[Any]) -> None:
+        """Stop the partitions; workers write what they have fetched."""
+        with suppress(OSError, TimeoutError):  # the scheduler or a worker is gone
+            await self.client.cancel(futures)
+            await self.client.run(stop, self.name, on_error="ignore")
+
+    async def _result_of(self, future: Any) -> Any:
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return await future
+        except KilledWorker as error:
+            raise ExportError(
+                f"workers died again and again in the export to {self.folder.url} ({error}): read their logs, "
+                "and start the same export again to continue"
+            ) from error
+        except CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise ExportError(
+                f"the Dask cluster gave up the export to {self.folder.url} ({error}): start the same export "
+                "again to continue"
+            ) from error
+
+    def _received(self, event: tuple[float, Mapping[str, int]]) -> None:
+        _, message = event
+        counts = dict(message)
+        self._counts[counts.pop("partition")] = counts
+        self._report()
+
+    def _report(self, stage: Stage = "fetching") -> None:
+        self.progress.add_up(self._counts.values())
+        self.progress.stage = stage
+        if self.on_progress is None or self._failed.done():
+            return
+        try:
+            self.on_progress(self.progress)
+        except Exception as error:  # noqa: BLE001 - Dask would only log it; `_fetch` raises it
+            self._failed.set_exception(error)
+
+    def _result(self, outcomes: list[Outcome]) -> DistributedResult:
+        self._counts = dict(enumerate(outcome.counts for outcome in outcomes))
+        self._report("done")
+        if self._failed.done():
+            self._failed.result()
+        failures = {label: error for outcome in outcomes for label, error in outcome.failures.items()}
+        if failures:
+            raise self._incomplete(failures)
+        progress = self.progress
+        written = sorted(name for outcome in outcomes for name in outcome.written)
+        return DistributedResult(
+            self.folder.url, progress.rows, progress.met, tuple(written), progress.invalid
+        )
+
+    def _incomplete(self, failures: Mapping[str, ChainAPIError]) -> IncompleteExportError:
+        label, error = next(iter(failures.items()))
+        more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        return IncompleteExportError(
+            f"{len(failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others, and "
+            f"the pages before each failure, are in {self.folder.url}. Start the same export again to fetch "
+            "the rest",
+            failures,
+        )
