@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 from chainapi._text import quoted
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.call import Dispatcher
 from chainapi.client.config import (
     Provider,
     Secret,
-    ServiceConfig,
     Unconfigured,
     resolve,
     trusted,
@@ -135,25 +133,22 @@ class Session:
             lifetime=_lifetime(page_token_lifetime),
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
-        dispatcher = Dispatcher(
-            transport=_transport(transport, max_body=max_body, ssl_context=ssl_context),
-            settings=CallSettings(
-                RetryPolicy(whole_number("max_attempts", max_attempts)),
-                RetryBudget(),
-                jitter=random.random,
-                max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-                deadline=deadline_of(deadline),
-            ),
-            timeout=seconds_of("timeout", timeout),
-            now=function("now", now),
+        reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
+        settings = CallSettings(
+            RetryPolicy(whole_number("max_attempts", max_attempts)),
+            RetryBudget(),
+            jitter=random.random,
+            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
+            deadline=deadline_of(deadline),
         )
+        make_service = partial(Service, transport=reached, timeout=seconds_of("timeout", timeout))
         make_member = partial(
             Member,
             rate=_rate(rate),
             max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
             probe=boolean("probe", probe),
             max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
-            now=now,
+            now=function("now", now),
         )
         known = _limits(limits)
         try:
@@ -165,16 +160,16 @@ class Session:
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None  # its frames have the key
-        services = {
-            name: (
-                config
-                if isinstance(config, Unconfigured)
-                else _service(config, partial(make_member, limits=known.get(name, ())), emit)
-            )
-            for name, config in zip(("metrics", "data"), configs, strict=True)
-        }
+        services: dict[str, Service | Unconfigured] = {}
+        for name, config in zip(("metrics", "data"), configs, strict=True):
+            if isinstance(config, Unconfigured):
+                services[name] = config
+            else:
+                events = ServiceEvents(name, emit)
+                member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
+                services[name] = make_service(config, member=member, events=events)
         alone = boolean("isolated", isolated)
-        self.connection = Connection(services, dispatcher, states, transport, alone, emit)
+        self.connection = Connection(services, reached, transport is None, settings, states, alone)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 
@@ -228,11 +223,6 @@ class Session:
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
-
-
-def _service(config: ServiceConfig, make_member: Callable[..., Member], emit: Emitter) -> Service:
-    events = ServiceEvents(config.name, emit)
-    return Service(config, make_member(on_wait=events.on_wait), events)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:

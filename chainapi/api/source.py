@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chainapi.api.endpoint import Endpoint
@@ -10,11 +10,11 @@ from chainapi.api.options import Options
 from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
 from chainapi.client.service import Service
-from chainapi.core.call import Call, SentAt
+from chainapi.core.call import Call, GivenUp
 from chainapi.core.limits.limit import Limit
-from chainapi.core.paging.walk import Fetch, ListQuery
+from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery
 from chainapi.core.url import Query
-from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError, PageTokenExpiredError
 from chainapi.models.codec import DecodedPage, PageDecoder
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ class ListSource:
         options: Options,
         endpoint: Endpoint | None,
     ) -> None:
-        self.emit = connection.emit
-        self.clock = connection.clock
-        self.now = connection.now
+        self.emit = service.events.emit
         self.prefetch = options.prefetch
         self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection
@@ -76,25 +74,27 @@ class ListSource:
             end=_whole_parameter(self._query.params, until),
         )
 
-    def fetch(
-        self, fetch: Fetch, needed: Callable[[], bool] | None = None
-    ) -> Awaitable[tuple[DecodedPage, SentAt]]:
-        """Return a page, and when its request was sent; to be awaited at once.
+    def times(self) -> tuple[float, float]:
+        """Return the time of the running loop and Unix time, in seconds."""
+        return self._connection.clock(), self._service.member.now()
 
-        `needed` is called before each attempt: whether somebody still waits for the page.
+    async def fetch(self, fetch: Fetch, needed: Callable[[], bool] | None = None) -> Answer:
+        """Return the page, or the error in its place.
+
+        `needed` is called before each attempt: whether somebody still waits for the page. None is returned
+        once nobody does.
         """
-        query, options, bound = self._query, self._options, fetch.bound
-        call = Call(
-            query if bound is None else query.bounded(self._route.until, bound),
-            None if fetch.token is None else fetch.token.value,
-            fetch.not_after,
-            options.priority,
-            needed,
-            options.deadline,
-        )
-        if self._decoder is None:
-            return self._load_and_call(call)
-        return self._connection.call(self._service, call, self._decoder)
+        began = self._connection.clock()
+        try:
+            if began >= fetch.not_after:
+                raise PageTokenExpiredError("the page token has reached its lifetime")
+            decode = self._decoder or await self._load()
+            page, sent = await self._connection.call(self._service, self._call(fetch, needed), decode, began)
+        except ChainAPIError as error:
+            return error
+        except GivenUp:
+            return None
+        return Fetched(page, sent)
 
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Return what fetching `rows` rows takes.
@@ -112,14 +112,24 @@ class ListSource:
         limits = service.member.limits if limits is None else tuple(limits)
         return estimate(rows, size, service.price(query), limits)
 
-    async def _load_and_call(self, call: Call) -> tuple[DecodedPage, SentAt]:
-        """Load the records of the route, off the event loop, then send a request."""
-        began = self._connection.clock()
+    def _call(self, fetch: Fetch, needed: Callable[[], bool] | None) -> Call:
+        query, options, bound = self._query, self._options, fetch.bound
+        return Call(
+            query if bound is None else query.bounded(self._route.until, bound),
+            None if fetch.token is None else fetch.token.value,
+            fetch.not_after,
+            options.priority,
+            needed,
+            options.deadline,
+        )
+
+    async def _load(self) -> Callable[[bytes], DecodedPage]:
+        """Load the records of the route, off the event loop, and return their decoder."""
         if self._endpoint is not None:
             await self._endpoint.load()
         if self._decoder is None:
             self._decoder = self._make_decoder()
-        return await self._connection.call(self._service, call, self._decoder, began)
+        return self._decoder
 
     def _make_decoder(self) -> Callable[[bytes], DecodedPage]:
         shown = self._shown if self._options.on_invalid == "raw" else None

@@ -1,29 +1,24 @@
-"""Calls of a session: the asynchronous shell of `chainapi.core.call`.
-
-It carries out the commands of that module.
-"""
+"""CallRunner: carries out the commands of `chainapi.core.call`, for one call."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import inf
-from typing import TypeVar, assert_never, cast
+from typing import Any, Generic, TypeVar, assert_never, cast
 
 from attrs import define, field
 
 from chainapi.client.limiter import Permit
 from chainapi.client.service import Service
-from chainapi.client.transport import Transport
 from chainapi.core.call import (
     Acquire,
     Call,
     CallFlow,
-    CallSettings,
+    Command,
     Decode,
     Describe,
     Exchange,
-    Flow,
     Pause,
     Send,
     SentAt,
@@ -32,39 +27,46 @@ from chainapi.core.http import Response
 from chainapi.core.limits.headers import read_limits
 from chainapi.errors import APIConnectionError, APITimeoutError, ChainAPIError, SessionClosedError
 
-__all__ = ["Dispatcher"]
+__all__ = ["CallRunner"]
 
 R = TypeVar("R")
 
 
 @define(eq=False, repr=False)
-class Dispatcher:
-    """Sends the calls of a session, each until it succeeds or fails for good.
+class CallRunner(Generic[R]):
+    """Runs one call until it succeeds, fails for good, or is closed.
 
-    Calls also end when the session is closed. `timeout` is how many seconds one attempt may take; `now`
-    returns Unix time in seconds.
+    Attributes:
+        service: the service that is called.
+        call: its request.
+        decode: decodes the body of a successful response.
+        flow: decides about attempts, pauses and the outcome.
+        under_way: the calls of the session; this one is among them while it runs.
+
     """
 
-    transport: Transport
-    settings: CallSettings
-    timeout: float
-    now: Callable[[], float]
-    _scopes: set[asyncio.Timeout] = field(factory=set[asyncio.Timeout], init=False)  # one for each call
+    service: Service
+    call: Call
+    decode: Callable[[bytes], R]
+    flow: CallFlow
+    under_way: set[CallRunner[Any]]
+    _scope: asyncio.Timeout = field(init=False)
     _closed: bool = field(default=False, init=False)
+    _permit: Permit | None = field(default=None, init=False)  # of the attempt under way
+    _sent: bool = field(default=False, init=False)  # whether that attempt has begun
+
+    @_scope.default
+    def _until_deadline(self) -> asyncio.Timeout:
+        return asyncio.timeout_at(None if self.flow.deadline == inf else self.flow.deadline)
 
     def close(self) -> None:
-        """End all calls under way with SessionClosedError."""
+        """End the call with SessionClosedError."""
         self._closed = True
-        for scope in tuple(self._scopes):
-            if not scope.expired():
-                scope.reschedule(asyncio.get_running_loop().time())
+        if not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
 
-    async def call(
-        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
-    ) -> tuple[R, SentAt]:
+    async def run(self) -> tuple[R, SentAt]:
         """Return the decoded response and when its request was sent.
-
-        Its deadline counts from `began` on, a time of the loop; else from now.
 
         Raises:
             SessionClosedError: the session was closed meanwhile.
@@ -74,98 +76,107 @@ class Dispatcher:
 
         """
         clock = asyncio.get_running_loop().time
-        now = clock()
-        flow = CallFlow(call, self.settings, now if began is None else began)
-        scope = asyncio.timeout_at(None if flow.deadline == inf else flow.deadline)
-        self._scopes.add(scope)
+        self.under_way.add(self)
         try:
-            async with scope:
-                return await self._carry_out(flow.run(now), service, call, decode)
-        except (TimeoutError, APIConnectionError) as error:
-            if not self._closed and (isinstance(error, ChainAPIError) or not scope.expired()):
-                raise
-        finally:
-            self._scopes.discard(scope)
-        # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
-        if self._closed:
-            raise SessionClosedError(f"the session was closed during {call.query.where}")
-        raise flow.exceeded(clock()) from flow.last
-
-    async def _carry_out(
-        self, flow: Flow[tuple[R, SentAt]], service: Service, call: Call, decode: Callable[[bytes], R]
-    ) -> tuple[R, SentAt]:
-        """Carry out the commands of a flow until it returns."""
-        clock = asyncio.get_running_loop().time
-        permit: Permit | None = None
-        try:
-            command = next(flow)
-            while True:
-                result: object = None
-                match command:
-                    case Acquire():
-                        try:
-                            permit = await service.acquire(call, command)
-                        except APITimeoutError as error:
-                            result = error.with_traceback(None)
-                    case Send():
-                        assert permit is not None  # noqa: S101 - a flow acquires before it sends
-                        used, permit = permit, None
-                        result = await self._send(service, call, used, command.attempt)
-                    case Decode():
-                        result = await service.decode(decode, command.response.body)
-                    case Describe():
-                        result = service.describe(command.response)
-                    case Pause():
-                        await _pause(service, call, command)
-                    case _:
-                        assert_never(command)
-                command = flow.send((clock(), result))
+            async with self._scope:
+                commands = self.flow.run(clock())
+                command = next(commands)
+                while True:
+                    result = await self._carry_out(command)
+                    command = commands.send((clock(), result))
         except StopIteration as end:
             return cast("tuple[R, SentAt]", end.value)
+        except (TimeoutError, APIConnectionError) as error:
+            if not self._closed and (isinstance(error, ChainAPIError) or not self._scope.expired()):
+                raise
         finally:
-            if permit is not None:
-                permit.unsent()
+            self.under_way.discard(self)
+            if self._permit is not None:
+                self._abandon(self._permit)
+        # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
+        if self._closed:
+            raise SessionClosedError(f"the session was closed during {self.call.query.where}")
+        raise self.flow.exceeded(clock()) from self.flow.last
 
-    async def _send(self, service: Service, call: Call, permit: Permit, attempt: int) -> Exchange:
-        """Send a request once, and report its outcome to the gate."""
+    def _carry_out(self, command: Command) -> Awaitable[object]:
+        """Return the result of a command, to be awaited at once."""
+        match command:
+            case Acquire():
+                return self._acquire(command)
+            case Send():
+                return self._send(command.attempt)
+            case Decode():
+                return self.service.decode(self.decode, command.response.body)
+            case Describe():
+                return self.service.describe(command.response)
+            case Pause():
+                return self._pause(command)
+            case _:
+                assert_never(command)
+
+    async def _acquire(self, command: Acquire) -> APITimeoutError | None:
+        """Wait until the gate allows an attempt."""
+        query, self._sent = self.call.query, False
+        try:
+            self._permit = await self.service.gate.acquire(
+                query.route,
+                cost=query.cost,
+                priority=self.call.priority,
+                max_wait=command.max_wait,
+                deadline=command.deadline,
+                again=command.again,
+                member=self.service.member,
+            )
+        except APITimeoutError as error:
+            return error.with_traceback(None)
+        return None
+
+    async def _send(self, attempt: int) -> Exchange:
+        """Send the request once, and report its outcome to the gate."""
+        service, where = self.service, self.call.query.where
         events = service.events if service.events.emit else None
         clock = asyncio.get_running_loop().time
+        self._sent = True
+        sent = SentAt(clock(), service.member.now())
+        if events is not None:
+            events.sent(where, attempt)
         outcome: Response | APIConnectionError
         try:
-            sent = SentAt(clock(), self.now())
-            if events is not None:
-                events.sent(call.query.where, attempt)
-            try:
-                async with asyncio.timeout_at(sent.at + self.timeout):
-                    outcome = await self.transport.send(service.request(call))
-            except APIConnectionError as error:
-                outcome = error.with_traceback(None)  # its frames hold the headers of the request
-            except TimeoutError:
-                outcome = APITimeoutError(f"no whole answer within {self.timeout:g} s")
-            if isinstance(outcome, APIConnectionError):
-                permit.lost()
-                exchange = Exchange(sent, outcome)
-            else:
-                limits = read_limits(outcome.headers, self.now())
-                exchange = Exchange(sent, outcome, limits, permit.answered(outcome.status, limits))
-        except BaseException:
-            _abandon(permit)
-            raise
+            async with asyncio.timeout_at(sent.at + service.timeout):
+                outcome = await service.transport.send(service.request(self.call))
+        except APIConnectionError as error:
+            outcome = error.with_traceback(None)  # its frames hold the headers of the request
+        except TimeoutError:
+            outcome = APITimeoutError(f"no whole answer within {service.timeout:g} s")
+        exchange = self._land(sent, outcome)
+        self._permit = None
         if events is not None:
-            events.received(call.query.where, outcome, clock() - sent.at)
+            events.received(where, outcome, clock() - sent.at)
         return exchange
 
+    def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
+        """Report the outcome of an attempt to the gate."""
+        permit = self._permit
+        assert permit is not None  # noqa: S101 - a flow acquires before it sends
+        if isinstance(outcome, APIConnectionError):
+            permit.lost()
+            return Exchange(sent, outcome)
+        limits = read_limits(outcome.headers, self.service.member.now())
+        return Exchange(sent, outcome, limits, permit.answered(outcome.status, limits))
 
-async def _pause(service: Service, call: Call, pause: Pause) -> None:
-    if service.events.emit:
-        service.events.retry(call.query.where, pause.attempt, pause.seconds, pause.reason)
-    await asyncio.sleep(pause.seconds)
+    async def _pause(self, pause: Pause) -> None:
+        events = self.service.events
+        if events.emit:
+            events.retry(self.call.query.where, pause.attempt, pause.seconds, pause.reason)
+        await asyncio.sleep(pause.seconds)
 
-
-def _abandon(permit: Permit) -> None:
-    """End the permit of a request whose outcome will stay unknown."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # the call was dropped after its loop had closed: no other request waits there
-        return
-    permit.lost()
+    def _abandon(self, permit: Permit) -> None:
+        """End the permit of an attempt whose outcome will stay unknown."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # the call was dropped after its loop had closed: no other request waits there
+            return
+        if self._sent:
+            permit.lost()
+        else:
+            permit.unsent()

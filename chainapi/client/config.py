@@ -215,7 +215,11 @@ def _checked_url(name: str, url: str) -> str:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
-        host = str(ipaddress.IPv6Address(host)) if ":" in host else host.encode("idna").decode()
+        if ":" in host:
+            host = str(ipaddress.IPv6Address(host))
+        else:
+            # Twice: the first time may make dots of other characters, and so empty labels.
+            host = host.encode("idna").decode().encode("idna").decode()
         path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._").rstrip("/")
     except ValueError:
         raise ConfigurationError(f"{name} is no valid address") from None

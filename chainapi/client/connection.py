@@ -8,14 +8,13 @@ from typing import Any, NoReturn, TypeVar
 
 from attrs import define, field
 
-from chainapi.client.call import Dispatcher
+from chainapi.client.call import CallRunner
 from chainapi.client.config import Unconfigured
-from chainapi.client.emitter import Emitter
 from chainapi.client.gates import gate_of, used
 from chainapi.client.limiter import Gate
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call, SentAt
+from chainapi.core.call import Call, CallFlow, CallSettings, SentAt
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
@@ -32,30 +31,27 @@ class Connection:
 
     Attributes:
         services: "metrics" and "data"; one without an address or a key is `Unconfigured`.
-        dispatcher: sends the requests.
+        transport: sends the requests.
+        owned: whether the transport is closed with the session; that of a user stays open.
+        settings: settings of all calls.
         states: returns the state machine of a walk that begins at a checkpoint.
-        transport: the user's transport, which stays open; None for one that is closed with the session.
         isolated: whether the session has gates of its own.
-        emit: emits the events of the session.
+        closed: whether the session is closed.
 
     """
 
     services: Mapping[str, Service | Unconfigured]
-    dispatcher: Dispatcher
+    transport: Transport
+    owned: bool
+    settings: CallSettings
     states: Callable[[Checkpoint], StateMachine]
-    transport: Transport | None
     isolated: bool
-    emit: Emitter
     closed: bool = field(default=False, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session cannot be pickled or copied: make one where it is used")
-
-    @property
-    def now(self) -> Callable[[], float]:
-        """Return the time of the wall clock, in Unix seconds."""
-        return self.dispatcher.now
 
     @property
     def configured(self) -> list[Service]:
@@ -103,7 +99,8 @@ class Connection:
 
         """
         self.enter()
-        return self.dispatcher.call(service, call, decode, began)
+        flow = CallFlow(call, self.settings, self.clock() if began is None else began)
+        return CallRunner(service, call, decode, flow, self._calls).run()
 
     def enter(self) -> None:
         """Join the running event loop at the first use.
@@ -137,22 +134,28 @@ class Connection:
             return
         if self._loop is None or not self._loop.is_closed():
             self.enter()
-            self.dispatcher.close()
+            for call in self._calls:
+                call.close()
             self._leave()
         self.closed = True
-        if self.transport is None:
-            await self.dispatcher.transport.aclose()
+        if self.owned:
+            await self.transport.aclose()
 
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""
         self._loop = loop
         alone = self.isolated or self.closed
         for service in self.configured:
-            service.join(Gate() if alone else gate_of(loop, service.endpoint, self.transport))
+            service.join(Gate() if alone else gate_of(loop, service.endpoint, self._others))
 
     def _leave(self) -> None:
         """Release the gates; those of the loop keep what they learned."""
         for service in self.configured:
             service.leave()
             if not self.isolated and self._loop is not None:
-                used(self._loop, service.endpoint, self.transport, service.gate)
+                used(self._loop, service.endpoint, self._others, service.gate)
+
+    @property
+    def _others(self) -> Transport | None:
+        """The user's transport, with which sessions share gates; None for the network."""
+        return None if self.owned else self.transport

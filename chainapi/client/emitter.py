@@ -90,7 +90,7 @@ class ServiceEvents:
         self.emit(RetryScheduled(self.service, where, attempt, wait, reason))
 
     def on_wait(self, *, reason: str, seconds: float, **_: Any) -> None:
-        """Emit soon that no request leaves for `seconds`; the listener of a `Share`.
+        """Emit soon that no request leaves for `seconds`; the listener of a `Member`.
 
         Not at once: a user's listener that raises must not interrupt the gate amid a change of its queue.
         """

@@ -22,9 +22,10 @@ from weakref import WeakSet
 from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.queue import Queue, Waiter
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.reservation import Decision, Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import APITimeoutError, QuotaWaitError
@@ -54,14 +55,15 @@ class Permit:
         self._member = member
         self._reservation: Reservation | None = reservation
 
-    def answered(self, status: int, info: RateLimitInfo) -> Verdict:
+    def answered(self, status: int, info: RateLimitInfo, *, elapsed: float | None = None) -> Verdict:
         """Report a response with `status`, and `info` read from its headers.
 
-        Return its meaning for the quota: whether it was a refusal, and which requests it stops.
+        `elapsed` is the seconds since its request was sent, if that was later than the grant. Return its
+        meaning for the quota: whether it was a refusal, and which requests it stops.
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
-        return self._gate.answered(reservation, status, info)
+        return self._gate.answered(reservation, status, info, elapsed)
 
     def lost(self) -> None:
         """Report that no response arrived: the service may have counted the request."""
@@ -185,19 +187,10 @@ class Gate:
                 for at least five seconds).
 
         """
-        loop = asyncio.get_running_loop()
         member = member or self._own
-        if (
-            not self._queue
-            and not self._woken
-            and (member.group is None or (member.rate is None and member.group.room))
-        ):
-            now = loop.time()
-            reservation = self._try(now, route, cost)
-            if reservation is not None:
-                if member.group is not None:
-                    member.group.in_flight += 1
-                return Permit(self, reservation, member)
+        if (permit := self.acquire_now(route, cost=cost, member=member)) is not None:
+            return permit
+        loop = asyncio.get_running_loop()
         rank = -inf if again else -priority
         waiter = _Ticket(next(self._numbers), rank, route, cost, member, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
@@ -207,6 +200,62 @@ class Gate:
         finally:
             if late is not None:
                 late.cancel()
+
+    def acquire_now(self, route: str, *, cost: float | None, member: Member) -> Permit | None:
+        """Return the permit to send a request now; None if it has to wait."""
+        if self._queue or self._woken:
+            return None
+        if member.group is not None and (member.rate is not None or not member.group.room):
+            return None
+        reservation = self._try(asyncio.get_running_loop().time(), route, cost)
+        if reservation is None:
+            return None
+        if member.group is not None:
+            member.group.in_flight += 1
+        return Permit(self, reservation, member)
+
+    def adopt(self, route: str, *, cost: float | None, member: Member, elapsed: float) -> Permit:
+        """Return the permit of a request that is under way since `elapsed` seconds.
+
+        Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
+        response.
+        """
+        quota, sent = self._quota, asyncio.get_running_loop().time() - elapsed
+        decision = Decision(sent, probe=quota.mode in (Mode.LEARNING, Mode.PROBING))
+        reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
+        if member.group is not None:
+            member.group.in_flight += 1
+        return Permit(self, reservation, member)
+
+    def hold_back(self, seconds: float) -> None:
+        """Send nothing for some seconds: another gate met a refusal."""
+        quota = self._quota
+        quota.stopped_until = max(quota.stopped_until, asyncio.get_running_loop().time() + seconds)
+        self._pump()
+
+    def surplus(self, route: str, cost: float | None) -> float:
+        """Return how many more requests of a route could leave now beside those in flight.
+
+        0 unless responses reported what is left, and while any request waits.
+        """
+        quota = self._quota
+        known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
+        if self._queue or not known:
+            return 0.0
+        room = quota.room(asyncio.get_running_loop().time())
+        if room == inf:
+            return 0.0
+        return min(room / quota.costs.price(route, cost), quota.max_in_flight - quota.in_flight)
+
+    @property
+    def stopped_for(self) -> float:
+        """Seconds until the end of a stop; 0 without one."""
+        return max(0.0, self._quota.stopped_until - asyncio.get_running_loop().time())
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait."""
+        return len(self._queue)
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
@@ -526,9 +575,13 @@ class Gate:
             member.group.in_flight -= 1
             self._queue.freed(member.group)
 
-    def answered(self, reservation: Reservation, status: int, info: RateLimitInfo) -> Verdict:
+    def answered(
+        self, reservation: Reservation, status: int, info: RateLimitInfo, elapsed: float | None = None
+    ) -> Verdict:
         """Record a response, and return its meaning for the quota."""
         now = asyncio.get_running_loop().time()
+        if elapsed is not None:
+            reservation.sent = max(reservation.sent, now - elapsed)
         self._unanswered_since = now if self._quota.in_flight > 1 else inf
         verdict = self._quota.answered(reservation, now, status, info, self._random())
         self._pump()

@@ -58,6 +58,8 @@ class Member:
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self.given = rate
+        self.most_in_flight = max_in_flight
         self.rate = None if rate is None else _bucket(rate)
         self.rate_units = isinstance(rate, Limit) and rate.units
         self.limits = tuple(limits)

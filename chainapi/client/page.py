@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar, cast
 
 from attrs import define, field
 
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.walk import Walk
 from chainapi.models.codec import decode_resource
 
 __all__ = ["MetricPage", "Page"]
@@ -44,6 +45,26 @@ class Page(Generic[T]):
         """
         return cast("dict[str, Any]", decode_resource(self.body))
 
+    @classmethod
+    def of(cls, walk: Walk, extra: Sequence[str], rows: list[T] | None = None) -> Self:
+        """Return the open page of a walk.
+
+        Args:
+            walk: the walk.
+            extra: names of the further fields.
+            rows: its rows, where they are not all rows of the page.
+
+        """
+        page = walk.page
+        return cls(
+            page.rows if rows is None else rows,
+            page.next_page_token,
+            walk.end,
+            walk.restarts,
+            extra=dict(zip(extra, page.extra, strict=True)),
+            body=page.body,
+        )
+
     def __len__(self) -> int:
         return len(self.items)
 
@@ -63,3 +84,10 @@ class MetricPage(Page[T]):
 
     status: int | None = None
     last_run: int | None = None
+
+    @classmethod
+    def of(cls, walk: Walk, extra: Sequence[str], rows: list[T] | None = None) -> Self:
+        """Return the open page of a walk over a metric (see `Page.of`)."""
+        page = super().of(walk, extra, rows)
+        page.status, page.last_run = page.extra["status"], page.extra["last_run"]
+        return page

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from itertools import islice
-from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from chainapi.client.page import MetricPage, Page
-from chainapi.client.runner import Runner
+from chainapi.client.runner import WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.limits.limit import Limit
@@ -32,16 +31,21 @@ class Pages(Generic[T]):
     Iterating gives pages as the service sent them; `items()` gives each row once, also where a restart or a
     list that shifted brings rows again. An error leaves the stream in place: iterate again to try again, or
     pass its `checkpoint` to `resume=`, in this process or another.
+
+    Attributes:
+        walk: the walk of the stream; it has digests, numbers and repeats of the rows of the open page.
+
     """
 
+    _page_type: type[Page[Any]] = Page
+
     def __init__(self, walk: Walk, source: Source) -> None:
-        self._walk = walk
+        self.walk = walk
         self._source = source
-        self._runner = Runner(walk, source)
-        self._reader: object = None  # the reader of rows, whose rows must not be interleaved with another's
+        self._runner = WalkRunner(walk, source)
 
     def __repr__(self) -> str:
-        walk = self._walk
+        walk = self.walk
         state = "closed" if self._runner.closed else walk.state.value
         return f"<{type(self).__name__}: {walk.query.where}, {state}, {walk.depth} pages>"
 
@@ -51,30 +55,22 @@ class Pages(Generic[T]):
     @property
     def exhausted(self) -> bool:
         """Return whether the last page, one without a token, was given whole."""
-        return self._walk.exhausted
+        return self.walk.exhausted
 
     @property
     def restarts(self) -> int:
         """Number of times the walk restarted at the first page."""
-        return self._walk.restarts
+        return self.walk.restarts
 
     @property
     def checkpoint(self) -> Checkpoint:
         """Position of the stream: after the row or the page that was given last."""
-        return self._walk.checkpoint
+        return self.walk.checkpoint
 
     @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
         return self._source.model
-
-    @property
-    def walk(self) -> Walk:
-        """Walk of the stream, as the reader of pages or rows uses it.
-
-        It has digests, numbers and repeats of the rows of the page given last.
-        """
-        return self._walk
 
     def __aiter__(self) -> Self:
         return self
@@ -86,14 +82,14 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
 
         """
-        self._reader = None
-        walk, closed = self._walk, self._runner.closed
-        begun = walk.unread and not closed  # by items()
-        if not begun and not await self._runner.advance():
+        walk, runner = self.walk, self._runner
+        begun = walk.unread  # by items()
+        runner.reader = None
+        if not await runner.advance():
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
         walk.skip()
-        return self._page(rest)
+        return self._page_type.of(walk, self._source.extra, rest)
 
     async def items(self) -> AsyncGenerator[T, None]:
         """Give the rows one by one, each once.
@@ -102,17 +98,14 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint`, which resumes at the exact row.
 
         """
-        walk, runner = self._walk, self._runner
-        reader = self._begin_rows()
-        try:
-            while not runner.closed and (walk.unread or await runner.advance()):
+        walk, runner = self.walk, self._runner
+        with runner.reading() as reader:
+            while await runner.advance():
                 for row in walk.rows():
                     yield row
-                    if self._reader is not reader:
-                        self._refuse_second_reader()
+                    if runner.reader is not reader:
+                        runner.check(reader)
                         return
-        finally:
-            self._end_rows(reader)
 
     async def collect(self, limit: int | None = None) -> list[T]:
         """Return all rows, each once; with `limit` at most that many.
@@ -127,17 +120,17 @@ class Pages(Generic[T]):
         """
         if limit is not None:
             whole_number("limit", limit)
-        walk, rows = self._walk, list[T]()
-        walk.row_limit = inf if limit is None else self.checkpoint.rows + limit
-        reader = self._begin_rows()
+        walk, runner, rows = self.walk, self._runner, list[T]()
         try:
-            await self._collect(rows, limit, reader)
+            with runner.reading(limit) as reader:
+                while len(rows) != limit and await runner.advance():
+                    runner.check(reader)
+                    rows.extend(islice(walk.rows(), None if limit is None else limit - len(rows)))
+            if len(rows) != limit and not walk.exhausted:
+                raise runner.refusal("the stream was closed before its end")
         except ChainAPIError as error:
             error.partial = rows
             raise
-        finally:
-            walk.row_limit = inf
-            self._end_rows(reader)
         return rows
 
     def estimate(
@@ -158,7 +151,6 @@ class Pages(Generic[T]):
 
     async def aclose(self) -> None:
         """End the stream; nothing more is sent. Closing it again does nothing."""
-        self._reader = None
         self._runner.close()
 
     async def __aenter__(self) -> Self:
@@ -169,56 +161,14 @@ class Pages(Generic[T]):
     ) -> None:
         await self.aclose()
 
-    async def _collect(self, rows: list[T], limit: int | None, reader: object) -> None:
-        """Append rows until the list ends, or has `limit` rows."""
-        walk, runner = self._walk, self._runner
-        while not runner.closed and len(rows) != limit and (walk.unread or await runner.advance()):
-            if self._reader is not reader:
-                self._refuse_second_reader()
-            rows.extend(islice(walk.rows(), None if limit is None else limit - len(rows)))
-        if len(rows) != limit and not walk.exhausted:
-            raise runner.refusal("the stream was closed before its end")
-
-    def _begin_rows(self) -> object:
-        """Return a reader of rows, which takes the place of any other."""
-        reader = self._reader = object()
-        self._walk.count_rows()
-        return reader
-
-    def _end_rows(self, reader: object) -> None:
-        if self._reader is reader:
-            self._runner.rest()
-
-    def _refuse_second_reader(self) -> None:
-        if not self._runner.closed:
-            raise self._runner.refusal("another reader has taken this stream over: it can be read once")
-
-    def _page(self, rows: list[T] | None) -> Page[T]:
-        """Return the open page; with `rows`, with these instead of all its rows."""
-        walk, page = self._walk, self._walk.page
-        items = page.rows if rows is None else rows
-        return Page(items, page.next_page_token, walk.end, walk.restarts, extra=self._extra(), body=page.body)
-
-    def _extra(self) -> dict[str, Any]:
-        return dict(zip(self._source.extra, self._walk.page.extra, strict=True))
-
 
 class MetricPages(Pages[T]):
     """Pages of a metric: each also has the time when the data was last updated."""
 
-    async def __anext__(self) -> MetricPage[T]:
-        """Return the next page."""
-        return cast("MetricPage[T]", await super().__anext__())
+    _page_type = MetricPage
 
-    def _page(self, rows: list[T] | None) -> MetricPage[T]:
-        page, extra = super()._page(rows), self._extra()
-        return MetricPage(
-            page.items,
-            page.next_page_token,
-            page.checkpoint,
-            page.restarts,
-            extra=extra,
-            body=page.body,
-            status=extra["status"],
-            last_run=extra["last_run"],
-        )
+    if TYPE_CHECKING:
+
+        async def __anext__(self) -> MetricPage[T]:
+            """Return the next page."""
+            ...

@@ -11,15 +11,13 @@ from collections import deque
 from typing import Any
 
 from chainapi.client.source import Source
-from chainapi.core.call import GivenUp
 from chainapi.core.paging.states import PageToken
-from chainapi.core.paging.walk import Fetch, Fetched, Walk
-from chainapi.errors import ChainAPIError
+from chainapi.core.paging.walk import Answer, Fetched, Walk
 
 __all__ = ["Prefetcher"]
 
 
-def _token_after(outcome: Fetched | ChainAPIError | None) -> PageToken | None:
+def _token_after(outcome: Answer) -> PageToken | None:
     return outcome.token if isinstance(outcome, Fetched) else None
 
 
@@ -36,7 +34,7 @@ class Prefetcher:
         self._source = source
         self._walk = walk
         self._loop = asyncio.get_running_loop()
-        self._tasks: deque[asyncio.Task[Fetched | ChainAPIError | None]] = deque()
+        self._tasks: deque[asyncio.Task[Answer]] = deque()
         self._token: PageToken | None = None  # of the page that the first of them fetches
         self._rows = 0.0  # wanted beyond the open page
         self._reader: weakref.ref[asyncio.Task[Any]] | None = None  # while a page is on its way
@@ -60,7 +58,7 @@ class Prefetcher:
         """Return whether the page of `token` is ready or on its way."""
         return token is not None and bool(self._tasks) and self._token == token
 
-    async def take(self) -> Fetched | ChainAPIError | None:
+    async def take(self) -> Answer:
         """Wait for the first page, or the error in its place.
 
         A caller that is cancelled leaves it there. None where it was dropped or given up meanwhile.
@@ -127,15 +125,15 @@ class Prefetcher:
             self._watch(None)
             return
         fetch = self._walk.fetch(token)
-        if self._source.clock() >= fetch.not_after:
+        if self._loop.time() >= fetch.not_after:
             self._watch(None)
             return
-        task = self._loop.create_task(self._fetched(fetch))
+        task = self._loop.create_task(self._source.fetch(fetch, self._needed))
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - its loop may be left
         self._tasks.append(task)
         task.add_done_callback(self._spawn_after)
 
-    def _spawn_after(self, task: asyncio.Task[Fetched | ChainAPIError | None]) -> None:
+    def _spawn_after(self, task: asyncio.Task[Answer]) -> None:
         """Fetch the page after the last one, while there is room for it."""
         if task.cancelled() or not self._tasks or self._tasks[-1] is not task:
             return
@@ -145,16 +143,6 @@ class Prefetcher:
             self._spawn(_token_after(task.result()))
             return
         self._watch(None)
-
-    async def _fetched(self, fetch: Fetch) -> Fetched | ChainAPIError | None:
-        """Return the page, or the error in its place; None if the request was given up."""
-        try:
-            page, sent = await self._source.fetch(fetch, self._needed)
-        except ChainAPIError as error:
-            return error
-        except GivenUp:
-            return None
-        return Fetched(page, sent)
 
     def _dropped(self, _: object) -> None:
         # The garbage collector may call this in any thread, and after the loop was closed.

@@ -1,69 +1,93 @@
-"""Runner: performs the commands of a walk, with a session's requests and events."""
+"""WalkRunner: carries out the commands of a walk, for one reader at a time."""
 
 from __future__ import annotations
 
-from typing import assert_never
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Any, assert_never
 
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.source import Source
 from chainapi.client.threads import finish_in_thread
-from chainapi.core.paging.walk import (
-    Answer,
-    Deliver,
-    Discard,
-    Fetch,
-    Fetched,
-    Offload,
-    Report,
-    Steps,
-    Walk,
-)
-from chainapi.errors import ChainAPIError, PageTokenExpiredError, PagingError
+from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, Report, Steps, Walk
+from chainapi.errors import ChainAPIError, PagingError
 
-__all__ = ["Runner"]
+__all__ = ["WalkRunner"]
 
 
-class Runner:
-    """Runs a walk page by page, for one caller at a time."""
+class WalkRunner:
+    """Runs a walk page by page, with the requests and events of a session.
+
+    Attributes:
+        reader: the reader of rows, if there is one; another reader takes its place.
+        closed: whether nothing more is sent.
+
+    """
 
     def __init__(self, walk: Walk, source: Source) -> None:
         self._walk = walk
         self._source = source
         self._running = False
         self._ahead: Prefetcher | None = None
+        self.reader: object = None
         self.closed = False
 
     async def advance(self) -> bool:
-        """Open the next page; False at the end of the list, or after `close`.
+        """Open the next page, unless the open one has unread rows.
+
+        Returns False at the end of the list, and after `close`.
 
         Raises:
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
 
         """
-        walk, source = self._walk, self._source
-        if self.closed or walk.fetched_all:
-            return False
-        if self._running:
-            raise self.refusal("this stream is being read already: only one reader at a time")
-        self._running = True
-        try:
-            return await self._run(walk.advance(source.clock(), source.now(), reports=bool(source.emit)))
-        except ChainAPIError as error:
-            error.checkpoint = walk.checkpoint
-            if walk.failed:
-                self._discard()
-            raise
-        finally:
-            self._running = False
+        walk = self._walk
+        if self.closed or walk.unread or walk.fetched_all:
+            return walk.unread and not self.closed
+        answer: Answer = None
+        cancelled: asyncio.CancelledError | None = None
+        with self._advancing() as steps:
+            while (command := self._next(steps, answer)) is not None:
+                if isinstance(command, Fetch):
+                    answer = await self._fetch(command)
+                else:
+                    # The work counts the rows of the page, so that it has to be opened in any case.
+                    cancelled, answer = await finish_in_thread(command.work), None
+        if cancelled is not None:
+            raise cancelled
+        return not self.closed
 
-    def rest(self) -> None:
-        """Send nothing ahead until the next `advance`."""
-        if self._ahead is not None:
-            self._ahead.rest()
+    @contextmanager
+    def reading(self, limit: int | None = None) -> Iterator[object]:
+        """Let a reader of at most `limit` rows take the place of any other."""
+        walk = self._walk
+        walk.count_rows()
+        if limit is not None:
+            walk.row_limit = walk.checkpoint.rows + limit
+        reader = self.reader = object()
+        try:
+            yield reader
+        finally:
+            if limit is not None:
+                walk.row_limit = inf
+            if self.reader is reader and self._ahead is not None:
+                self._ahead.rest()
+
+    def check(self, reader: object) -> None:
+        """Refuse a reader of rows whose place another one took.
+
+        Raises:
+            PagingError: the stream is open, and its reader is another one.
+
+        """
+        if self.reader is not reader and not self.closed:
+            raise self.refusal("another reader has taken this stream over: it can be read once")
 
     def close(self) -> None:
         """Send nothing more, and cancel the requests for further pages."""
-        self.closed = True
+        self.reader, self.closed = None, True
         self._discard()
 
     def refusal(self, message: str) -> PagingError:
@@ -72,44 +96,45 @@ class Runner:
         error.checkpoint = self._walk.checkpoint
         return error
 
-    async def _run(self, steps: Steps) -> bool:
-        """Perform commands until a page is open; False if the runner is closed meanwhile."""
-        answer: Answer = None
-        cancelled = None
+    @contextmanager
+    def _advancing(self) -> Iterator[Steps]:
+        """Begin the commands of the next page; refuse a second caller meanwhile."""
+        if self._running:
+            raise self.refusal("this stream is being read already: only one reader at a time")
+        self._running = True
+        try:
+            yield self._walk.advance(*self._source.times(), reports=bool(self._source.emit))
+        except ChainAPIError as error:
+            error.checkpoint = self._walk.checkpoint
+            if self._walk.failed:
+                self._discard()
+            raise
+        finally:
+            self._running = False
+
+    def _next(self, steps: Steps, answer: Answer) -> Fetch | Offload | None:
+        """Carry out commands until one takes time; None if the page is open, or the runner closed."""
         while not self.closed:
-            command = steps.send(answer)
-            answer = None
+            command, answer = steps.send(answer), None
             match command:
-                case Fetch():
-                    answer = await self._fetch(command)
-                case Deliver():
-                    self._fetch_ahead()
-                    break
-                case Offload(work=work):
-                    # The work counts the rows of the page, so that it has to be opened in any case.
-                    cancelled = await finish_in_thread(work)
+                case Fetch() | Offload():
+                    return command
                 case Report(event=event):
                     self._source.emit(event)
                 case Discard():
                     self._discard()
+                case Deliver():
+                    self._fetch_ahead()
+                    return None
                 case _:
                     assert_never(command)
-        if cancelled is not None:
-            raise cancelled
-        return not self.closed
+        return None
 
-    async def _fetch(self, fetch: Fetch) -> Answer:
-        """Return the page that was fetched ahead, or fetch it now; an error in its place."""
-        ahead, source = self._ahead, self._source
-        if ahead is not None and ahead.holds(fetch.token):
-            return await ahead.take()
-        if source.clock() >= fetch.not_after:
-            return PageTokenExpiredError("the page token has reached its lifetime")
-        try:
-            page, sent = await source.fetch(fetch)
-        except ChainAPIError as error:
-            return error
-        return Fetched(page, sent)
+    def _fetch(self, fetch: Fetch) -> Coroutine[Any, Any, Answer]:
+        """Return the page that was fetched ahead, or fetch it now."""
+        if self._ahead is not None and self._ahead.holds(fetch.token):
+            return self._ahead.take()
+        return self._source.fetch(fetch)
 
     def _fetch_ahead(self) -> None:
         """Prefetch the next pages unless the row limit will stop the reader first."""

@@ -6,7 +6,7 @@ The key is masked in every text that the service sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -15,9 +15,10 @@ from attrs import define, field
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
-from chainapi.core.call import Acquire, Call
+from chainapi.client.transport import Transport
+from chainapi.core.call import Call
 from chainapi.core.http import Request, Response, is_markup
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.snapshot import QuotaSnapshot
@@ -40,9 +41,20 @@ _HEADERS = {
 
 @define(eq=False, repr=False)
 class Service:
-    """Service as a session reaches it: its endpoint, member of a gate, and events."""
+    """Service as a session reaches it.
+
+    Attributes:
+        endpoint: its address and key.
+        transport: sends the requests.
+        timeout: seconds that one attempt may take.
+        member: the session's place in the gate.
+        events: emits the events of the service.
+
+    """
 
     endpoint: ServiceConfig
+    transport: Transport
+    timeout: float
     member: Member
     events: ServiceEvents
     _gate: Gate | None = field(default=None, init=False)
@@ -52,7 +64,7 @@ class Service:
         """`metrics` or `data`."""
         return self.endpoint.name
 
-    # --- requests, and leave to send them ---------------------------------------------------
+    # --- requests, and their gate -----------------------------------------------------------
 
     def request(self, call: Call) -> Request:
         """Return the request of a call; the key is added here and nowhere else."""
@@ -79,18 +91,6 @@ class Service:
         """The gate that was joined."""
         assert self._gate is not None  # noqa: S101 - a session joins before it sends
         return self._gate
-
-    def acquire(self, call: Call, command: Acquire) -> Coroutine[None, None, Permit]:
-        """Wait until the gate allows an attempt; see `Gate.acquire`."""
-        return self.gate.acquire(
-            call.query.route,
-            cost=call.query.cost,
-            priority=call.priority,
-            max_wait=command.max_wait,
-            deadline=command.deadline,
-            again=command.again,
-            member=self.member,
-        )
 
     def price(self, query: Query) -> float:
         """Return the cost of a request in compute units, as far as it is known."""
@@ -121,7 +121,7 @@ class Service:
         except DecodeError as error:
             return self._undecoded(error, body)
 
-    def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
+    async def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
         """Return the error type and the messages of an error response."""
         if 300 <= response.status < 400:
             target = _redirect_target(self.endpoint.base_url, response.headers.get("location", ""))

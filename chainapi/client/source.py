@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chainapi.client.emitter import Emitter
-from chainapi.core.call import SentAt
 from chainapi.core.limits.limit import Limit
-from chainapi.core.paging.walk import Fetch
-from chainapi.models.codec import DecodedPage
+from chainapi.core.paging.walk import Answer, Fetch
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
@@ -40,20 +38,15 @@ class Source(Protocol):
         """Names of the further fields of a page."""
         ...
 
-    def clock(self) -> float:
-        """Return the time of the running loop in seconds."""
+    def times(self) -> tuple[float, float]:
+        """Return the time of the running loop and Unix time, in seconds."""
         ...
 
-    def now(self) -> float:
-        """Return Unix time in seconds."""
-        ...
+    async def fetch(self, fetch: Fetch, needed: Callable[[], bool] | None = None) -> Answer:
+        """Return the page, or the error in its place.
 
-    def fetch(
-        self, fetch: Fetch, needed: Callable[[], bool] | None = None
-    ) -> Awaitable[tuple[DecodedPage, SentAt]]:
-        """Return a page, and when its request was sent; to be awaited at once.
-
-        `needed` is called before each attempt: whether somebody still waits for the page.
+        `needed` is called before each attempt: whether somebody still waits for the page. None is returned
+        once nobody does.
         """
         ...
 

@@ -36,11 +36,12 @@ Serve = Callable[[Link], None]
 class Carrier(Protocol):
     """Connects the processes that share a quota, and elects the host of its gate."""
 
-    async def connect(self, name: str, make_host: Callable[[bytes], Serve]) -> Link:
+    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
         """Return a link to the host of the quota `name`, elected among those that call this.
 
-        A process that is elected calls `make_host` with the memory that the carrier stores (empty for none),
-        and then the returned function with the host's end of each new link, its own among them.
+        A process that is elected calls `make_host` with the memory that the carrier stores (empty for none)
+        and its age in seconds, and then the returned function with the host's end of each new link, its own
+        among them.
 
         Raises:
             ShareUnavailableError: no host can be reached or elected.

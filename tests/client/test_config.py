@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi.client.config import (
@@ -210,6 +210,8 @@ def test_bad_addresses_are_refused(url: Any) -> None:
 
 
 @given(st.text())
+@example("\u2024")  # IDNA makes a dot of it
+@example("a.\u2024")
 def test_any_address_is_used_or_refused(url: str) -> None:
     """Any text is an address that can be used again as it is, or a ConfigurationError."""
     for text in (url, f"https://{url}", f"https://example.com/{url}"):

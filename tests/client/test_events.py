@@ -168,7 +168,7 @@ async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
     """Without a listener and with default logging, no event is made or logged."""
     simulator = Simulator(points=50)
     async with simulated(simulator) as session:
-        assert not session.connection.emit
+        assert not session.connection.service("metrics").events.emit
         await session.metrics.avg_tps(43114).collect()
     assert caplog.records == []
 

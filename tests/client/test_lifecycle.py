@@ -130,7 +130,7 @@ async def test_walk_left_by_break_holds_no_connection() -> None:
             gc.collect()
             await settle()
         assert sim.stats.requests == 6
-        client = cast(AiohttpTransport, session.connection.dispatcher.transport)._client
+        client = cast(AiohttpTransport, session.connection.transport)._client
         assert client is not None
         assert client.connector is not None
         assert len(client.connector._conns) == 1
@@ -261,8 +261,8 @@ async def test_timeout_around_a_wait_is_punctual(answer: Response | Exception | 
     It waits for a response, for quota, or for another attempt.
     """
     session, transport = scripted(answer)
-    session.connection.dispatcher.settings.jitter = lambda: 1.0
-    session.connection.dispatcher.settings.retry = RetryPolicy(max_attempts=5, base=30.0)
+    session.connection.settings.jitter = lambda: 1.0
+    session.connection.settings.retry = RetryPolicy(max_attempts=5, base=30.0)
     async with session:
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(1):
@@ -355,7 +355,7 @@ async def test_closing_ends_all_calls(answer: Response | None, callers: int) -> 
     It does so wherever the call waits.
     """
     session, transport = scripted(answer, timeout=1_000)
-    session.connection.dispatcher.settings.budget.level = 1e9
+    session.connection.settings.budget.level = 1e9
     tasks = [asyncio.create_task(session.metrics.get("/v1/x")) for _ in range(callers)]
     await asyncio.sleep(10)
     await session.aclose()

@@ -427,7 +427,7 @@ async def test_cancelled_reader_tries_nothing_again() -> None:
     simulator = Simulator(points=1_000, faults=[Fault(at=2, status=503)], latency=10.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:
-        session.connection.dispatcher.settings.jitter = lambda: 1.0
+        session.connection.settings.jitter = lambda: 1.0
         pages = session.metrics.avg_tps(43114, prefetch=2)
         await cancelled(waits(pages), 20.1)
         assert transport.sent == 2

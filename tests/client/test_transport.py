@@ -86,7 +86,7 @@ async def call(server: RawServer, *, max_attempts: int, transport: AiohttpTransp
     async with Session(
         data_base_url=server.origin, api_key=KEY, max_attempts=max_attempts, timeout=10, transport=transport
     ) as session:
-        session.connection.dispatcher.settings.jitter = lambda: 0.0
+        session.connection.settings.jitter = lambda: 0.0
         return await session.data.get("/v1/x")
 
 
@@ -228,7 +228,7 @@ async def test_broken_pages_are_neither_lost_nor_doubled() -> None:
     async with Simulator(seed=3, points=900, faults=faults) as sim:
         transport = AiohttpTransport()
         async with Session(metrics_base_url=sim.metrics_base_url, transport=transport) as session:
-            session.connection.dispatcher.settings.jitter = lambda: 0.0
+            session.connection.settings.jitter = lambda: 0.0
             rows = await session.metrics.avg_tps(43114).collect()
         await transport.aclose()
         assert len({row.timestamp for row in rows}) == len(rows) == 900

@@ -20,7 +20,7 @@ from attrs import evolve, frozen
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.client.prefetch import Prefetcher
-from chainapi.client.runner import Runner
+from chainapi.client.runner import WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.paging import dedupe, order
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -33,8 +33,8 @@ from chainapi.core.paging.order import Order, Rows, Watermark
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
-from chainapi.core.paging.walk import Fetched, Walk
-from chainapi.errors import APIStatusError, ChainAPIError, ServerError
+from chainapi.core.paging.walk import Answer, Fetched, Walk
+from chainapi.errors import APIStatusError, ServerError
 from tests.paging.machine import FlowMachine, PagingMachine
 
 __all__ = ["MUTANTS"]
@@ -212,7 +212,7 @@ def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     """Leave the page that was taken where it was, once."""
     real = Prefetcher.take
 
-    async def take(self: Prefetcher) -> Fetched | ChainAPIError | None:
+    async def take(self: Prefetcher) -> Answer:
         task = self._tasks[0]
         outcome = await real(self)
         if self._tasks and outcome is not None and not getattr(task, "taken", False):
@@ -241,7 +241,10 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(Prefetcher, "holds", holds), patch.object(Runner, "_discard", lambda self: None):
+        with (
+            patch.object(Prefetcher, "holds", holds),
+            patch.object(WalkRunner, "_discard", lambda self: None),
+        ):
             yield
 
     return both()
@@ -250,26 +253,26 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
 @mutant(6, 43)
 def error_ends_the_walk() -> AbstractContextManager[object]:
     """Take a failed page for the end, as if the list were whole."""
-    real = Runner.advance
+    real = WalkRunner.advance
 
-    async def advance(self: Runner) -> bool:
+    async def advance(self: WalkRunner) -> bool:
         try:
             return await real(self)
         except ServerError:
             self._walk._states.state = State.EXHAUSTED
             return False
 
-    return patch.object(Runner, "advance", advance)
+    return patch.object(WalkRunner, "advance", advance)
 
 
 @mutant(21, 27)
 def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     """Return, for the page in hand, the checkpoint one page further on."""
-    real = Pages._page
+    real = Pages.__anext__
     given: dict[int, Page[Any]] = {}
 
-    def page_of(self: Pages[Any], rows: list[Any] | None) -> Page[Any]:
-        page = real(self, rows)
+    async def next_page(self: Pages[Any]) -> Page[Any]:
+        page = await real(self)
         if (before := given.get(id(self))) is not None:
             before.checkpoint = page.checkpoint
         given[id(self)] = page
@@ -278,7 +281,7 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     @contextmanager
     def both() -> Iterator[None]:
         with (
-            patch.object(Pages, "_page", page_of),
+            patch.object(Pages, "__anext__", next_page),
             patch.object(Walk, "_inside", lambda self: self._end),
         ):
             yield

@@ -26,11 +26,12 @@ from chainapi.core.http import Request
 from chainapi.core.limits.estimate import Estimate
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.states import StateMachine
-from chainapi.core.paging.walk import Fetch, ListQuery, Walk
+from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,
     APITimeoutError,
+    ChainAPIError,
     DecodeError,
     PageTokenExpiredError,
     RateLimitedError,
@@ -186,7 +187,6 @@ class FlowSource:
         self, world: FlowWorld, service: Service, route: Route, attempts: int, emit: Emitter
     ) -> None:
         self.emit = emit
-        self.clock = world.time
         self.model = route.model
         self.extra = tuple(name for name, _ in route.extra)
         self._world = world
@@ -194,24 +194,25 @@ class FlowSource:
         self._attempts = attempts
         self._decode = PageDecoder(route.model, route.items, route.extra)
 
-    def now(self) -> float:
-        """Return Unix time."""
-        return self._world.wall + self.clock()
+    def times(self) -> tuple[float, float]:
+        """Return the time of the world and Unix time."""
+        now = self._world.time()
+        return now, self._world.wall + now
 
-    async def fetch(
-        self, fetch: Fetch, needed: Callable[[], bool] | None = None
-    ) -> tuple[DecodedPage, SentAt]:
+    async def fetch(self, fetch: Fetch, needed: Callable[[], bool] | None = None) -> Answer:
         """Return a page, after as many attempts as the reader has patience for."""
         for attempt in count(1):
-            sent = SentAt(self.clock(), self.now())
+            sent = SentAt(*self.times())
             if sent.at >= fetch.not_after:
-                raise PageTokenExpiredError("the page token reached its lifetime between two attempts")
+                return PageTokenExpiredError("the page token reached its lifetime between two attempts")
             try:
-                return await self._attempt(fetch), sent
+                return Fetched(await self._attempt(fetch), sent)
             except (RateLimitedError, ServerError, APIConnectionError, DecodeError) as error:
                 if attempt == self._attempts:
-                    raise
+                    return error
                 await self._world.sleep(getattr(error, "retry_after", None) or 1.0)
+            except ChainAPIError as error:
+                return error
         raise AssertionError
 
     async def _attempt(self, fetch: Fetch) -> DecodedPage:

@@ -29,6 +29,7 @@ from msgspec.msgpack import Decoder, Encoder
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit
 
 __all__ = [
+    "HOLDING",
     "MAX_FRAME",
     "VERSION",
     "Acquire",
@@ -66,6 +67,8 @@ VERSION = 1
 MAX_FRAME = 1_048_576  # bytes; the largest message has the learned state of a quota
 MOST = 1e15  # of any amount: beyond it a float is no exact whole number
 
+HOLDING = 2**48  # first number of a permit of an earlier host; hosts number theirs from 0
+
 Amount = Annotated[float, Meta(ge=0, le=MOST)]
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text = Annotated[str, Meta(max_length=1024)]
@@ -95,6 +98,7 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
         origin: scheme, host and port of the service.
         memory: state of the quota as the member last received it; empty for none.
         age: seconds since then.
+        stopped: seconds for which nothing may be sent, as far as the member was informed.
 
     """
 
@@ -103,6 +107,7 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
     origin: Text = ""
     memory: bytes = b""
     age: Amount = 0.0
+    stopped: Amount = 0.0
 
 
 class Join(Struct, array_like=True, tag=2, frozen=True):
@@ -127,7 +132,7 @@ class Leave(Struct, array_like=True, tag=3, frozen=True):
 class Holding(Struct, array_like=True, tag=4, frozen=True):
     """A request is under way since `elapsed` seconds, permitted by an earlier host.
 
-    `permit` is a number that the member chose.
+    `permit` is a number that the member chose, from `HOLDING` up.
     """
 
     permit: Number
@@ -159,11 +164,11 @@ class Cancel(Struct, array_like=True, tag=6, frozen=True):
 
 
 class Answered(Struct, array_like=True, tag=7, frozen=True):
-    """A response arrived, `elapsed` seconds after its request was sent."""
+    """A response arrived; `elapsed` seconds ago its request was sent, if that was later than the grant."""
 
     permit: Number
     status: int
-    elapsed: Amount
+    elapsed: Amount | None = None
     limits: Limits | None = None
 
 
@@ -208,12 +213,12 @@ class Granted(Struct, array_like=True, tag=34, frozen=True):
 class Refused(Struct, array_like=True, tag=35, frozen=True):
     """The request `number` would wait too long.
 
-    `seconds` says how long; without them the service sent no response for `silent` seconds.
+    `seconds` says how long; without them the service answers nobody, and `reason` has the words of the error.
     """
 
     number: Number
     seconds: Amount | None = None
-    silent: Amount = 0.0
+    reason: Text = ""
 
 
 class Verdict(Struct, array_like=True, tag=36, frozen=True):

@@ -1,0 +1,191 @@
+"""Connection of one process to the host of a shared quota: it connects again whenever the link breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from attrs import define, field
+
+from chainapi.core.share.messages import (
+    Denied,
+    FrameError,
+    FromHost,
+    FromMember,
+    Welcome,
+    encode,
+    read_host_frame,
+)
+from chainapi.errors import ConfigurationError, ShareUnavailableError
+from chainapi.share.link import Carrier, Link, Serve
+
+__all__ = ["Uplink", "User"]
+
+UNAVAILABLE = 2.0  # seconds without a host after which the user is informed
+RETRY = 0.25  # seconds between two attempts to reach a host
+BATCH = 8  # messages that may wait for each other
+LATER = 0.02  # seconds for which they may wait
+
+_log = logging.getLogger("chainapi.share")
+
+
+class User(Protocol):
+    """User of the connection: the gate."""
+
+    def greeting(self) -> Sequence[FromMember]:
+        """Return the first messages to a host."""
+
+    def receive(self, message: FromHost) -> None:
+        """Handle a message of the host."""
+
+    def connected(self) -> None:
+        """Note that the host answered the greeting."""
+
+    def broken(self) -> None:
+        """Note that the link broke: its host ended all permits as lost."""
+
+    def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
+        """Note that there has been no host for `UNAVAILABLE` seconds."""
+
+
+@define(eq=False, repr=False)
+class Uplink:
+    """Link to the host of a quota, replaced by another whenever it breaks.
+
+    Messages that are sent without a link are dropped: the next greeting has what the host needs.
+    """
+
+    name: str
+    carrier: Carrier
+    user: User
+    make_host: Callable[[bytes, float], Serve]
+    _link: Link | None = field(default=None, init=False)
+    _outbox: list[FromMember] = field(factory=list[FromMember], init=False)
+    _flushing: asyncio.Handle | None = field(default=None, init=False)
+    _welcome: bool = field(default=True, init=False)
+    _soon: bool = field(default=False, init=False)
+    _connecting: asyncio.Task[None] | None = field(default=None, init=False)
+    _patience: asyncio.TimerHandle | None = field(default=None, init=False)
+    _reason: ShareUnavailableError | ConfigurationError | None = field(default=None, init=False)
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a link, even if its host did not answer yet."""
+        return self._link is not None
+
+    def open(self, pause: float = 0.0) -> None:
+        """Connect after a pause in seconds, unless that is under way or done."""
+        if self._link is None and self._connecting is None:
+            loop = asyncio.get_running_loop()
+            if self._patience is None:
+                self._patience = loop.call_later(UNAVAILABLE, self._give_up)
+            self._connecting = loop.create_task(self._connect(pause))
+
+    async def aclose(self) -> None:
+        """Send what is left to send, and end the link."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+            self._connecting = None
+        self._stop_patience()
+        self._flush()
+        if self._link is not None:
+            link, self._link = self._link, None
+            link.close()
+        await self.carrier.aclose(self.name)
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def send(self, message: FromMember) -> None:
+        """Send a message with all others of this iteration of the loop."""
+        if self._link is None:
+            return
+        self._outbox.append(message)
+        if not self._soon:
+            self._cancel_flush()
+            self._soon = True
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+
+    def send_later(self, message: FromMember) -> None:
+        """Send a message with the next one, after `LATER` seconds, or when `BATCH` of them wait."""
+        if self._link is None:
+            return
+        if len(self._outbox) + 1 >= BATCH:
+            self.send(message)
+            return
+        self._outbox.append(message)
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_later(LATER, self._flush)
+
+    def _flush(self) -> None:
+        self._cancel_flush()
+        if self._outbox and self._link is not None:
+            messages, self._outbox = self._outbox, []
+            self._link.send(encode(messages))
+
+    def _cancel_flush(self) -> None:
+        self._soon = False
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+
+    # --- receiving --------------------------------------------------------------------------
+
+    def _receive(self, frame: bytes) -> None:
+        try:
+            for message in read_host_frame(frame):
+                match message:
+                    case Welcome():
+                        self._welcome = True
+                        self._stop_patience()
+                        self.user.connected()
+                    case Denied():
+                        self._reason = ShareUnavailableError(
+                            f"the host refused this process: {message.reason}"
+                        )
+                    case _:
+                        self.user.receive(message)
+        except FrameError as error:
+            _log.warning("the link to the host of the shared quota broke: %s", error)
+            if self._link is not None:
+                self._link.close()
+                self._broken()
+
+    def _broken(self) -> None:
+        self._link = None
+        self._outbox.clear()
+        self._cancel_flush()
+        self.user.broken()
+        self.open(0.0 if self._welcome else RETRY)
+
+    # --- connecting -------------------------------------------------------------------------
+
+    async def _connect(self, pause: float) -> None:
+        """Connect, again and again until it succeeds."""
+        while True:
+            await asyncio.sleep(pause)
+            pause = RETRY
+            try:
+                link = await self.carrier.connect(self.name, self.make_host)
+                break
+            except ShareUnavailableError as error:
+                self._reason = error
+            except ConfigurationError as error:
+                self._reason = error
+                self._give_up()
+        self._connecting, self._welcome = None, False
+        self._link = link
+        link.send(encode(self.user.greeting()))
+        link.start(self._receive, self._broken)
+
+    def _give_up(self) -> None:
+        self._stop_patience()
+        self.user.unavailable(self._reason or ShareUnavailableError("no process hosts the shared quota"))
+        # The next break of a link begins a new wait; meanwhile the attempts continue.
+
+    def _stop_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None

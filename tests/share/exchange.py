@@ -1,0 +1,155 @@
+"""Carriers that meet in one event loop, with a delay, and whose processes die on command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import MethodType
+
+from attrs import define, field
+
+from chainapi.client.limiter import Gate
+from chainapi.errors import ShareUnavailableError
+from chainapi.share.host import Host
+from chainapi.share.link import Link, Serve
+
+
+class DelayedEnd:
+    """End of a link whose frames arrive after `delay` seconds."""
+
+    def __init__(self, delay: float) -> None:
+        self.delay = delay
+        self.other: DelayedEnd = self
+        self.open = True
+        self.frames = 0  # sent from this end
+        self.octets = 0
+        self._early: list[bytes] = []
+        self._on_frame: Callable[[bytes], None] | None = None
+        self._on_broken: Callable[[], None] | None = None
+
+    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
+        """Deliver from now on."""
+        self._on_frame, self._on_broken = on_frame, on_broken
+        early, self._early = self._early, []
+        for frame in early:
+            asyncio.get_running_loop().call_soon(self.deliver, frame)
+        if not self.open:
+            asyncio.get_running_loop().call_soon(on_broken)
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame."""
+        if self.open:
+            self.frames += 1
+            self.octets += len(frame)
+            asyncio.get_running_loop().call_later(self.delay, self.other.deliver, frame)
+
+    def close(self) -> None:
+        """Break the link from this side."""
+        if self.open:
+            self.open = False
+            self._on_frame = self._on_broken = None
+            asyncio.get_running_loop().call_later(self.delay, self.other.snap)
+
+    def deliver(self, frame: bytes) -> None:
+        """Hand an arrived frame over."""
+        if not self.open:
+            return
+        if self._on_frame is None:
+            self._early.append(frame)
+        else:
+            self._on_frame(frame)
+
+    def snap(self) -> None:
+        """End, as the other side did."""
+        if self.open:
+            self.open = False
+            if self._on_broken is not None:
+                self._on_broken()
+
+
+@define(eq=False)
+class Exchange:
+    """Machine on which the carriers of all processes meet.
+
+    Attributes:
+        delay: seconds that a frame takes.
+        away: whether nobody can be reached.
+        hosts: the carrier that hosts each quota, and what serves its links.
+        links: all links, by the two carriers.
+        elections: number of hosts so far.
+
+    """
+
+    delay: float = 0.0
+    away: bool = False
+    hosts: dict[str, tuple[ExchangeCarrier, Serve]] = field(factory=dict)
+    links: list[tuple[ExchangeCarrier, ExchangeCarrier, DelayedEnd]] = field(factory=list)
+    elections: int = 0
+    stored: dict[str, bytes] = field(factory=dict)
+
+    def carrier(self) -> ExchangeCarrier:
+        """Return the carrier of one more process."""
+        return ExchangeCarrier(self)
+
+    def kill(self, carrier: ExchangeCarrier) -> None:
+        """End a process without a word: its links break."""
+        carrier.dead = True
+        self.hosts = {name: host for name, host in self.hosts.items() if host[0] is not carrier}
+        for one, other, end in self.links:
+            if carrier in (one, other):
+                end.snap()
+                end.other.snap()
+        self.links = [link for link in self.links if carrier not in link[:2]]
+
+    def cut(self) -> None:
+        """Break all links, and let nobody connect until `away` is False again."""
+        self.away = True
+        self.hosts.clear()
+        for _, _, end in self.links:
+            end.snap()
+            end.other.snap()
+        self.links.clear()
+
+    def gate(self, name: str) -> Gate:
+        """Return the gate of a quota, from its host."""
+        _, serve = self.hosts[name]
+        assert isinstance(serve, MethodType)
+        assert isinstance(serve.__self__, Host)
+        return serve.__self__.gate
+
+    @property
+    def frames(self) -> tuple[int, int]:
+        """Frames from members to hosts, and back."""
+        return sum(end.frames for *_, end in self.links), sum(end.other.frames for *_, end in self.links)
+
+
+@define(eq=False)
+class ExchangeCarrier:
+    """Carrier of one process."""
+
+    exchange: Exchange
+    dead: bool = False
+
+    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+        """Return a link to the host; become the host if there is none."""
+        await asyncio.sleep(self.exchange.delay)
+        if self.exchange.away or self.dead:
+            raise ShareUnavailableError("nobody can be reached")
+        hosts = self.exchange.hosts
+        if name not in hosts:
+            self.exchange.elections += 1
+            hosts[name] = self, make_host(self.exchange.stored.get(name, b""), 0.0)
+        host, serve = hosts[name]
+        near, far = DelayedEnd(self.exchange.delay), DelayedEnd(self.exchange.delay)
+        near.other, far.other = far, near
+        self.exchange.links.append((self, host, near))
+        serve(far)
+        return near
+
+    def store(self, name: str, memory: bytes) -> None:
+        """Keep the memory for the next host."""
+        self.exchange.stored[name] = memory
+
+    async def aclose(self, name: str) -> None:
+        """Leave."""
+        self.exchange.kill(self)

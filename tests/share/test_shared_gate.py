@@ -1,0 +1,266 @@
+"""The gate of a quota that processes share: one gate for all, through any host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from math import inf
+
+import pytest
+from attrs import define, field
+
+from chainapi.client.limiter import Permit
+from chainapi.client.member import Member
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.scope import Verdict
+from chainapi.errors import QuotaWaitError, ShareUnavailableError
+from chainapi.share.gate import OnUnavailable, SharedGate, SharedPermit
+from tests.limits.servers import FromFirst, Server
+from tests.share.exchange import Exchange, ExchangeCarrier
+
+MINUTE = (PolicyField(100.0, 60.0),)
+
+
+def headers(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
+    """Return the limit headers of a service with 100 units a minute."""
+    return RateLimitInfo(100.0, remaining, None, retry_after, MINUTE)
+
+
+def time() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+class Process:
+    """Process with one session on a shared quota."""
+
+    def __init__(
+        self, exchange: Exchange, on_unavailable: OnUnavailable = "degrade", **settings: object
+    ) -> None:
+        self.carrier: ExchangeCarrier = exchange.carrier()
+        self.member = Member(**settings)  # type: ignore[arg-type]
+        self.gate = SharedGate("quota", "https://data.test", self.carrier, on_unavailable)
+        self.gate.join(self.member)
+
+    async def acquire(self, route: str = "/a", **options: object) -> SharedPermit | Permit:
+        """Return a permit."""
+        return await self.gate.acquire(route, member=self.member, **options)  # type: ignore[arg-type]
+
+    async def aclose(self) -> None:
+        """Leave the quota."""
+        self.gate.leave(self.member)
+        await self.gate.aclose()
+
+
+@asynccontextmanager
+async def processes(number: int, exchange: Exchange | None = None) -> AsyncIterator[list[Process]]:
+    """Return processes that share a quota, and close those that live at the end."""
+    exchange = exchange or Exchange()
+    made = [Process(exchange) for _ in range(number)]
+    try:
+        yield made
+    finally:
+        for process in made:
+            await process.aclose()
+
+
+async def end(permit: SharedPermit | Permit, status: int, info: RateLimitInfo) -> Verdict:
+    """Report a response."""
+    verdict = permit.answered(status, info)
+    return verdict if isinstance(verdict, Verdict) else await verdict
+
+
+async def test_a_refusal_of_one_process_stops_all() -> None:
+    """After a 429 in one process no other sends before its retry-after has passed."""
+    async with processes(3) as (one, two, three):
+        await end(await one.acquire(), 200, headers(99))
+        assert await end(await one.acquire(), 429, headers(0, 20.0)) is Verdict.QUOTA
+        began = time()
+        permits = [asyncio.create_task(other.acquire()) for other in (two, three)]
+        first, _ = await asyncio.wait(permits, return_when="FIRST_COMPLETED")
+        assert time() - began == pytest.approx(20.0)
+        for task in first:
+            await end(task.result(), 200, headers(99))
+        for task in permits:
+            (await task).unsent()
+
+
+async def test_first_request_of_all_processes_leaves_alone() -> None:
+    """The probe of one process holds the others back until its response arrives."""
+    async with processes(2) as (one, two):
+        probe = await one.acquire()
+        second = asyncio.create_task(two.acquire())
+        await asyncio.sleep(1)
+        assert not second.done()
+        await end(probe, 200, headers(99))
+        (await second).unsent()
+
+
+async def test_wait_that_is_too_long_is_refused_with_its_time() -> None:
+    """A request of another process gets the QuotaWaitError that the gate would raise."""
+    async with processes(2) as (one, two):
+        await end(await one.acquire(), 429, headers(0, 30.0))
+        with pytest.raises(QuotaWaitError) as caught:
+            await two.acquire(max_wait=5.0)
+        assert caught.value.retry_after == pytest.approx(30.0, abs=0.2)
+        with pytest.raises(QuotaWaitError):
+            await two.acquire(deadline=time() + 5.0)
+
+
+async def test_cancelled_request_leaves_no_trace() -> None:
+    """A request cancelled while it waits, or after its grant, gives its turn to the next."""
+    async with processes(2) as (one, two):
+        probe = await one.acquire()
+        waiting = asyncio.create_task(two.acquire())
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await end(probe, 200, headers(99))
+        (await two.acquire()).unsent()
+        (await one.acquire()).unsent()
+
+
+async def test_killed_process_gives_its_permits_back_as_lost() -> None:
+    """Permits of a process that died are lost: the next process does not wait for them."""
+    exchange = Exchange()
+    async with processes(2, exchange) as (one, two):
+        await end(await one.acquire(), 200, headers(99))
+        await two.acquire()
+        probe = asyncio.create_task(one.acquire())
+        (await probe).unsent()
+        exchange.kill(two.carrier)
+        (await one.acquire()).unsent()
+
+
+async def test_next_host_learns_the_stop_from_its_members() -> None:
+    """After the host died in a stop nothing is sent before the stop ends."""
+    exchange = Exchange()
+    async with processes(3, exchange) as (one, two, three):
+        await end(await one.acquire(), 200, headers(99))
+        (await three.acquire()).unsent()
+        await end(await two.acquire(), 429, headers(0, 30.0))
+        began = time()
+        await asyncio.sleep(0)
+        exchange.kill(one.carrier)
+        (await three.acquire()).unsent()
+        assert time() - began >= 29.9
+        assert exchange.elections == 2
+
+
+async def test_request_under_way_is_reported_to_the_next_host() -> None:
+    """A response that arrives after a take-over teaches the next host."""
+    exchange = Exchange()
+    async with processes(3, exchange) as (one, two, three):
+        await end(await one.acquire(), 200, headers(99))
+        under_way = await two.acquire()
+        exchange.kill(one.carrier)
+        await asyncio.sleep(1)
+        assert await end(under_way, 429, headers(0, 30.0)) is Verdict.QUOTA
+        began = time()
+        (await three.acquire()).unsent()
+        assert time() - began >= 29.9
+
+
+async def test_without_a_host_requests_fail_if_so_wished() -> None:
+    """on_unavailable="fail" raises an error that says why, and recovers by itself."""
+    exchange = Exchange(away=True)
+    process = Process(exchange, "fail")
+    with pytest.raises(ShareUnavailableError, match="nobody can be reached"):
+        await process.acquire()
+    exchange.away = False
+    await asyncio.sleep(1)
+    (await process.acquire()).unsent()
+    await process.aclose()
+
+
+async def test_without_a_host_requests_leave_by_the_last_share(caplog: pytest.LogCaptureFixture) -> None:
+    """on_unavailable="degrade" continues alone, warns once, and comes back by itself."""
+    exchange = Exchange()
+    async with processes(2, exchange) as (one, two):
+        await end(await one.acquire(), 200, headers(99))
+        (await two.acquire()).unsent()
+        exchange.cut()
+        for _ in range(3):
+            permit = await one.acquire()
+            assert isinstance(permit, Permit)
+            await end(permit, 200, headers(50))
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]  # of two processes
+        exchange.away = False
+        await asyncio.sleep(1)
+        assert isinstance(await one.acquire(), SharedPermit)
+
+
+@define
+class Job:
+    """Requests of many processes to one server, as a network 50 ms wide sees them."""
+
+    server: Server
+    left: int
+    sent_in_stop: int = 0
+    refusals: int = 0
+    stopped_until: float = -inf
+    spent: Counter[str] = field(factory=Counter[str])
+
+    async def work(self, process: Process, name: str = "", route: str = "/a") -> None:
+        """Send requests until none is left."""
+        again = False
+        while self.left > 0:
+            self.left -= 1
+            permit = await process.acquire(route, again=again)
+            self.sent_in_stop += time() < self.stopped_until
+            try:
+                again = await self.send(permit)
+                self.spent[name] += not again
+            except asyncio.CancelledError:
+                self.left += 1
+                permit.lost()
+                raise
+            self.left += again
+
+    async def send(self, permit: SharedPermit | Permit) -> bool:
+        """Send a request; return whether it was refused."""
+        await asyncio.sleep(0.025)
+        trial = self.server.ask(time(), 1.0)
+        await asyncio.sleep(0.025)
+        if trial.status == 429:
+            self.refusals += 1
+            self.stopped_until = max(self.stopped_until, time() + (trial.info.retry_after or 0.0))
+        await end(permit, trial.status, trial.info)
+        return trial.status == 429
+
+
+async def test_processes_reach_the_quota_of_one() -> None:
+    """Eight processes with eight tasks each need the time of one, meet one 429, and send in no stop."""
+    exchange = Exchange(delay=0.001)
+    async with processes(8, exchange) as many:
+        job = Job(FromFirst(600.0, 10.0), 2_400)
+        await asyncio.gather(*(job.work(process) for process in many for _ in range(8)))
+        assert time() < 30.0 / 0.97 + 1.0
+        assert job.refusals <= 1
+        assert job.sent_in_stop == 0
+
+
+@pytest.mark.parametrize("deaths", [("host", "host"), ("other", "other")])
+async def test_processes_survive_the_death_of_others(deaths: tuple[str, ...]) -> None:
+    """Processes that are killed cost their requests under way, and no more."""
+    exchange = Exchange(delay=0.001)
+    async with processes(8, exchange) as many:
+        job = Job(FromFirst(600.0, 10.0), 2_400)
+        tasks = {process: [asyncio.create_task(job.work(process)) for _ in range(8)] for process in many}
+
+        def kill(kind: str) -> None:
+            host = exchange.hosts["quota"][0]
+            process = next(p for p in many if (p.carrier is host) == (kind == "host") and not p.carrier.dead)
+            exchange.kill(process.carrier)
+            for task in tasks[process]:
+                task.cancel()
+
+        for number, kind in enumerate(deaths):
+            asyncio.get_running_loop().call_later(3.0 + 9.0 * number, kill, kind)
+        await asyncio.wait([task for each in tasks.values() for task in each])
+        assert job.left == 0
+        assert time() < 33.5
+        assert job.refusals <= 1 + len(deaths)
+        assert job.sent_in_stop == 0
