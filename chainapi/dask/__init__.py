@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
         f"chainapi.dask needs {error.name}, which is not installed: pip install 'chainapi[dask]'"
     ) from None
 
-from chainapi.dask.share import register, session
+from chainapi.dask.plugins import session
 
 if TYPE_CHECKING:
     from chainapi.export.progress import ExportProgress
@@ -111,3 +111,28 @@ def export(
         on_progress,
     )
     return client.sync(run.run)
+
+
+def register(client: Any, **session_arguments: Any) -> Any:
+    """Open a session on each worker of a cluster, now and whenever a worker comes, behind one gate.
+
+    The gate lives beside the scheduler, so all workers together keep within one quota. `session` returns the
+    session inside of tasks. Calling `register` again replaces the sessions.
+
+    Args:
+        client: a ``distributed.Client``, synchronous or not.
+        session_arguments: arguments of `chainapi.Session`, which have to be picklable. What is left out comes
+            from the environment of the workers: set CHAINAPI_API_KEY there. An ``api_key=`` travels in the
+            messages of Dask and stays in the memory of the scheduler; it is refused where they are not
+            encrypted.
+
+    Returns:
+        None; for an asynchronous client, an awaitable.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the key would travel unencrypted.
+
+    """
+    from chainapi.dask.plugins import install
+
+    return client.sync(install, client, session_arguments, idempotent=False)

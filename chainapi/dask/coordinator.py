@@ -13,8 +13,8 @@ from zlib import crc32
 
 from attrs import define, field, frozen
 
-from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, prepare, stop, topic_of
-from chainapi.dask.share import ensure_registered
+from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, prepare, topic_of
+from chainapi.dask.plugins import install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.spec import Arguments
@@ -90,7 +90,7 @@ class DistributedExport:
         self._failed = loop.create_future()
         arguments = await self._arguments()
         self.progress = ExportProgress(len(arguments), clock=loop.time)
-        await ensure_registered(self.client)
+        await install(self.client, {}, idempotent=True)
         jobs = await self._jobs(arguments)
         self.client.subscribe_topic(topic_of(self.name), self._received)
         try:
@@ -159,7 +159,7 @@ class DistributedExport:
         """Stop the partitions; workers write what they have fetched."""
         with suppress(OSError, TimeoutError):  # the scheduler or a worker is gone
             await self.client.cancel(futures)
-            await self.client.run(stop, self.name, on_error="ignore")
+            await self.client.run(stop_tasks, self.name, on_error="ignore")
 
     async def _result_of(self, future: Any) -> Any:
         from distributed.scheduler import KilledWorker

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from attrs import define, field, frozen
+from distributed import get_worker
 
 from chainapi.dask.parts import Outrun, PartLog, partition_of
+from chainapi.dask.plugins import plugin_of
 from chainapi.dask.store import Store
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError
 from chainapi.export.fetch import Fetcher
@@ -20,7 +21,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.export.spec import Arguments, ExportSpec
 from chainapi.export.worker import Worker
 
-__all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "prepare", "stop"]
+__all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "prepare", "topic_of"]
 
 ABOUT = "_export/about.json"
 REPORT_EVERY = 0.2  # seconds between two reports of a partition
@@ -146,23 +147,8 @@ def _compare(folder: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> 
         )
 
 
-# Tasks by the name of the export's run; of all workers of this process.
-_running: defaultdict[str, set[asyncio.Task[Outcome]]] = defaultdict(set)
-_stopped: set[str] = set()
-
-
-async def stop(export: str) -> None:
-    """Stop the partitions of an export in this process; what they have fetched is written first."""
-    _stopped.add(export)
-    tasks = _running[export]
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
-
-
 async def fetch_partition(job: Job) -> Outcome:
-    """Export a partition.
+    """Export a partition with the session of the worker that runs this task.
 
     Raises:
         ConfigurationError: the worker has no session, or the route rejects the arguments.
@@ -170,25 +156,13 @@ async def fetch_partition(job: Job) -> Outcome:
         ChainAPIError: an error that concerns all sources, such as a rejected key.
 
     """
-    from distributed import get_worker
-
-    from chainapi.dask.share import session
-
     worker = get_worker()
+    plugin = plugin_of(worker)
 
     def report(counts: Mapping[str, int]) -> None:
         worker.log_event(job.topic, {"partition": job.number, **counts})
 
-    if job.export in _stopped:
-        raise asyncio.CancelledError
-    task = asyncio.create_task(export_partition(job, session(), report))
-    _running[job.export].add(task)
-    try:
-        return await task
-    finally:
-        _running[job.export].discard(task)
-        if not _running[job.export]:
-            del _running[job.export]
+    return await plugin.run(job.export, export_partition(job, plugin.session, report))
 
 
 async def export_partition(job: Job, session: object, report: Report) -> Outcome:

@@ -1,0 +1,166 @@
+"""Plugins of a cluster: the gates beside the scheduler, and a session on each worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+from distributed import WorkerPlugin, get_worker
+
+from chainapi.client.config import is_loopback
+from chainapi.dask.links import DaskCarrier, GatePlugin
+from chainapi.errors import ConfigurationError, SessionClosedError
+from chainapi.session import Session
+
+__all__ = ["SessionPlugin", "install", "plugin_of", "session", "stop_tasks"]
+
+T = TypeVar("T")
+
+PLUGIN = "chainapi-session"
+
+
+@frozen
+class SessionArguments:
+    """Arguments of a session, on their way to the workers; no repr shows them.
+
+    They are pickled as they are: an API key among them travels in the messages of Dask, and the scheduler keeps
+    it for workers that come later.
+    """
+
+    values: Mapping[str, Any] = field(repr=False)
+
+
+class SessionPlugin(WorkerPlugin):
+    """Opens a session on its worker, in the worker's event loop, and closes it when the worker ends."""
+
+    name = PLUGIN
+
+    def __init__(self, arguments: SessionArguments, *, idempotent: bool = False) -> None:
+        self.idempotent = idempotent
+        self._arguments = arguments
+        self._tasks: defaultdict[str, set[asyncio.Task[Any]]] = defaultdict(set)
+        self._stopped: set[str] = set()
+        self._carrier: DaskCarrier | None = None
+        self.session: Session | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (self._arguments, self.idempotent)
+
+    def setup(self, worker: Any) -> None:
+        """Open the session.
+
+        Raises:
+            ConfigurationError: an argument, or a variable in the environment of the worker, is invalid.
+
+        """
+        self._carrier = DaskCarrier(worker)
+        self.session = Session(**self._arguments.values)
+
+    async def teardown(self, worker: Any) -> None:
+        """End the tasks of the session, each with what it has, and close it."""
+        for group in [*self._tasks]:
+            await self.stop(group)
+        if self.session is not None:
+            await self.session.aclose()
+        if self._carrier is not None:
+            self._carrier.close()
+
+    async def run(self, group: str, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as a task that `stop` cancels.
+
+        Raises:
+            SessionClosedError: the group was stopped before.
+
+        """
+        if group in self._stopped:
+            coroutine.close()
+            raise SessionClosedError(f"{group} was stopped before it began on this worker")
+        task = asyncio.create_task(coroutine)
+        self._tasks[group].add(task)
+        try:
+            return await task
+        finally:
+            self._tasks[group].discard(task)
+
+    async def stop(self, group: str) -> None:
+        """Cancel the tasks of a group, those to come included, and wait for their ends."""
+        self._stopped.add(group)
+        if tasks := self._tasks.pop(group, set()):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+def _remake(arguments: SessionArguments, idempotent: bool) -> SessionPlugin:  # noqa: FBT001 - of a pickle
+    return SessionPlugin(arguments, idempotent=idempotent)
+
+
+def plugin_of(worker: Any) -> SessionPlugin:
+    """Return the plugin of a worker.
+
+    Raises:
+        ConfigurationError: the worker has no session.
+
+    """
+    plugin = worker.plugins.get(PLUGIN)
+    if not isinstance(plugin, SessionPlugin) or plugin.session is None:
+        raise ConfigurationError(
+            "this worker has no session: call chainapi.dask.register(client) first; if that was done, its log "
+            "says why the session was refused"
+        )
+    return plugin
+
+
+def session() -> Session:
+    """Return the session of the worker that runs this task.
+
+    Use it in coroutines: it belongs to the event loop of the worker. Do not close it.
+
+    Raises:
+        ConfigurationError: this is no task of a worker, or the worker has no session.
+
+    """
+    try:
+        worker = get_worker()
+    except ValueError:
+        raise ConfigurationError("chainapi.dask.session() works inside tasks of a Dask worker only") from None
+    found = plugin_of(worker).session
+    if found is None:  # plugin_of checked it
+        raise AssertionError
+    return found
+
+
+async def stop_tasks(group: str, dask_worker: Any) -> None:
+    """Stop the tasks of a group on a worker; for ``client.run``."""
+    await plugin_of(dask_worker).stop(group)
+
+
+async def install(client: Any, arguments: Mapping[str, Any], *, idempotent: bool) -> None:
+    """Install both plugins; with `idempotent` keep a session plugin that is there.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the key would travel unencrypted.
+
+    """
+    if arguments.get("api_key") is not None:
+        for address in (client.scheduler.address, *client.scheduler_info(n_workers=-1)["workers"]):
+            _check_encrypted(address)
+    await client.register_plugin(GatePlugin())
+    await client.register_plugin(SessionPlugin(SessionArguments(arguments), idempotent=idempotent))
+
+
+def _check_encrypted(address: str) -> None:
+    parts = urlsplit(address)
+    if parts.scheme in ("tls", "wss", "inproc") or is_loopback(parts.hostname or ""):
+        return
+    raise ConfigurationError(
+        f"api_key= would travel unencrypted to {address}: secure the cluster with TLS, or leave api_key= out "
+        "and set CHAINAPI_API_KEY in the environment of the workers"
+    )

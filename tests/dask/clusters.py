@@ -1,0 +1,35 @@
+"""Dask clusters of tests: in the test's event loop, without a dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from distributed import Client, LocalCluster
+
+from chainapi.simulator import Simulator
+
+__all__ = ["arguments_of", "cluster_of"]
+
+
+@asynccontextmanager
+async def cluster_of(workers: int = 2, **options: Any) -> AsyncIterator[tuple[Client, LocalCluster]]:
+    """Start a cluster of this process, and a client of it."""
+    defaults = {"processes": False, "threads_per_worker": 2}
+    async with (
+        LocalCluster(
+            n_workers=workers, dashboard_address=None, asynchronous=True, **{**defaults, **options}
+        ) as cluster,
+        Client(cluster, asynchronous=True) as client,
+    ):
+        yield client, cluster
+
+
+def arguments_of(simulator: Simulator) -> dict[str, Any]:
+    """Return the session's arguments for a simulator with a port."""
+    return {
+        "data_base_url": simulator.data_base_url,
+        "metrics_base_url": simulator.metrics_base_url,
+        "api_key": simulator.api_key,
+    }
