@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import CancelledError
 from collections import defaultdict
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
@@ -12,7 +11,11 @@ from uuid import uuid4
 from zlib import crc32
 
 from attrs import define, field, frozen
+from distributed.client import FutureCancelledError
+from distributed.scheduler import KilledWorker
 
+from chainapi._text import did_you_mean, quoted
+from chainapi.api.catalogue import ROUTES
 from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, prepare, topic_of
 from chainapi.dask.plugins import install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
@@ -20,6 +23,8 @@ from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.spec import Arguments
 
 __all__ = ["DistributedExport", "DistributedResult"]
+
+BY_PATH = ("data.list", "metrics.list")  # methods of a session for lists by their paths
 
 
 @frozen
@@ -76,6 +81,7 @@ class DistributedExport:
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
     _failed: asyncio.Future[None] = field(init=False)  # an error of on_progress
+    _lost: bool = field(default=False, init=False)  # the scheduler is gone, and with it all of its workers
 
     async def run(self) -> DistributedResult:
         """Export on the workers.
@@ -86,6 +92,7 @@ class DistributedExport:
             ChainAPIError: an error that concerns all sources, such as a rejected key.
 
         """
+        _check_route(self.route)
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
         arguments = await self._arguments()
@@ -157,13 +164,13 @@ class DistributedExport:
 
     async def _stop(self, futures: list[Any]) -> None:
         """Stop the partitions; workers write what they have fetched."""
-        with suppress(OSError, TimeoutError):  # the scheduler or a worker is gone
+        if self._lost:
+            return
+        with suppress(OSError, TimeoutError, FutureCancelledError):  # the scheduler is gone
             await self.client.cancel(futures)
             await self.client.run(stop_tasks, self.name, on_error="ignore")
 
     async def _result_of(self, future: Any) -> Any:
-        from distributed.scheduler import KilledWorker
-
         try:
             return await future
         except KilledWorker as error:
@@ -171,10 +178,8 @@ class DistributedExport:
                 f"workers died again and again in the export to {self.folder.url} ({error}): read their logs, "
                 "and start the same export again to continue"
             ) from error
-        except CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+        except FutureCancelledError as error:
+            self._lost = error.reason == "scheduler-connection-lost"
             raise ExportError(
                 f"the Dask cluster gave up the export to {self.folder.url} ({error}): start the same export "
                 "again to continue"
@@ -219,3 +224,14 @@ class DistributedExport:
             "the rest",
             failures,
         )
+
+
+def _check_route(route: str) -> None:
+    """Refuse a route that no session has, or that is no list."""
+    if route in BY_PATH:
+        return
+    if route not in ROUTES:
+        hint = did_you_mean(route, (*ROUTES, *BY_PATH), "`chainapi routes` shows all names")
+        raise ConfigurationError(f"no route is named {quoted(route)}: {hint}")
+    if ROUTES[route].single:
+        raise ConfigurationError(f"{route} returns a single resource: only lists can be exported")

@@ -199,7 +199,7 @@ class _Run:
             job.part_bytes,
         )
         spec = ExportSpec(
-            _method(self.session, job.route),
+            operator.attrgetter(job.route)(self.session),
             job.sources,
             job.folder.url,
             format_of("parquet"),
@@ -233,13 +233,3 @@ class _Run:
         """Return the counts; those of rows include what an earlier worker wrote in this run of the export."""
         rows, invalid = self.log.counts
         return {**self.progress.counts, "rows": rows, "invalid": invalid}
-
-
-def _method(session: object, route: str) -> Callable[..., Any]:
-    try:
-        method: Callable[..., Any] = operator.attrgetter(route)(session)
-    except AttributeError:
-        raise ConfigurationError(
-            f"a session has no {route}: name a method that returns Pages, such as data.evm.blocks"
-        ) from None
-    return method

@@ -76,16 +76,19 @@ class SessionPlugin(WorkerPlugin):
         """Run a coroutine as a task that `stop` cancels.
 
         Raises:
-            SessionClosedError: the group was stopped before.
+            SessionClosedError: the group was stopped.
 
         """
-        if group in self._stopped:
-            coroutine.close()
-            raise SessionClosedError(f"{group} was stopped before it began on this worker")
         task = asyncio.create_task(coroutine)
         self._tasks[group].add(task)
+        if group in self._stopped:
+            task.cancel()
         try:
             return await task
+        except asyncio.CancelledError:
+            if group not in self._stopped:
+                raise
+            raise SessionClosedError("the export was stopped") from None
         finally:
             self._tasks[group].discard(task)
 

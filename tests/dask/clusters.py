@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from threading import Thread
 from typing import Any
 
 from distributed import Client, LocalCluster
 
 from chainapi.simulator import Simulator
 
-__all__ = ["arguments_of", "cluster_of"]
+__all__ = ["arguments_of", "cluster_of", "simulated"]
 
 
 @asynccontextmanager
@@ -33,3 +35,20 @@ def arguments_of(simulator: Simulator) -> dict[str, Any]:
         "metrics_base_url": simulator.metrics_base_url,
         "api_key": simulator.api_key,
     }
+
+
+@contextmanager
+def simulated() -> Iterator[Simulator]:
+    """Run a simulator with a port in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    simulator = Simulator(chains=(1, 2), rows=60)
+    asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result(10)
+    try:
+        yield simulator
+    finally:
+        asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
