@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import ssl
 import time
@@ -23,6 +24,7 @@ from chainapi.client.config import (
 )
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.gates import Gates, LoopGates, OwnGates
 from chainapi.client.member import Member, is_rate
 from chainapi.client.service import Service
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
@@ -33,6 +35,7 @@ from chainapi.core.arguments import (
     one_of,
     refuse_unknown,
     seconds_of,
+    tag_of,
     whole_number,
 )
 from chainapi.core.call import CallSettings
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
     from chainapi.core.events import Event
+    from chainapi.share.link import Carrier
 
 __all__ = ["Session"]
 
@@ -86,8 +90,14 @@ class Session:
             SSL_CERT_FILE and the folder SSL_CERT_DIR.
         max_stop: seconds after which one request is sent although the service set a longer wait; a day
             by default, None waits as long as the service requires.
+        tag: name of the spender in `quota.spenders`; a call or a stream can have a tag of its own.
         isolated: whether the session has gates of its own. By default it shares them with all sessions of its
             event loop that have the same origin (scheme, host and port), key and `transport`.
+        share: True shares the quotas with all processes of this user and machine that do so too, the address
+            of a Redis server (``redis://``) with all that name it; by default the variable CHAINAPI_SHARE.
+            Processes share a quota if they have the same origin and key.
+        on_unavailable: "degrade" sends by this process's last share of the quota while the others cannot be
+            reached, "fail" raises ShareUnavailableError.
         transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
             session. None uses aiohttp.
         now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
@@ -118,7 +128,10 @@ class Session:
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
         max_stop: float | None = DEFAULT_MAX_STOP,
+        tag: str = "",
         isolated: bool = False,
+        share: bool | str | Carrier | None = None,
+        on_unavailable: Literal["degrade", "fail"] = "degrade",
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
@@ -141,7 +154,8 @@ class Session:
             max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
             deadline=deadline_of(deadline),
         )
-        make_service = partial(Service, transport=reached, timeout=seconds_of("timeout", timeout))
+        patience = seconds_of("timeout", timeout)
+        make_service = partial(Service, transport=reached, timeout=patience)
         make_member = partial(
             Member,
             rate=_rate(rate),
@@ -149,6 +163,7 @@ class Session:
             probe=boolean("probe", probe),
             max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
             now=function("now", now),
+            tag=tag_of(tag),
         )
         known = _limits(limits)
         try:
@@ -168,8 +183,9 @@ class Session:
                 events = ServiceEvents(name, emit)
                 member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
                 services[name] = make_service(config, member=member, events=events)
-        alone = boolean("isolated", isolated)
-        self.connection = Connection(services, reached, transport is None, settings, states, alone)
+        sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
+        gates = _gates(transport, boolean("isolated", isolated), share, sharing, patience, rate)
+        self.connection = Connection(services, reached, transport is None, settings, states, gates)
         self._metrics = MetricsAPI(self.connection, "metrics")
         self._data = DataAPI(self.connection, "data")
 
@@ -223,6 +239,32 @@ class Session:
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
+
+
+def _gates(
+    transport: Transport | None,
+    isolated: bool,
+    share: bool | str | Carrier | None,
+    on_unavailable: Literal["degrade", "fail"],
+    timeout: float,
+    rate: object,
+) -> Gates:
+    if isolated and share:
+        raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
+    if isolated:
+        return OwnGates()
+    if share is None and not os.environ.get("CHAINAPI_SHARE"):
+        return LoopGates(transport)
+    from chainapi.share.registry import SharedGates, chosen  # imported here: most sessions share nothing
+
+    choice = chosen(share)
+    if choice is None:
+        return LoopGates(transport)
+    if rate is not None and not isinstance(rate, Limit):
+        raise ConfigurationError(
+            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
+        )
+    return SharedGates(choice, on_unavailable, timeout)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:

@@ -57,7 +57,7 @@ def call(name: str, declared: Endpoint) -> str:
     ]
     if not declared.single:
         given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
-    given += ["priority=1", "deadline=9.5"]
+    given += ["priority=1", "deadline=9.5", "tag='job'"]
     result = declared.function.__annotations__["return"]
     called = f"{'await ' if declared.single else ''}session.{name}({', '.join(given)})"
     return f"    assert_type({called}, {result})"

@@ -126,6 +126,7 @@ class Groups:
             yield "prefetch: int = 0"
         yield "priority: int = 0"
         yield "deadline: float | None = None"
+        yield "tag: str | None = None"
 
     def parameter(self, document: Document, parameter: Schema) -> str:
         """Return one parameter in Python."""

@@ -81,7 +81,7 @@ def lists(route: Route) -> Callable[[F], F]:
 def gets(route: Route) -> Callable[[F], F]:
     """Declare a coroutine method that returns a single resource.
 
-    Its last parameters are ``priority`` and ``deadline``.
+    Its last parameters are ``priority``, ``deadline`` and ``tag``.
     """
 
     def declare(function: F) -> F:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
-from chainapi.api.options import NOT_SENT, Options, priority_of, refuse_misspelt
+from chainapi.api.options import NOT_SENT, Options, own_tag, priority_of, refuse_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource
 from chainapi.client.connection import Connection
@@ -67,6 +67,7 @@ class ServiceAPI:
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
         **params: object,
     ) -> Pages[T]: ...
 
@@ -86,6 +87,7 @@ class ServiceAPI:
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
         **params: object,
     ) -> Pages[dict[str, Any]]: ...
 
@@ -104,6 +106,7 @@ class ServiceAPI:
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
         **params: object,
     ) -> Pages[Any]:
         """Walk any list route (specification, section 4).
@@ -126,6 +129,7 @@ class ServiceAPI:
             prefetch: pages to fetch ahead of the reader, 0 to 16.
             priority: requests of a higher priority are first in the queue for quota.
             deadline: seconds for each page with its waits and retries; by default the session's.
+            tag: name of the spender in `quota.spenders`; by default the session's.
             params: query parameters by their names on the wire; None is left out, a list is joined by commas.
 
         Raises:
@@ -138,7 +142,7 @@ class ServiceAPI:
                 f"until={quoted(until)} needs descending_key=: give the row field that it bounds"
             )
         route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
-        options = Options(resume, on_invalid, prefetch, priority, deadline)
+        options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
         return Pages(*self._walk(route, route.path, self._params(page_size, params), options))
 
     async def get(
@@ -148,12 +152,14 @@ class ServiceAPI:
         model: Any = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
         **params: object,
     ) -> Any:
         """Return one resource, as plain JSON values or as `model`.
 
         Requests of a higher `priority` are first in the queue for quota. `deadline` is the seconds of the
-        call with its waits and retries, by default the session's.
+        call with its waits and retries, and `tag` is the name of the spender in `quota.spenders`; both are by
+        default the session's.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.
@@ -163,7 +169,7 @@ class ServiceAPI:
         refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        call = Call(query, priority=priority_of(priority), deadline=deadline_of(deadline))
+        call = Call(query, priority=priority_of(priority), deadline=deadline_of(deadline), tag=own_tag(tag))
         resource, _ = await self._connection.call(service, call, ResourceDecoder(model))
         return resource
 
@@ -199,7 +205,7 @@ class ServiceAPI:
         query = self._query(_filled(route.path, segments), params, route.units)
         priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
         service, began = self._service(), self._connection.clock()
-        call = Call(query, priority=priority, deadline=deadline)
+        call = Call(query, priority=priority, deadline=deadline, tag=own_tag(given["tag"]))
         if not endpoint.loaded:
             await endpoint.load()
         resource, _ = await self._connection.call(service, call, endpoint.decoder(), began)

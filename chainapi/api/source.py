@@ -121,6 +121,7 @@ class ListSource:
             options.priority,
             needed,
             options.deadline,
+            options.tag,
         )
 
     async def _load(self) -> Callable[[bytes], DecodedPage]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, assert_never, cast
 
 from attrs import define, field
 
-from chainapi.client.limiter import Permit
+from chainapi.client.limiter import AnyPermit
 from chainapi.client.service import Service
 from chainapi.core.call import (
     Acquire,
@@ -25,6 +25,7 @@ from chainapi.core.call import (
 )
 from chainapi.core.http import Response
 from chainapi.core.limits.headers import read_limits
+from chainapi.core.limits.scope import Verdict
 from chainapi.errors import APIConnectionError, APITimeoutError, ChainAPIError, SessionClosedError
 
 __all__ = ["CallRunner"]
@@ -52,7 +53,7 @@ class CallRunner(Generic[R]):
     under_way: set[CallRunner[Any]]
     _scope: asyncio.Timeout = field(init=False)
     _closed: bool = field(default=False, init=False)
-    _permit: Permit | None = field(default=None, init=False)  # of the attempt under way
+    _permit: AnyPermit | None = field(default=None, init=False)  # of the attempt under way
     _sent: bool = field(default=False, init=False)  # whether that attempt has begun
 
     @_scope.default
@@ -126,6 +127,7 @@ class CallRunner(Generic[R]):
                 deadline=command.deadline,
                 again=command.again,
                 member=self.service.member,
+                tag=self.call.tag,
             )
         except APITimeoutError as error:
             return error.with_traceback(None)
@@ -148,13 +150,13 @@ class CallRunner(Generic[R]):
             outcome = error.with_traceback(None)  # its frames hold the headers of the request
         except TimeoutError:
             outcome = APITimeoutError(f"no whole answer within {service.timeout:g} s")
-        exchange = self._land(sent, outcome)
+        exchange = await self._land(sent, outcome)
         self._permit = None
         if events is not None:
             events.received(where, outcome, clock() - sent.at)
         return exchange
 
-    def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
+    async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
         """Report the outcome of an attempt to the gate."""
         permit = self._permit
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
@@ -162,7 +164,8 @@ class CallRunner(Generic[R]):
             permit.lost()
             return Exchange(sent, outcome)
         limits = read_limits(outcome.headers, self.service.member.now())
-        return Exchange(sent, outcome, limits, permit.answered(outcome.status, limits))
+        verdict = permit.answered(outcome.status, limits)
+        return Exchange(sent, outcome, limits, verdict if isinstance(verdict, Verdict) else await verdict)
 
     async def _pause(self, pause: Pause) -> None:
         events = self.service.events
@@ -170,7 +173,7 @@ class CallRunner(Generic[R]):
             events.retry(self.call.query.where, pause.attempt, pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
 
-    def _abandon(self, permit: Permit) -> None:
+    def _abandon(self, permit: AnyPermit) -> None:
         """End the permit of an attempt whose outcome will stay unknown."""
         try:
             asyncio.get_running_loop()

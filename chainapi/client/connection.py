@@ -10,8 +10,7 @@ from attrs import define, field
 
 from chainapi.client.call import CallRunner
 from chainapi.client.config import Unconfigured
-from chainapi.client.gates import gate_of, used
-from chainapi.client.limiter import Gate
+from chainapi.client.gates import Gates, OwnGates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallFlow, CallSettings, SentAt
@@ -35,7 +34,7 @@ class Connection:
         owned: whether the transport is closed with the session; that of a user stays open.
         settings: settings of all calls.
         states: returns the state machine of a walk that begins at a checkpoint.
-        isolated: whether the session has gates of its own.
+        gates: source of the gates.
         closed: whether the session is closed.
 
     """
@@ -45,7 +44,7 @@ class Connection:
     owned: bool
     settings: CallSettings
     states: Callable[[Checkpoint], StateMachine]
-    isolated: bool
+    gates: Gates
     closed: bool = field(default=False, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
@@ -134,9 +133,10 @@ class Connection:
             return
         if self._loop is None or not self._loop.is_closed():
             self.enter()
+            self.closed = True
             for call in self._calls:
                 call.close()
-            self._leave()
+            await self._leave(asyncio.get_running_loop())
         self.closed = True
         if self.owned:
             await self.transport.aclose()
@@ -144,18 +144,13 @@ class Connection:
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""
         self._loop = loop
-        alone = self.isolated or self.closed
+        gates = OwnGates() if self.closed else self.gates
         for service in self.configured:
-            service.join(Gate() if alone else gate_of(loop, service.endpoint, self._others))
+            service.join(gates.open(loop, service.endpoint))
 
-    def _leave(self) -> None:
+    async def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         """Release the gates; those of the loop keep what they learned."""
         for service in self.configured:
             service.leave()
-            if not self.isolated and self._loop is not None:
-                used(self._loop, service.endpoint, self._others, service.gate)
-
-    @property
-    def _others(self) -> Transport | None:
-        """The user's transport, with which sessions share gates; None for the network."""
-        return None if self.owned else self.transport
+        for service in self.configured:
+            await self.gates.close(loop, service.endpoint, service.gate)

@@ -13,15 +13,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from chainapi.client.config import Secret, ServiceConfig
-from chainapi.client.limiter import Gate
+from chainapi.client.limiter import AnyGate, Gate
 
-__all__ = ["gate_of", "used"]
+__all__ = ["Gates", "LoopGates", "OwnGates"]
 
 REMEMBERED = 256  # gates of a loop that are kept when no session uses them
 
@@ -81,36 +81,61 @@ _LOOPS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Gates] = weakref.W
 _LOCK = threading.Lock()  # loops run in threads of their own
 
 
-def gate_of(loop: asyncio.AbstractEventLoop, endpoint: ServiceConfig, transport: object) -> Gate:
-    """Return the gate of a service in a loop.
+class Gates(Protocol):
+    """Source of the gates of a session."""
 
-    `transport` is the one that the user passed, and None for the network. Each has gates of its own, because
-    two transports may lead to different servers.
+    def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
+        """Return the gate of a service in a loop."""
+
+    async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
+        """Release a gate, after the session left it."""
+
+
+class OwnGates:
+    """Gates that no other session uses."""
+
+    def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
+        """See `Gates.open`."""
+        return Gate()
+
+    async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
+        """See `Gates.close`."""
+
+
+@frozen(eq=False)
+class LoopGates:
+    """Gates that all sessions of a loop share, for each `transport`: two may lead to different servers.
+
+    `transport` is the one that the user passed, and None for the network.
     """
-    with _LOCK:
-        for other in [other for other in _LOOPS if other.is_closed()]:
-            del _LOOPS[other]
-        try:
-            gates = _LOOPS.setdefault(loop, _Gates())
-        except TypeError:  # a loop without weak references: its gates would never be freed
-            return Gate()
-        return gates.get(_place(endpoint, transport))
+
+    transport: object
+
+    def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
+        """See `Gates.open`."""
+        with _LOCK:
+            for other in [other for other in _LOOPS if other.is_closed()]:
+                del _LOOPS[other]
+            try:
+                gates = _LOOPS.setdefault(loop, _Gates())
+            except TypeError:  # a loop without weak references: its gates would never be freed
+                return Gate()
+            return gates.get(_place(service, self.transport))
+
+    async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
+        """See `Gates.close`: the loop remembers the gates used last."""
+        place = _place(service, self.transport)
+        with _LOCK:
+            gates = next((gates for known, gates in _LOOPS.items() if known is loop), None)
+            if gates is not None and isinstance(gate, Gate):
+                gates.keep(place, gate)
 
 
-def used(loop: asyncio.AbstractEventLoop, endpoint: ServiceConfig, transport: object, gate: Gate) -> None:
-    """Remember the gate of a session that closes."""
-    place = _place(endpoint, transport)
-    with _LOCK:
-        gates = next((gates for known, gates in _LOOPS.items() if known is loop), None)
-        if gates is not None:
-            gates.keep(place, gate)
-
-
-def _place(endpoint: ServiceConfig, transport: object) -> Place:
-    parts = urlsplit(endpoint.base_url)
+def _place(service: ServiceConfig, transport: object) -> Place:
+    parts = urlsplit(service.base_url)
     port = parts.port or _PORTS.get(parts.scheme)
     reached = None if transport is None else _Identity(transport)
-    return parts.scheme, parts.hostname or "", port, _digest(endpoint.key), reached
+    return parts.scheme, parts.hostname or "", port, _digest(service.key), reached
 
 
 def _digest(key: Secret | None) -> bytes:

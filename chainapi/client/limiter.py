@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
+
+from attrs import evolve
 
 from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
@@ -28,17 +30,61 @@ from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Decision, Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.limits.spenders import Account, Spenders
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["Gate", "Permit"]
+__all__ = ["AnyGate", "AnyPermit", "Gate", "Permit"]
 
 LOOK_AHEAD = 16  # waiters behind an expensive request that may pass it
 UNANSWERED = 5.0  # seconds without any response after which the gate assumes that the service hangs
 GRACE = 1.0  # seconds by which a forecast must exceed the limit of a waiter to fail it early: it may be wrong
 CLOSE = 0.05  # seconds: a request waits for a turn as close as this
+
+
+class AnyPermit(Protocol):
+    """Permit of a gate, wherever the gate is; see `Permit`."""
+
+    def answered(self, status: int, info: RateLimitInfo) -> Verdict | Awaitable[Verdict]:
+        """Report a response; a gate of another process returns its verdict later."""
+
+    def lost(self) -> None:
+        """Report that no response arrived."""
+
+    def unsent(self) -> None:
+        """Return the permit unused."""
+
+
+class AnyGate(Protocol):
+    """Gate as a session uses it, wherever it is; see `Gate`."""
+
+    def acquire(
+        self,
+        route: str = "",
+        *,
+        cost: float | None = None,
+        priority: int = 0,
+        max_wait: float | None = None,
+        deadline: float = inf,
+        again: bool = False,
+        member: Member,
+        tag: str | None = None,
+    ) -> Coroutine[Any, Any, AnyPermit]:
+        """Wait for a turn, and return the permit to send now."""
+
+    def price(self, route: str, prior: float | None) -> float:
+        """Return the known cost of a request."""
+
+    def snapshot(self, member: Member) -> QuotaSnapshot:
+        """Return the known state of the quota."""
+
+    def join(self, member: Member) -> None:
+        """Apply the settings of a session."""
+
+    def leave(self, member: Member) -> None:
+        """Forget the settings of a session."""
 
 
 class Permit:
@@ -48,9 +94,11 @@ class Permit:
     `lost`. Ending it a second time does nothing.
     """
 
-    __slots__ = ("_gate", "_member", "_reservation")
+    __slots__ = ("_account", "_gate", "_member", "_reservation")
 
-    def __init__(self, gate: Gate, reservation: Reservation, member: Member) -> None:
+    def __init__(self, gate: Gate, reservation: Reservation, member: Member, account: Account) -> None:
+        account.in_flight += 1
+        self._account = account
         self._gate = gate
         self._member = member
         self._reservation: Reservation | None = reservation
@@ -63,11 +111,14 @@ class Permit:
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
-        return self._gate.answered(reservation, status, info, elapsed)
+        verdict = self._gate.answered(reservation, status, info, elapsed)
+        self._account.ended(self._gate.charged(reservation), refused=status == 429)
+        return verdict
 
     def lost(self) -> None:
         """Report that no response arrived: the service may have counted the request."""
         if (reservation := self._settle()) is not None:
+            self._account.ended(reservation.cost)
             self._gate.lost(reservation)
 
     def unsent(self) -> None:
@@ -78,6 +129,7 @@ class Permit:
     def _settle(self) -> Reservation | None:
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
+            self._account.in_flight -= 1
             self._gate.landed(self._member)
         return reservation
 
@@ -99,7 +151,7 @@ class _Ticket(Waiter):
         member: Member,
         future: asyncio.Future[None],
     ) -> None:
-        super().__init__(number, rank, route, prior, member.group)
+        super().__init__(number, rank, route, prior, member.group, member.process)
         self.member = member
         self.future = future
         self.reservation: Reservation | None = None
@@ -151,6 +203,7 @@ class Gate:
         self._random = random
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
+        self._spenders = Spenders()
         self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
@@ -170,13 +223,15 @@ class Gate:
         deadline: float = inf,
         again: bool = False,
         member: Member | None = None,
+        tag: str | None = None,
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
         Requests of one `route` cost the same; `cost` is the documented cost in units. It counts only if the
         service is known to count units, and until responses show the real cost. A higher `priority` goes
         first; `again` marks a request that was refused or lost before, and puts it in front of all others.
-        `member` has the settings of the session that sends it.
+        `member` has the settings of the session that sends it. `tag` names the spender in the snapshot; None
+        uses the tag of the member.
 
         Raises:
             QuotaWaitError: if its turn would come more than `max_wait` seconds from now, or after
@@ -188,44 +243,53 @@ class Gate:
 
         """
         member = member or self._own
-        if (permit := self.acquire_now(route, cost=cost, member=member)) is not None:
+        if (permit := self.acquire_now(route, cost=cost, member=member, tag=tag)) is not None:
             return permit
         loop = asyncio.get_running_loop()
         rank = -inf if again else -priority
         waiter = _Ticket(next(self._numbers), rank, route, cost, member, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
         late = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
+        account = self._account(member, tag, loop.time())
+        account.waiting += 1
         try:
-            return Permit(self, await self._wait(loop, waiter), member)
+            return Permit(self, await self._wait(loop, waiter), member, account)
         finally:
+            account.waiting -= 1
             if late is not None:
                 late.cancel()
 
-    def acquire_now(self, route: str, *, cost: float | None, member: Member) -> Permit | None:
+    def acquire_now(
+        self, route: str, *, cost: float | None, member: Member, tag: str | None = None
+    ) -> Permit | None:
         """Return the permit to send a request now; None if it has to wait."""
         if self._queue or self._woken:
             return None
         if member.group is not None and (member.rate is not None or not member.group.room):
             return None
-        reservation = self._try(asyncio.get_running_loop().time(), route, cost)
+        now = asyncio.get_running_loop().time()
+        reservation = self._try(now, route, cost)
         if reservation is None:
             return None
         if member.group is not None:
             member.group.in_flight += 1
-        return Permit(self, reservation, member)
+        return Permit(self, reservation, member, self._account(member, tag, now))
 
-    def adopt(self, route: str, *, cost: float | None, member: Member, elapsed: float) -> Permit:
+    def adopt(
+        self, route: str, *, cost: float | None, member: Member, elapsed: float, tag: str | None = None
+    ) -> Permit:
         """Return the permit of a request that is under way since `elapsed` seconds.
 
         Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
         response.
         """
-        quota, sent = self._quota, asyncio.get_running_loop().time() - elapsed
+        quota, now = self._quota, asyncio.get_running_loop().time()
+        sent = now - elapsed
         decision = Decision(sent, probe=quota.mode in (Mode.LEARNING, Mode.PROBING))
         reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
         if member.group is not None:
             member.group.in_flight += 1
-        return Permit(self, reservation, member)
+        return Permit(self, reservation, member, self._account(member, tag, sent + elapsed))
 
     def hold_back(self, seconds: float) -> None:
         """Send nothing for some seconds: another gate met a refusal."""
@@ -264,12 +328,28 @@ class Gate:
     def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""
         unix_time = (member or self._own).now()
-        return self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+        snapshot = self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
+        return evolve(snapshot, spenders=self._spenders.shown())
+
+    def _account(self, member: Member, tag: str | None, now: float) -> Account:
+        """Return the account of a spender; each member remembers the one that it used last."""
+        account, tag = member.account, member.tag if tag is None else tag
+        if account is None or account.tag != tag or account.closed:
+            account = member.account = self._spenders.account(member.process, tag)
+        account.used = now
+        return account
+
+    def charged(self, reservation: Reservation) -> float:
+        """Return the units of a request that was answered: the response may have shown its cost."""
+        if not reservation.alone:
+            return reservation.cost
+        return self._quota.costs.price(reservation.route, reservation.prior)
 
     # --- sessions that share it --------------------------------------------------------------
 
     def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""
+        member.account = self._spenders.account(member.process, member.tag)
         self._members.setdefault(member.settings, WeakSet()).add(member)
         self._agree()
         self._quota.add_limits(member.limits)

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.queue import Group
+from chainapi.core.limits.spenders import Account
 from chainapi.errors import QuotaWaitError
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class Member:
         max_stop: the longest of the open sessions holds for the whole gate.
         on_wait: see `Gate`; called for waits of these requests.
         now: the wall clock in Unix seconds, for errors and snapshots.
+        process: name of the process that the session belongs to; "" for this one. Processes have equal
+            shares of the quota while they wait.
+        tag: name of the spender, for requests without a tag of their own.
 
     """
 
@@ -57,9 +61,14 @@ class Member:
         max_stop: float | None = None,
         on_wait: Callable[..., None] | None = None,
         now: Callable[[], float] = time.time,
+        process: str = "",
+        tag: str = "",
     ) -> None:
         self.given = rate
         self.most_in_flight = max_in_flight
+        self.process = process
+        self.tag = tag
+        self.account: Account | None = None  # of its last request, in the gate that it joined
         self.rate = None if rate is None else _bucket(rate)
         self.rate_units = isinstance(rate, Limit) and rate.units
         self.limits = tuple(limits)

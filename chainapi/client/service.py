@@ -15,7 +15,7 @@ from attrs import define, field
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
-from chainapi.client.limiter import Gate
+from chainapi.client.limiter import AnyGate
 from chainapi.client.member import Member
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call
@@ -57,7 +57,7 @@ class Service:
     timeout: float
     member: Member
     events: ServiceEvents
-    _gate: Gate | None = field(default=None, init=False)
+    _gate: AnyGate | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class Service:
             headers = {**_HEADERS, self.endpoint.key_header: self.endpoint.key.reveal()}
         return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
 
-    def join(self, gate: Gate) -> None:
+    def join(self, gate: AnyGate) -> None:
         """Use a gate from now on; no request may be under way."""
         self._gate = gate
         gate.join(self.member)
@@ -87,7 +87,7 @@ class Service:
             self._gate.leave(self.member)
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> AnyGate:
         """The gate that was joined."""
         assert self._gate is not None  # noqa: S101 - a session joins before it sends
         return self._gate

@@ -16,11 +16,13 @@ __all__ = [
     "one_of",
     "refuse_unknown",
     "seconds_of",
+    "tag_of",
     "whole_number",
 ]
 
 T = TypeVar("T")
 
+LONGEST_TAG = 64  # characters
 _LONGEST = 1e9  # seconds, some thirty years: more is a mistake, and no timer takes it
 
 
@@ -62,6 +64,20 @@ def deadline_of(value: object) -> float | None:
 
     """
     return None if value is None else seconds_of("deadline", value)
+
+
+def tag_of(value: object) -> str:
+    """Return the argument ``tag=``.
+
+    Raises:
+        ConfigurationError: it is not a text of at most 64 printable characters.
+
+    """
+    if not isinstance(value, str) or len(value) > LONGEST_TAG or not value.isprintable():
+        raise ConfigurationError(
+            f"tag={quoted(value)} must be a text of at most {LONGEST_TAG} printable characters"
+        )
+    return value
 
 
 def boolean(name: str, value: object) -> bool:

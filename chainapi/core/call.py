@@ -77,6 +77,7 @@ class Call:
         priority: calls with a higher one go first in the queue for quota.
         needed: returns whether somebody still waits for the response; checked before each attempt.
         deadline: seconds that the call may take in all; None uses that of the session.
+        tag: name of the spender of the quota; None uses that of the session.
 
     """
 
@@ -86,6 +87,7 @@ class Call:
     priority: int = 0
     needed: Callable[[], bool] | None = None
     deadline: float | None = None
+    tag: str | None = None
 
 
 @define(eq=False, repr=False)

@@ -17,7 +17,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from chainapi.client.limiter import Gate, Permit
 from chainapi.client.member import Member
@@ -178,8 +178,8 @@ class SharedGate:
         self._lease_timer: asyncio.TimerHandle | None = None
         self._breaks = 0
         self._stopped_until = -inf
-        self._state: State | None = None
-        self._state_at = 0.0
+        self._shown = QuotaSnapshot(0.0)
+        self._processes = 1
         self._error: ShareUnavailableError | ConfigurationError | None = None
         self._fallback: Gate | None = None
         self._by_fallback: set[asyncio.Task[Permit]] = set()
@@ -196,7 +196,7 @@ class SharedGate:
         deadline: float = inf,
         again: bool = False,
         member: Member,
-        tag: str = "",
+        tag: str | None = None,
     ) -> SharedPermit | Permit:
         """Wait for this request's turn, and return the permit to send it now; see `Gate.acquire`.
 
@@ -221,6 +221,7 @@ class SharedGate:
                     deadline=deadline,
                     again=again,
                     member=member,
+                    tag=tag,
                 )
                 if permit is not None:
                     return permit
@@ -241,19 +242,26 @@ class SharedGate:
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
-        return Costs().price(route, prior)
+        known = self._shown.costs.get(route)
+        return Costs().price(route, prior) if known is None else known
 
-    def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
+    def snapshot(self, member: Member) -> QuotaSnapshot:
         """Return the state of the quota as the host last reported it."""
-        return QuotaSnapshot(asyncio.get_running_loop().time())
+        if self._fallback is not None:
+            return self._fallback.snapshot(member)
+        now = asyncio.get_running_loop().time()
+        return evolve(self._shown, time=now, unix_time=member.now())
 
     def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""
+        if self._fallback is not None:
+            self._fallback.join(member)
         number, settings = next(self._numbers), member.settings
         joined = self._joined[member] = _Joined(
             member,
             Join(
                 number,
+                tag=member.tag,
                 rate=None if member.given is None else _rate(member.given),
                 max_in_flight=member.most_in_flight,
                 limits=tuple(_rate(limit) for limit in member.limits),
@@ -266,6 +274,8 @@ class SharedGate:
 
     def leave(self, member: Member) -> None:
         """Forget the settings of a closed session; its requests in flight continue."""
+        if self._fallback is not None:
+            self._fallback.leave(member)
         if (joined := self._joined.pop(member, None)) is not None:
             self._uplink.send(Leave(joined.message.member))
 
@@ -285,7 +295,7 @@ class SharedGate:
         if not self._leases or self._requests or request.again:
             return None
         now = asyncio.get_running_loop().time()
-        number = self._leases.take((request.member, request.route, request.cost), now)
+        number = self._leases.take(_kind(request), now)
         return None if number is None else self._permit(number, request, leased=True)
 
     def _permit(self, number: int, request: Acquire, *, leased: bool) -> SharedPermit:
@@ -367,8 +377,7 @@ class SharedGate:
             case Waiting():
                 self._report_wait(message)
             case State():
-                self._state, self._state_at = message, asyncio.get_running_loop().time()
-                self._stop(message.stopped)
+                self._read_state(message)
             case _:
                 raise FrameError(f"unexpected message {type(message).__name__}")
 
@@ -382,8 +391,7 @@ class SharedGate:
         request.future.set_result(self._permit(first, request.message, leased=False))
         if others:
             now = asyncio.get_running_loop().time()
-            asked = request.message
-            self._leases.add((asked.member, asked.route, asked.cost), others, now)
+            self._leases.add(_kind(request.message), others, now)
             self._watch_leases()
 
     def _refused(self, message: Refused) -> None:
@@ -413,6 +421,12 @@ class SharedGate:
         for joined in self._joined.values():
             if joined.message.member == message.member:
                 joined.member.report_wait(message.reason, now, now + message.seconds, message.waiting)
+
+    def _read_state(self, state: State) -> None:
+        now = asyncio.get_running_loop().time()
+        self._processes = max(1, state.processes)
+        self._shown = QuotaSnapshot.from_json(state.shown, now)
+        self._stop(state.stopped)
 
     # --- leases -----------------------------------------------------------------------------
 
@@ -493,10 +507,18 @@ class SharedGate:
             self._origin,
             error,
         )
-        self._fallback = Gate()
+        self._fallback = Gate(limits=self._last_share())
         for joined in self._joined.values():
             self._fallback.join(joined.member)
         self._fallback.hold_back(max(0.0, self._stopped_until - asyncio.get_running_loop().time()))
+
+    def _last_share(self) -> list[Limit]:
+        """Return the limit that the service announced, divided by the processes that shared it."""
+        shown = self._shown
+        if shown.limit is None or shown.window is None:
+            return []
+        amount = max(1.0, shown.limit / self._processes)
+        return [Limit(amount, shown.window, units=bool(shown.costs))]
 
     async def _acquire_alone(self, gate: Gate, route: str, **options: Any) -> Permit | None:
         """Wait for a permit of the fallback; None if a host came back first."""
@@ -529,6 +551,11 @@ def _rate(limit: Limit | AsyncLimiter) -> Rate:
             "rate= has to be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
     return limit.amount, limit.per, limit.units
+
+
+def _kind(request: Acquire) -> tuple[int, str, float | None, str | None]:
+    """Return what requests have in common that may use one lease."""
+    return request.member, request.route, request.cost, request.tag
 
 
 def _holding(permit: SharedPermit, now: float) -> Holding:

@@ -127,7 +127,8 @@ class Host:
 
     def state(self) -> State:
         """Return the state of the quota."""
-        return State(b"", b"", self.gate.stopped_for)
+        snapshot = self.gate.snapshot()
+        return State(snapshot.to_json(), b"", self.gate.stopped_for, self.processes)
 
 
 @define(eq=False, repr=False)
@@ -250,7 +251,11 @@ class _Peer:
             case Holding():
                 member = self._member(message.member)
                 permit = self.host.gate.adopt(
-                    message.route, cost=message.cost, member=member, elapsed=message.elapsed
+                    message.route,
+                    cost=message.cost,
+                    member=member,
+                    elapsed=message.elapsed,
+                    tag=message.tag,
                 )
                 self._hold(message.permit, permit, message.member)
             case _:
@@ -264,6 +269,8 @@ class _Peer:
             probe=message.probe,
             max_stop=message.max_stop,
             on_wait=partial(self._on_wait, message.member),
+            process=self._process,
+            tag=message.tag,
         )
         self._timeouts[message.member] = message.timeout
         self.host.gate.join(member)
@@ -282,7 +289,8 @@ class _Peer:
     def _acquire(self, message: Acquire) -> None:
         member = self._member(message.member)
         self.host.changed()
-        permit = self.host.gate.acquire_now(message.route, cost=message.cost, member=member)
+        gate = self.host.gate
+        permit = gate.acquire_now(message.route, cost=message.cost, member=member, tag=message.tag)
         if permit is not None:
             self._grant(message, permit, member)
             return
@@ -302,6 +310,7 @@ class _Peer:
                 deadline=float("inf") if message.left is None else now + message.left,
                 again=message.again,
                 member=member,
+                tag=message.tag,
             )
         except QuotaWaitError as error:
             self.send(Refused(message.number, error.retry_after))
@@ -326,7 +335,7 @@ class _Peer:
     def _lease(self, message: Acquire, member: Member) -> list[int]:
         gate, numbers = self.host.gate, list[int]()
         for _ in range(self.host.lease(message.route, message.cost)):
-            permit = gate.acquire_now(message.route, cost=message.cost, member=member)
+            permit = gate.acquire_now(message.route, cost=message.cost, member=member, tag=message.tag)
             if permit is None:
                 break
             numbers.append(self._hold(next(self._numbers), permit, message.member))

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Carrier", "Link", "Serve", "linked_pair"]
+__all__ = ["Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
 
 
 class Link(Protocol):
@@ -55,12 +55,12 @@ class Carrier(Protocol):
         """End this process's part in a quota: its links break, and another process becomes the host."""
 
 
-class _End:
+class PairedLink:
     """End of a link within one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.other: _End = self
+        self.other: PairedLink = self
         self._early: list[bytes] = []
         self._on_frame: Callable[[bytes], None] | None = None
         self._on_broken: Callable[[], None] | None = None
@@ -87,6 +87,11 @@ class _End:
             self._on_frame = self._on_broken = None
             self._loop.call_soon(self.other._break)  # noqa: SLF001
 
+    def fail(self) -> None:
+        """Break the link: both ends learn it."""
+        for end in (self, self.other):
+            self._loop.call_soon(end._break)  # noqa: SLF001
+
     def _deliver(self, frame: bytes) -> None:
         if self._on_frame is not None:
             self._on_frame(frame)
@@ -100,9 +105,9 @@ class _End:
                 self._on_broken()
 
 
-def linked_pair() -> tuple[Link, Link]:
+def linked_pair() -> tuple[PairedLink, PairedLink]:
     """Return both ends of a link within the running event loop."""
     loop = asyncio.get_running_loop()
-    one, other = _End(loop), _End(loop)
+    one, other = PairedLink(loop), PairedLink(loop)
     one.other, other.other = other, one
     return one, other

@@ -352,6 +352,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
         "prefetch",
         "priority",
         "deadline",
+        "tag",
     ]
     assert "newest first" in str(session.data.evm.blocks.__doc__)
 

@@ -82,7 +82,9 @@ def simulated(sim: Simulator, transport: Transport, **options: Any) -> Session:
 def gate(session: Session) -> Gate:
     """Return the gate of a session's Data API."""
     assert session.quota
-    return session.connection.service("data").gate
+    found = session.connection.service("data").gate
+    assert isinstance(found, Gate)
+    return found
 
 
 def limited(seed: int = 0) -> Simulator:
@@ -233,7 +235,7 @@ def test_loops_do_not_share() -> None:
     assert len({*found.values()}) == 2
 
 
-def test_loop_without_weak_references_has_gates_of_its_own() -> None:
+async def test_loop_without_weak_references_has_gates_of_its_own() -> None:
     """Each session has its own gate on a loop without weak references."""
 
     class Strong:
@@ -241,9 +243,10 @@ def test_loop_without_weak_references_has_gates_of_its_own() -> None:
 
     loop = cast("Any", Strong())
     endpoint = ServiceConfig("data", HOST)
-    one, two = (gates.gate_of(loop, endpoint, None) for _ in range(2))
-    gates.used(loop, endpoint, None, one)
-    assert len({one, two, gates.gate_of(loop, endpoint, None)}) == 3
+    source = gates.LoopGates(None)
+    one, two = (source.open(loop, endpoint) for _ in range(2))
+    await source.close(loop, endpoint, one)
+    assert len({one, two, source.open(loop, endpoint)}) == 3
 
 
 def test_loop_and_its_gates_can_be_collected() -> None:

@@ -415,7 +415,8 @@ async def test_closing_while_a_gate_opens_leaves_nothing() -> None:
     async with RawServer(each(http(PAGE))) as server:
         session = Session(metrics_base_url=server.origin, max_attempts=1)
         assert session.quota["metrics"].in_flight == 0
-        permit = await session.connection.service("metrics").gate.acquire()
+        service = session.connection.service("metrics")
+        permit = await service.gate.acquire(member=service.member)
         task = asyncio.create_task(session.metrics.get("/v1/x"))
         await settle()
         permit.unsent()

@@ -69,8 +69,8 @@ from chainapi.models import (
 
 async def call_every_route(session: Session) -> None:
     """Call every route; lists send nothing before they are read."""
-    assert_type(await session.data.health_check(priority=1, deadline=9.5), HealthCheck)
-    assert_type(await session.data.live_check(priority=1, deadline=9.5), HealthCheck)
+    assert_type(await session.data.health_check(priority=1, deadline=9.5, tag="job"), HealthCheck)
+    assert_type(await session.data.live_check(priority=1, deadline=9.5, tag="job"), HealthCheck)
     assert_type(
         session.data.chains(
             network="mainnet",
@@ -80,14 +80,17 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[ChainInfo],
     )
-    assert_type(await session.data.chain(7, priority=1, deadline=9.5), ChainInfo)
-    assert_type(await session.data.avax_supply(priority=1, deadline=9.5), AvaxSupply)
-    assert_type(await session.data.operation("operation_id-1", priority=1, deadline=9.5), Operation)
+    assert_type(await session.data.chain(7, priority=1, deadline=9.5, tag="job"), ChainInfo)
+    assert_type(await session.data.avax_supply(priority=1, deadline=9.5, tag="job"), AvaxSupply)
     assert_type(
-        await session.data.aggregated_signatures("mainnet", "tx_hash-1", priority=1, deadline=9.5),
+        await session.data.operation("operation_id-1", priority=1, deadline=9.5, tag="job"), Operation
+    )
+    assert_type(
+        await session.data.aggregated_signatures("mainnet", "tx_hash-1", priority=1, deadline=9.5, tag="job"),
         AggregatedSignatures,
     )
     assert_type(
@@ -99,6 +102,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[EvmBlock],
     )
@@ -112,20 +116,31 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.address_chains("address-1", priority=1, deadline=9.5), AddressChains)
+    assert_type(
+        await session.data.evm.address_chains("address-1", priority=1, deadline=9.5, tag="job"), AddressChains
+    )
     assert_type(
         session.data.evm.blocks(
-            7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+            7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5, tag="job"
         ),
         Pages[EvmBlock],
     )
-    assert_type(await session.data.evm.block(7, 7, priority=1, deadline=9.5), EvmBlock)
+    assert_type(await session.data.evm.block(7, 7, priority=1, deadline=9.5, tag="job"), EvmBlock)
     assert_type(
         session.data.evm.block_transactions(
-            7, 7, page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+            7,
+            7,
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
         ),
         Pages[NativeTransaction],
     )
@@ -139,13 +154,17 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[NativeTransaction],
     )
-    assert_type(await session.data.evm.transaction(7, "tx_hash-1", priority=1, deadline=9.5), EvmTransaction)
+    assert_type(
+        await session.data.evm.transaction(7, "tx_hash-1", priority=1, deadline=9.5, tag="job"),
+        EvmTransaction,
+    )
     assert_type(
         await session.data.evm.native_balance(
-            7, "address-1", block_number=7, currency="usd", priority=1, deadline=9.5
+            7, "address-1", block_number=7, currency="usd", priority=1, deadline=9.5, tag="job"
         ),
         NativeBalance,
     )
@@ -163,6 +182,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Erc20TokenBalance],
     )
@@ -177,6 +197,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Erc721TokenBalance],
     )
@@ -192,6 +213,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Erc1155TokenBalance],
     )
@@ -206,22 +228,36 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[CollectibleBalance],
     )
     assert_type(
-        await session.data.evm.deployment(7, "address-1", currency="usd", priority=1, deadline=9.5),
+        await session.data.evm.deployment(
+            7, "address-1", currency="usd", priority=1, deadline=9.5, tag="job"
+        ),
         EvmTransaction,
     )
     assert_type(
         session.data.evm.deployments(
-            7, "address-1", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+            7,
+            "address-1",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
         ),
         Pages[Contract],
     )
-    assert_type(await session.data.evm.contract(7, "address-1", priority=1, deadline=9.5), Contract)
     assert_type(
-        await session.data.evm.chains_of_address("address-1", priority=1, deadline=9.5), AddressChains
+        await session.data.evm.contract(7, "address-1", priority=1, deadline=9.5, tag="job"), Contract
+    )
+    assert_type(
+        await session.data.evm.chains_of_address("address-1", priority=1, deadline=9.5, tag="job"),
+        AddressChains,
     )
     assert_type(
         session.data.evm.all_latest_transactions(
@@ -233,6 +269,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[NativeTransaction],
     )
@@ -245,6 +282,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[EvmBlock],
     )
@@ -260,6 +298,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Transfer],
     )
@@ -276,6 +315,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[AddressTransaction],
     )
@@ -293,6 +333,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[AddressTransactionV2],
     )
@@ -308,6 +349,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[NativeTransaction],
     )
@@ -323,6 +365,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Erc20Transfer],
     )
@@ -338,6 +381,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Erc721Transfer],
     )
@@ -353,6 +397,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Erc1155Transfer],
     )
@@ -368,22 +413,39 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[InternalTransaction],
     )
     assert_type(
         session.data.nfts.tokens(
-            7, "address-1", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+            7,
+            "address-1",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
         ),
         Pages[NftToken],
     )
-    assert_type(await session.data.nfts.token(7, "address-1", 7, priority=1, deadline=9.5), NftToken)
     assert_type(
-        await session.data.primary_network.details("mainnet", priority=1, deadline=9.5), NetworkDetails
+        await session.data.nfts.token(7, "address-1", 7, priority=1, deadline=9.5, tag="job"), NftToken
+    )
+    assert_type(
+        await session.data.primary_network.details("mainnet", priority=1, deadline=9.5, tag="job"),
+        NetworkDetails,
     )
     assert_type(
         await session.data.primary_network.transaction(
-            "mainnet", "11111111111111111111111111111111LpoYY", "tx_hash-1", priority=1, deadline=9.5
+            "mainnet",
+            "11111111111111111111111111111111LpoYY",
+            "tx_hash-1",
+            priority=1,
+            deadline=9.5,
+            tag="job",
         ),
         PrimaryNetworkTransaction,
     )
@@ -403,6 +465,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[PrimaryNetworkTransaction],
     )
@@ -421,6 +484,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[PChainTransaction],
     )
@@ -436,6 +500,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[PendingReward],
     )
@@ -452,6 +517,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[HistoricalReward],
     )
@@ -471,6 +537,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[PrimaryNetworkUtxo],
     )
@@ -481,6 +548,7 @@ async def call_every_route(session: Session) -> None:
             addresses=["first", "second"],
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         LastActivity,
     )
@@ -492,12 +560,13 @@ async def call_every_route(session: Session) -> None:
             addresses=["first", "second"],
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         PrimaryNetworkBalances,
     )
     assert_type(
         await session.data.primary_network.block(
-            "mainnet", "11111111111111111111111111111111LpoYY", 7, priority=1, deadline=9.5
+            "mainnet", "11111111111111111111111111111111LpoYY", 7, priority=1, deadline=9.5, tag="job"
         ),
         PrimaryNetworkBlock,
     )
@@ -513,6 +582,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[PrimaryNetworkBlock],
     )
@@ -529,6 +599,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[PrimaryNetworkBlock],
     )
@@ -542,6 +613,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[XChainVertex],
     )
@@ -552,6 +624,7 @@ async def call_every_route(session: Session) -> None:
             "vertex_hash-1",
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         XChainVertex,
     )
@@ -567,6 +640,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[XChainVertex],
     )
@@ -577,6 +651,7 @@ async def call_every_route(session: Session) -> None:
             "asset_id-1",
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         XChainAsset,
     )
@@ -594,6 +669,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[XChainTransaction],
     )
@@ -606,6 +682,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[AddressChainIds],
     )
@@ -619,11 +696,14 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Blockchain],
     )
     assert_type(
-        await session.data.primary_network.blockchain("mainnet", "blockchain_id-1", priority=1, deadline=9.5),
+        await session.data.primary_network.blockchain(
+            "mainnet", "blockchain_id-1", priority=1, deadline=9.5, tag="job"
+        ),
         Blockchain,
     )
     assert_type(
@@ -636,11 +716,15 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Subnet],
     )
     assert_type(
-        await session.data.primary_network.subnet("mainnet", "subnet_id-1", priority=1, deadline=9.5), Subnet
+        await session.data.primary_network.subnet(
+            "mainnet", "subnet_id-1", priority=1, deadline=9.5, tag="job"
+        ),
+        Subnet,
     )
     assert_type(
         session.data.primary_network.validators(
@@ -664,6 +748,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Validator],
     )
@@ -679,6 +764,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Validator],
     )
@@ -695,6 +781,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Delegator],
     )
@@ -711,10 +798,13 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[L1Validator],
     )
-    assert_type(await session.data.icm.message("message_id-1", priority=1, deadline=9.5), IcmMessage)
+    assert_type(
+        await session.data.icm.message("message_id-1", priority=1, deadline=9.5, tag="job"), IcmMessage
+    )
     assert_type(
         session.data.icm.messages(
             source_blockchain_id="source_blockchain_id-1",
@@ -729,6 +819,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[IcmMessage],
     )
@@ -742,11 +833,13 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[IcmMessage],
     )
     assert_type(
-        await session.data.teleporter.message("message_id-1", priority=1, deadline=9.5), TeleporterMessage
+        await session.data.teleporter.message("message_id-1", priority=1, deadline=9.5, tag="job"),
+        TeleporterMessage,
     )
     assert_type(
         session.data.teleporter.messages(
@@ -762,6 +855,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[TeleporterMessage],
     )
@@ -775,6 +869,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[TeleporterMessage],
     )
@@ -792,6 +887,7 @@ async def call_every_route(session: Session) -> None:
             request_path="request_path-1",
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         UsageMetrics,
     )
@@ -811,6 +907,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[ApiLog],
     )
@@ -826,6 +923,7 @@ async def call_every_route(session: Session) -> None:
             rl_bypass_api_token="rl_bypass_api_token-1",
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         SubnetRpcUsage,
     )
@@ -841,6 +939,7 @@ async def call_every_route(session: Session) -> None:
             rl_bypass_api_token="rl_bypass_api_token-1",
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         SubnetRpcUsage,
     )
@@ -859,6 +958,7 @@ async def call_every_route(session: Session) -> None:
             rpc_method="rpc_method-1",
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         PrimaryNetworkRpcUsage,
     )
@@ -871,30 +971,40 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[Webhook],
     )
-    assert_type(await session.data.webhooks.get("webhook_id-1", priority=1, deadline=9.5), Webhook)
+    assert_type(await session.data.webhooks.get("webhook_id-1", priority=1, deadline=9.5, tag="job"), Webhook)
     assert_type(
         session.data.webhooks.addresses(
-            "webhook_id-1", page_size=100, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+            "webhook_id-1",
+            page_size=100,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
         ),
         Pages[str],
     )
-    assert_type(await session.data.webhooks.shared_secret(priority=1, deadline=9.5), SharedSecret)
+    assert_type(await session.data.webhooks.shared_secret(priority=1, deadline=9.5, tag="job"), SharedSecret)
     assert_type(
-        session.metrics.avg_tps(7, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5),
+        session.metrics.avg_tps(
+            7, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5, tag="job"
+        ),
         MetricPages[MetricPoint],
     )
-    assert_type(await session.metrics.health_check(priority=1, deadline=9.5), HealthCheck)
-    assert_type(await session.metrics.live_check(priority=1, deadline=9.5), HealthCheck)
+    assert_type(await session.metrics.health_check(priority=1, deadline=9.5, tag="job"), HealthCheck)
+    assert_type(await session.metrics.live_check(priority=1, deadline=9.5, tag="job"), HealthCheck)
     assert_type(
         session.metrics.chains.list(
-            network="mainnet", resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+            network="mainnet", resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5, tag="job"
         ),
         Pages[MetricsChain],
     )
-    assert_type(await session.metrics.chains.get(7, priority=1, deadline=9.5), MetricsChain)
+    assert_type(await session.metrics.chains.get(7, priority=1, deadline=9.5, tag="job"), MetricsChain)
     assert_type(
         session.metrics.chains.metric(
             7,
@@ -908,11 +1018,13 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[MetricPoint],
     )
     assert_type(
-        await session.metrics.chains.rolling(7, "gasUsed", priority=1, deadline=9.5), RollingWindowMetrics
+        await session.metrics.chains.rolling(7, "gasUsed", priority=1, deadline=9.5, tag="job"),
+        RollingWindowMetrics,
     )
     assert_type(
         session.metrics.chains.nft_holders(
@@ -924,6 +1036,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[RankedAddress],
     )
@@ -940,12 +1053,20 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[RankedAddress],
     )
     assert_type(
         session.metrics.chains.btcb_bridgers(
-            threshold=7, page_size=5000, resume=None, on_invalid="raw", prefetch=2, priority=1, deadline=9.5
+            threshold=7,
+            page_size=5000,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
         ),
         Pages[RankedAddress],
     )
@@ -964,6 +1085,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[IcmPoint],
     )
@@ -975,6 +1097,7 @@ async def call_every_route(session: Session) -> None:
             network="mainnet",
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         IcmSummary,
     )
@@ -991,6 +1114,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[MetricPoint],
     )
@@ -1004,6 +1128,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[MetricPoint],
     )
@@ -1018,6 +1143,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[MetricPoint],
     )
@@ -1032,6 +1158,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[MetricPoint],
     )
@@ -1046,6 +1173,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[MetricPoint],
     )
@@ -1061,6 +1189,7 @@ async def call_every_route(session: Session) -> None:
             prefetch=2,
             priority=1,
             deadline=9.5,
+            tag="job",
         ),
         Pages[RankedAddresses],
     )

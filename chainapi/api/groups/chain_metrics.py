@@ -50,13 +50,14 @@ class MetricChains(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[MetricsChain]:
         """Walk the chains that have metrics."""
         ...
 
     @gets(Route("/v2/chains/{chainId}", weight="free"))
     async def get(
-        self, chain_id: ChainId, *, priority: int = 0, deadline: float | None = None
+        self, chain_id: ChainId, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
     ) -> MetricsChain:
         """Return a chain that has metrics."""
         ...
@@ -85,6 +86,7 @@ class MetricChains(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a chain, newest first."""
         ...
@@ -97,6 +99,7 @@ class MetricChains(Group):
         *,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> RollingWindowMetrics:
         """Return a metric of a chain over windows that end now."""
         ...
@@ -126,6 +129,7 @@ class MetricChains(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[RankedAddress]:
         """Walk the holders of a collection."""
         ...
@@ -147,6 +151,7 @@ class MetricChains(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[RankedAddress]:
         """Walk the addresses that held more of a token than `threshold`."""
         ...
@@ -162,6 +167,7 @@ class MetricChains(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[RankedAddress]:
         """Walk the addresses that bridged more BTC.b than `threshold`."""
         ...
@@ -194,6 +200,7 @@ class MetricICM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[IcmPoint]:
         """Walk counts of messages over time."""
         ...
@@ -208,6 +215,7 @@ class MetricICM(Group):
         network: Network | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> IcmSummary:
         """Return counts of messages over windows that end now."""
         ...
@@ -241,6 +249,7 @@ class MetricNetworks(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of staking, newest first."""
         ...
@@ -263,6 +272,7 @@ class MetricL1Validators(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of all validators."""
         ...
@@ -287,6 +297,7 @@ class MetricL1Validators(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a validation."""
         ...
@@ -311,6 +322,7 @@ class MetricL1Validators(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a node."""
         ...
@@ -335,6 +347,7 @@ class MetricL1Validators(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[MetricPoint]:
         """Walk a metric of a subnet."""
         ...
@@ -357,6 +370,7 @@ class MetricSubnets(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[RankedAddresses]:
         """Walk the addresses that ran validators of a subnet."""
         ...

@@ -50,6 +50,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains."""
         ...
@@ -66,13 +67,14 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains."""
         ...
 
     @gets(Route("/v1/address/{address}/chains"))
     async def address_chains(
-        self, address: str, *, priority: int = 0, deadline: float | None = None
+        self, address: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
     ) -> AddressChains:
         """Return the chains that an address is active on."""
         ...
@@ -96,13 +98,20 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[EvmBlock]:
         """Walk the blocks of a chain, newest first."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
     async def block(
-        self, chain_id: ChainId, block_id: int | str, *, priority: int = 0, deadline: float | None = None
+        self,
+        chain_id: ChainId,
+        block_id: int | str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> EvmBlock:
         """Return a block, by its number or its hash."""
         ...
@@ -126,6 +135,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the transactions of a block."""
         ...
@@ -142,13 +152,20 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of a chain."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
     async def transaction(
-        self, chain_id: ChainId, tx_hash: str, *, priority: int = 0, deadline: float | None = None
+        self,
+        chain_id: ChainId,
+        tx_hash: str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> EvmTransaction:
         """Return a transaction with all its transfers."""
         ...
@@ -163,6 +180,7 @@ class EVM(Group):
         currency: Currency | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> NativeBalance:
         """Return the balance of an address in the chain's own token."""
         ...
@@ -191,6 +209,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Erc20TokenBalance]:
         """Walk the ERC-20 balances of an address."""
         ...
@@ -216,6 +235,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Erc721TokenBalance]:
         """Walk the ERC-721 tokens of an address."""
         ...
@@ -242,6 +262,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Erc1155TokenBalance]:
         """Walk the ERC-1155 balances of an address."""
         ...
@@ -266,6 +287,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[CollectibleBalance]:
         """Walk the ERC-721 and ERC-1155 balances of an address."""
         ...
@@ -279,6 +301,7 @@ class EVM(Group):
         currency: Currency | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> EvmTransaction:
         """Return the transaction that deployed a contract."""
         ...
@@ -302,20 +325,27 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Contract]:
         """Walk the contracts that an address deployed."""
         ...
 
     @gets(Route("/v1/chains/{chainId}/addresses/{address}"))
     async def contract(
-        self, chain_id: ChainId, address: str, *, priority: int = 0, deadline: float | None = None
+        self,
+        chain_id: ChainId,
+        address: str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> Contract:
         """Return a contract."""
         ...
 
     @gets(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
     async def chains_of_address(
-        self, address: str, *, priority: int = 0, deadline: float | None = None
+        self, address: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
     ) -> AddressChains:
         """Return the chains of an address; deprecated."""
         ...
@@ -340,6 +370,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains; deprecated."""
         ...
@@ -359,6 +390,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains; deprecated."""
         ...
@@ -388,6 +420,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Transfer]:
         """Walk the transfers of a token's contract."""
         ...
@@ -416,6 +449,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[AddressTransaction]:
         """Walk the transactions of an address, with their transfers."""
         ...
@@ -445,6 +479,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[AddressTransactionV2]:
         """Walk the transactions of an address, with the reputation of tokens."""
         ...
@@ -470,6 +505,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[NativeTransaction]:
         """Walk the native transactions of an address."""
         ...
@@ -495,6 +531,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Erc20Transfer]:
         """Walk the ERC-20 transfers of an address."""
         ...
@@ -520,6 +557,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Erc721Transfer]:
         """Walk the ERC-721 transfers of an address."""
         ...
@@ -545,6 +583,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Erc1155Transfer]:
         """Walk the ERC-1155 transfers of an address."""
         ...
@@ -579,6 +618,7 @@ class EVM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[InternalTransaction]:
         """Walk the internal transactions of an address."""
         ...

@@ -23,7 +23,7 @@ class Teleporter(Group):
 
     @gets(Route("/v1/teleporter/messages/{messageId}", weight="medium", deprecated=True))
     async def message(
-        self, message_id: str, *, priority: int = 0, deadline: float | None = None
+        self, message_id: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
     ) -> TeleporterMessage:
         """Return a message; deprecated."""
         ...
@@ -46,6 +46,7 @@ class Teleporter(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[TeleporterMessage]:
         """Walk the messages, newest first; deprecated."""
         ...
@@ -70,6 +71,7 @@ class Teleporter(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[TeleporterMessage]:
         """Walk the messages of an address, newest first; deprecated."""
         ...
@@ -80,7 +82,7 @@ class ICM(Group):
 
     @gets(Route("/v1/icm/messages/{messageId}", weight="medium"))
     async def message(
-        self, message_id: str, *, priority: int = 0, deadline: float | None = None
+        self, message_id: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
     ) -> IcmMessage:
         """Return a message."""
         ...
@@ -101,6 +103,7 @@ class ICM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[IcmMessage]:
         """Walk the messages, newest first."""
         ...
@@ -117,6 +120,7 @@ class ICM(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[IcmMessage]:
         """Walk the messages of an address, newest first."""
         ...

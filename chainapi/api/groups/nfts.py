@@ -39,6 +39,7 @@ class NFTs(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[NftToken]:
         """Walk the tokens of a collection."""
         ...
@@ -52,6 +53,7 @@ class NFTs(Group):
         *,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> NftToken:
         """Return a token of a collection."""
         ...

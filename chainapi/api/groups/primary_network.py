@@ -55,7 +55,7 @@ class PrimaryNetwork(Group):
 
     @gets(Route("/v1/networks/{network}", weight="xl"))
     async def details(
-        self, network: Network, *, priority: int = 0, deadline: float | None = None
+        self, network: Network, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
     ) -> NetworkDetails:
         """Return totals of validators and delegators."""
         ...
@@ -69,6 +69,7 @@ class PrimaryNetwork(Group):
         *,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> PrimaryNetworkTransaction:
         """Return a transaction."""
         ...
@@ -99,6 +100,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[PrimaryNetworkTransaction]:
         """Walk the latest transactions, of some addresses or of all."""
         ...
@@ -128,6 +130,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[PChainTransaction]:
         """Walk the active staking transactions of some addresses."""
         ...
@@ -153,6 +156,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[PendingReward]:
         """Walk the pending rewards."""
         ...
@@ -172,6 +176,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[HistoricalReward]:
         """Walk the paid rewards."""
         ...
@@ -202,6 +207,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[PrimaryNetworkUtxo]:
         """Walk the UTXOs of some addresses."""
         ...
@@ -219,6 +225,7 @@ class PrimaryNetwork(Group):
         addresses: Texts | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> LastActivity:
         """Return the time of the last activity of some addresses."""
         ...
@@ -233,6 +240,7 @@ class PrimaryNetwork(Group):
         addresses: Texts | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> PrimaryNetworkBalances:
         """Return the balances of some addresses."""
         ...
@@ -246,6 +254,7 @@ class PrimaryNetwork(Group):
         *,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> PrimaryNetworkBlock:
         """Return a block, by its height or its hash."""
         ...
@@ -272,6 +281,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks."""
         ...
@@ -299,6 +309,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks that a node proposed."""
         ...
@@ -323,6 +334,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[XChainVertex]:
         """Walk the latest vertices of the X-Chain."""
         ...
@@ -336,6 +348,7 @@ class PrimaryNetwork(Group):
         *,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> XChainVertex:
         """Return a vertex of the X-Chain."""
         ...
@@ -364,6 +377,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[XChainVertex]:
         """Walk the vertices of the X-Chain at a height."""
         ...
@@ -377,6 +391,7 @@ class PrimaryNetwork(Group):
         *,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> XChainAsset:
         """Return an asset of the X-Chain."""
         ...
@@ -405,6 +420,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[XChainTransaction]:
         """Walk the transactions of an asset of the X-Chain."""
         ...
@@ -420,6 +436,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[AddressChainIds]:
         """Walk some addresses, with the chains that each is active on."""
         ...
@@ -445,13 +462,20 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Blockchain]:
         """Walk the blockchains."""
         ...
 
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
     async def blockchain(
-        self, network: Network, blockchain_id: str, *, priority: int = 0, deadline: float | None = None
+        self,
+        network: Network,
+        blockchain_id: str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> Blockchain:
         """Return a blockchain."""
         ...
@@ -477,13 +501,20 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Subnet]:
         """Walk the subnets."""
         ...
 
     @gets(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
     async def subnet(
-        self, network: Network, subnet_id: str, *, priority: int = 0, deadline: float | None = None
+        self,
+        network: Network,
+        subnet_id: str,
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> Subnet:
         """Return a subnet."""
         ...
@@ -514,6 +545,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Validator]:
         """Walk the validators."""
         ...
@@ -539,6 +571,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Validator]:
         """Walk the validation periods of a node."""
         ...
@@ -558,6 +591,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Delegator]:
         """Walk the delegators."""
         ...
@@ -585,6 +619,7 @@ class PrimaryNetwork(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[L1Validator]:
         """Walk the validators of L1s."""
         ...

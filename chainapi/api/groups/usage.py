@@ -45,6 +45,7 @@ class Usage(Group):
         request_path: str | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> UsageMetrics:
         """Return the usage of the Data API, by interval."""
         ...
@@ -67,6 +68,7 @@ class Usage(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[ApiLog]:
         """Walk the log of requests to the Data API."""
         ...
@@ -85,6 +87,7 @@ class Usage(Group):
         rl_bypass_api_token: str | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> SubnetRpcUsage:
         """Return the usage of the RPC of subnets."""
         ...
@@ -103,6 +106,7 @@ class Usage(Group):
         rl_bypass_api_token: str | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> SubnetRpcUsage:
         """Return the usage of the RPC of subnets; deprecated."""
         ...
@@ -124,6 +128,7 @@ class Usage(Group):
         rpc_method: str | None = None,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> PrimaryNetworkRpcUsage:
         """Return the usage of the RPC of the Primary Network."""
         ...

@@ -32,13 +32,19 @@ class Webhooks(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[Webhook]:
         """Walk the webhooks."""
         ...
 
     @gets(Route("/v1/webhooks/{id}", weight="small"))
     async def get(
-        self, webhook_id: Annotated[str, Wire("id")], *, priority: int = 0, deadline: float | None = None
+        self,
+        webhook_id: Annotated[str, Wire("id")],
+        *,
+        priority: int = 0,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> Webhook:
         """Return a webhook."""
         ...
@@ -58,11 +64,14 @@ class Webhooks(Group):
         prefetch: int = 0,
         priority: int = 0,
         deadline: float | None = None,
+        tag: str | None = None,
     ) -> Pages[str]:
         """Walk the addresses that a webhook watches."""
         ...
 
     @gets(Route("/v1/webhooks:getSharedSecret", weight="small"))
-    async def shared_secret(self, *, priority: int = 0, deadline: float | None = None) -> SharedSecret:
+    async def shared_secret(
+        self, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+    ) -> SharedSecret:
         """Return the secret that signs the webhooks' calls."""
         ...

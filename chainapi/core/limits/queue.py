@@ -1,12 +1,12 @@
-"""Queue of a gate: ranks, first come first served within each, waiting units.
+"""Queue of a gate: ranks, processes in turn within each, waiting units.
 
-Running totals give the units and requests ahead of a request, without a walk through the queue.
+Within a rank, the requests of each process are served first come, first served. Running totals give the
+units and requests ahead of a request, without a walk through the queue.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import Counter, deque
+from collections import Counter
 from itertools import islice
 from math import inf
 from typing import Any, Generic, TypeVar
@@ -14,134 +14,14 @@ from typing import Any, Generic, TypeVar
 from attrs import define, field
 
 from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.lane import Lane, Waiter, number_of
 
 __all__ = ["Group", "Queue", "Waiter"]
 
 FLOOR = 8  # at least one of this many grants goes to the longest waiter, at any rank
 
 
-class Waiter:
-    """Request in the queue; the lower `rank` goes first, then the lower `number`."""
-
-    __slots__ = (
-        "entered",
-        "group",
-        "inside",
-        "lane",
-        "number",
-        "parked",
-        "passed",
-        "prior",
-        "queued",
-        "rank",
-        "route",
-    )
-
-    def __init__(
-        self, number: int, rank: float, route: str, prior: float | None, group: Group | None = None
-    ) -> None:
-        self.number, self.rank, self.route, self.prior = number, rank, route, prior
-        self.group = group
-        self.queued = False
-        self.parked = False
-        self.inside = False  # counted in its group
-        self.lane: object = None  # its lane; None while it is parked or stepped out
-        self.passed = 0.0  # units of later waiters that left before it
-        self.entered: int | None = None  # number of waiters that entered its lane before it
-
-
 W = TypeVar("W", bound=Waiter)
-
-
-def _number(waiter: Waiter) -> int:
-    return waiter.number
-
-
-@define(eq=False, repr=False)
-class _Lane(Generic[W]):
-    """Waiters of one rank in the order of their numbers.
-
-    `first` skips waiters that left.
-    """
-
-    costs: Costs
-    rank: float
-    waiters: deque[W] = field(factory=deque[W])
-    waiting: int = 0
-    left: int = 0
-    _kinds: Counter[tuple[str, float | None]] = field(factory=Counter[tuple[str, float | None]])
-    _units: float = 0.0
-    _priced: object = None
-
-    def first(self) -> W | None:
-        """Return the waiter with the next turn."""
-        waiters = self.waiters
-        while waiters:
-            if waiters[0].lane is self:
-                return waiters[0]
-            waiters.popleft()
-        return None
-
-    def add(self, waiter: W) -> None:
-        """Insert a waiter by its number: one that had a grant before goes in front."""
-        waiters = self.waiters
-        if not waiters or waiters[-1].number < waiter.number:
-            waiters.append(waiter)
-        elif waiter.number < waiters[0].number:
-            waiters.appendleft(waiter)
-        else:
-            insort(waiters, waiter, key=_number)
-        if waiter.entered is None:
-            behind = waiters[-1] is waiter
-            waiter.entered = self.left + (self.waiting if behind else self.before(waiter.number))
-        self.waiting += 1
-        waiter.lane = self
-        self._count(waiter, 1)
-
-    def remove(self, waiter: W) -> None:
-        """Remove a waiter; clean up if more waiters left than wait."""
-        self.waiting -= 1
-        self.left += 1
-        waiter.lane = None
-        self._count(waiter, -1)
-        if self.waiters and self.waiters[0] is waiter:
-            self.waiters.popleft()
-        elif len(self.waiters) > 2 * self.waiting + 16:
-            self.waiters = deque(one for one in self.waiters if one.lane is self)
-
-    @property
-    def units(self) -> float:
-        """Return the waiting units, at the current prices."""
-        priced = (self.costs.version, self.costs.units)
-        if priced != self._priced:
-            self._priced = priced
-            self._units = sum(self.costs.likely(*kind) * number for kind, number in self._kinds.items())
-        return self._units
-
-    def before(self, number: int) -> int:
-        """Return the number of waiters before `number`; it may include some that left."""
-        return min(self.waiting, bisect_left(self.waiters, number, key=_number))
-
-    def ahead(self, waiter: Waiter) -> tuple[float, float]:
-        """Return units and number of the waiters before a waiter, or before a new one."""
-        if waiter.rank > self.rank or waiter.entered is None or not self.waiting:
-            return self.units, self.waiting
-        own = waiter.lane is self
-        before = max(0, waiter.entered - self.left) if own else self.before(waiter.number)
-        before = min(self.waiting, before)
-        return self.units * before / self.waiting, before
-
-    def cheapest(self) -> float:
-        """Return the lowest cost of a waiter."""
-        return min((self.costs.price(*kind) for kind in self._kinds), default=inf)
-
-    def _count(self, waiter: W, number: int) -> None:
-        kind = (waiter.route, waiter.prior)
-        self._kinds[kind] += number
-        if not self._kinds[kind]:
-            del self._kinds[kind]
-        if self._priced == (self.costs.version, self.costs.units):
-            self._units = self._units + number * self.costs.likely(*kind) if self.waiting else 0.0
 
 
 @define(eq=False, repr=False)
@@ -162,7 +42,7 @@ class Group:
     in_flight: int = 0
     inside: int = 0  # requests in the queue, or paying
     ranks: Counter[float] = field(factory=Counter[float])  # of requests inside
-    lanes: dict[float, _Lane[Any]] = field(factory=dict[float, _Lane[Any]])  # of requests aside
+    lanes: dict[float, Lane[Any]] = field(factory=dict[float, Lane[Any]])  # of requests aside
 
     @property
     def room(self) -> bool:
@@ -192,7 +72,7 @@ class Queue(Generic[W]):
 
     costs: Costs
     parked_until: float = inf
-    _lanes: dict[float, _Lane[W]] = field(factory=dict[float, _Lane[W]])
+    _lanes: dict[float, Lane[W]] = field(factory=dict[float, Lane[W]])
     _aside: dict[Group, None] = field(factory=dict[Group, None])
     _freed: dict[Group, None] = field(factory=dict[Group, None])
     _parked: dict[str, dict[W, None]] = field(factory=dict[str, dict[W, None]])
@@ -219,7 +99,7 @@ class Queue(Generic[W]):
         if waiter.parked:
             waiter.parked = False
             self._parked[waiter.route].pop(waiter, None)
-        self._take_out(waiter)
+        self._take_out(waiter, granted=granted)
         if granted and len(self._lanes) > 1:
             self._favour(waiter)
 
@@ -236,7 +116,7 @@ class Queue(Generic[W]):
             group.count(waiter, 1)
         lane = self._lanes.get(waiter.rank)
         if lane is None:
-            lane = self._lanes[waiter.rank] = _Lane(self.costs, waiter.rank)
+            lane = self._lanes[waiter.rank] = Lane(self.costs, waiter.rank)
             self._lanes = dict(sorted(self._lanes.items()))
         lane.add(waiter)
 
@@ -245,7 +125,7 @@ class Queue(Generic[W]):
         self._aside[group] = None
         lane = group.lanes.get(waiter.rank)
         if lane is None:
-            lane = group.lanes[waiter.rank] = _Lane(self.costs, waiter.rank)
+            lane = group.lanes[waiter.rank] = Lane(self.costs, waiter.rank)
         lane.add(waiter)
 
     def _displace_for(self, waiter: W, group: Group) -> bool:
@@ -258,25 +138,24 @@ class Queue(Generic[W]):
             return False
         if best is not None and (best.rank, best.number) < (waiter.rank, waiter.number):
             return False  # it came when no waiter could make room, and keeps its turn
-        lane = self._lanes[worst]
-        last = next((one for one in reversed(lane.waiters) if one.group is group and one.lane is lane), None)
+        last = self._lanes[worst].last_of(group, waiter.process)
         if last is None:  # that waiter pays
             return False
         self._take_out(last)
         self._put_aside(last, group)
         return True
 
-    def _take_out(self, waiter: W) -> None:
-        if isinstance(waiter.lane, _Lane):
-            waiter.lane.remove(waiter)
+    def _take_out(self, waiter: W, *, granted: bool = False) -> None:
+        if waiter.flow is not None:
+            waiter.flow.lane.remove(waiter, granted=granted)
         if waiter.inside and waiter.group is not None:
             waiter.group.count(waiter, -1)
             self._freed[waiter.group] = None
 
     def step_out(self, waiter: W) -> None:
         """Let others pass a paying waiter; it keeps its place in its group."""
-        if isinstance(waiter.lane, _Lane):
-            waiter.lane.remove(waiter)
+        if waiter.flow is not None:
+            waiter.flow.lane.remove(waiter)
 
     def step_in(self, waiter: W) -> None:
         """Return a waiter that paid to its old place."""
@@ -291,7 +170,7 @@ class Queue(Generic[W]):
         while self._freed:
             group, _ = self._freed.popitem()
             while group.room and (best := group.best()) is not None:
-                best.lane.remove(best)
+                best.flow.lane.remove(best)
                 best.entered = None
                 self._place(best)
             if group in self._aside and group.best() is None:
@@ -310,13 +189,11 @@ class Queue(Generic[W]):
         best = next((one for one in firsts if one is not None), None)
         if best is None or best.rank == -inf or self._favoured < FLOOR - 1:
             return best
-        return min((one for one in (best, *firsts) if one is not None), key=_number)
+        return min((one for one in (best, *firsts) if one is not None), key=number_of)
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters of the same rank among the next `number` after a waiter."""
-        lane = self._lanes[waiter.rank]
-        after = islice(lane.waiters, 1, number)
-        return [one for one in after if one.lane is lane and one is not waiter]
+        """Return waiters of the same rank among the next `number`, without the first one, `waiter`."""
+        return self._lanes[waiter.rank].behind(waiter, number)
 
     def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, float]:
         """Return units and number of the waiters before a waiter, or before a new one.
@@ -327,10 +204,11 @@ class Queue(Generic[W]):
         """
         units, number = 0.0, 0.0
         until = inf if last and waiter.rank == -inf else waiter.rank
-        own = () if waiter.group is None else waiter.group.lanes.values()
-        for lane in (*self._lanes.values(), *own):
+        aside = {} if waiter.group is None else waiter.group.lanes
+        own = aside[waiter.rank].ahead(waiter, waiter.rank, last=last)[0] if waiter.rank in aside else 0.0
+        for lane in (*self._lanes.values(), *aside.values()):
             if lane.rank <= until:
-                more, others = (lane.units, lane.waiting) if last else lane.ahead(waiter)
+                more, others = lane.ahead(waiter, until, last=last, aside=own)
                 units, number = units + more, number + others
         return units, number
 
@@ -341,7 +219,7 @@ class Queue(Generic[W]):
     def all(self) -> list[W]:
         """Return all waiters, including those that stand aside."""
         lanes = [*self._lanes.values(), *(lane for group in self._aside for lane in group.lanes.values())]
-        waiters = [one for lane in lanes for one in lane.waiters if one.lane is lane]
+        waiters = [one for lane in lanes for one in lane.all()]
         return waiters + [one for parked in self._parked.values() for one in parked]
 
     # --- closed routes ----------------------------------------------------------------------
@@ -364,7 +242,7 @@ class Queue(Generic[W]):
         """Put some of a route's waiters back; the others stay parked until a time."""
         parked = self._parked[route]
         number = len(parked) if places == inf else min(len(parked), int(places))
-        for waiter in sorted(islice(parked, number), key=_number, reverse=True):
+        for waiter in sorted(islice(parked, number), key=number_of, reverse=True):
             del parked[waiter]
             waiter.parked = False
             self._place(waiter)

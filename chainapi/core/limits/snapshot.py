@@ -1,23 +1,64 @@
-"""Snapshot of a quota, for people."""
+"""Snapshot of a quota, for people; also as JSON, for other processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from attrs import field, frozen
+from attrs import astuple, field, frozen
+from msgspec import DecodeError as MalformedError
+from msgspec import Meta, Struct
+from msgspec.json import Decoder, Encoder
+from msgspec.structs import asdict
 
 from chainapi.core.duration import DAY, HOUR, MINUTE
+from chainapi.core.limits.spenders import Spender
 
 __all__ = ["QuotaSnapshot"]
 
 _POLICIES = {1.0: "quota a second", MINUTE: "quota a minute", HOUR: "hourly quota", DAY: "daily quota"}
+
+Amount = Annotated[float, Meta(ge=0)]
+Number = Annotated[int, Meta(ge=0)]
+Text = Annotated[str, Meta(max_length=1024)]
+
+
+class _SpenderState(Struct):
+    """A `Spender`."""
+
+    process: Text
+    tag: Text
+    requests: Number
+    units: Amount
+    refusals: Number
+    in_flight: Number
+    waiting: Number
+
+
+class _State(Struct):
+    """A `QuotaSnapshot` with times as seconds from now."""
+
+    limit: Amount | None = None
+    remaining: Amount | None = None
+    window: Amount | None = None
+    stopped_for: Amount = 0.0
+    reset_in: Amount | None = None
+    costs: dict[Text, Amount] = {}
+    waiting: Number = 0
+    in_flight: Number = 0
+    spenders: tuple[_SpenderState, ...] = ()
+
+
+_ENCODER = Encoder()
+_DECODER = Decoder(_State)
 
 
 @frozen
 class QuotaSnapshot:
     """Snapshot of a quota at `time`.
 
-    Times are seconds on the event loop's clock, amounts are units.
+    Times are seconds on the event loop's clock, amounts are units. `spenders` shows who spent the quota: each
+    process and tag since the gate began, those with the most units first.
     """
 
     time: float
@@ -30,6 +71,7 @@ class QuotaSnapshot:
     waiting: int = 0
     in_flight: int = 0
     unix_time: float | None = None
+    spenders: tuple[Spender, ...] = ()
 
     @property
     def stopped_for(self) -> float:
@@ -54,3 +96,44 @@ class QuotaSnapshot:
         if self.unix_time is None or self.reset_in is None:
             return None
         return self.unix_time + self.reset_in
+
+    def to_json(self) -> bytes:
+        """Return the snapshot as a JSON object; its times are seconds from now."""
+        state = _State(
+            self.limit,
+            self.remaining,
+            self.window,
+            self.stopped_for,
+            self.reset_in,
+            dict(self.costs),
+            self.waiting,
+            self.in_flight,
+            tuple(_SpenderState(*astuple(one)) for one in self.spenders),
+        )
+        return _ENCODER.encode(state)
+
+    @classmethod
+    def from_json(cls, text: bytes, time: float, unix_time: float | None = None) -> QuotaSnapshot:
+        """Return the snapshot of a `to_json`; `time` is now on the reader's clock.
+
+        Raises:
+            ValueError: the text is not a snapshot.
+
+        """
+        try:
+            state = _DECODER.decode(text)
+        except MalformedError as error:
+            raise ValueError(f"malformed snapshot of a quota: {error}") from None
+        return cls(
+            time,
+            state.limit,
+            state.remaining,
+            state.window,
+            time + state.stopped_for if state.stopped_for else None,
+            None if state.reset_in is None else time + state.reset_in,
+            state.costs,
+            state.waiting,
+            state.in_flight,
+            unix_time,
+            tuple(Spender(**asdict(one)) for one in state.spenders),
+        )

@@ -140,7 +140,7 @@ class Holding(Struct, array_like=True, tag=4, frozen=True):
     route: Text
     cost: Amount | None = None
     elapsed: Amount = 0.0
-    tag: Text = ""
+    tag: Text | None = None
 
 
 class Acquire(Struct, array_like=True, tag=5, frozen=True):
@@ -154,7 +154,7 @@ class Acquire(Struct, array_like=True, tag=5, frozen=True):
     max_wait: Amount | None = None
     left: Amount | None = None
     again: bool = False
-    tag: Text = ""
+    tag: Text | None = None
 
 
 class Cancel(Struct, array_like=True, tag=6, frozen=True):
@@ -250,12 +250,14 @@ class State(Struct, array_like=True, tag=39, frozen=True):
         shown: JSON of a `QuotaSnapshot`, its times as seconds from now.
         memory: what a host needs to continue; see `chainapi.core.limits.memory`.
         stopped: seconds for which nothing may be sent.
+        processes: number of the processes that share the quota.
 
     """
 
     shown: bytes
     memory: bytes = b""
     stopped: Amount = 0.0
+    processes: Number = 1
 
 
 FromMember: TypeAlias = Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch

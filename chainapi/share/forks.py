@@ -1,0 +1,46 @@
+"""File descriptors that a forked child must not keep open: locks and sockets.
+
+A child inherits the open files of its parent. It would keep a lock of the parent, and its connections, after
+the parent was killed: nobody could take the lock, and no peer would notice the end. Python closes descriptors
+at `exec`; this module does it at `fork`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+__all__ = ["drop", "hold", "release"]
+
+_held: dict[int, tuple[int, int]] = {}  # descriptor -> device and inode
+
+
+def hold(descriptor: int) -> None:
+    """Let forked children drop a descriptor."""
+    status = os.fstat(descriptor)
+    _held[descriptor] = (status.st_dev, status.st_ino)
+
+
+def release(descriptor: int) -> None:
+    """Forget a descriptor, which is about to be closed."""
+    _held.pop(descriptor, None)
+
+
+def drop() -> None:
+    """Replace every held descriptor by the null device; for the child of a fork.
+
+    The objects of the parent exist in the child too. They close their descriptor some day, so the number must
+    stay in use until then. A number that meanwhile belongs to another file is left alone.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor, identity in _held.items():
+        with suppress(OSError):  # it was closed
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) == identity:
+                os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=drop)

@@ -1,0 +1,121 @@
+"""Carrier over Redis: one quota for processes on several machines.
+
+Redis elects the host, by its clock, and passes packets between channels of the processes. Packets are
+authentic, numbered, and never repeated; see docs/redis.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from chainapi.core.share.packets import quota_key
+from chainapi.errors import ConfigurationError
+from chainapi.share.link import Link, Serve
+
+if TYPE_CHECKING:
+    from chainapi.share.redis_participant import Participant
+    from chainapi.share.redis_wire import Wire
+
+__all__ = ["RedisCarrier"]
+
+
+class RedisCarrier:
+    """Carrier over Redis 6 or newer, or a server that speaks its protocol, such as Valkey.
+
+    It belongs to one event loop, and uses one connection for all quotas.
+
+    Arguments:
+        url: ``redis://``, ``rediss://`` or ``unix://``, with the options of redis-py.
+        prefix: of all keys and channels.
+        secret: of all processes, to authenticate packets; see `authenticate`.
+        ttl: seconds after which a host that hangs, or that Redis cannot reach, loses the quota to another.
+        silence: seconds without a packet after which a link breaks.
+        timeout: seconds within which Redis has to answer.
+
+    Raises:
+        ConfigurationError: redis-py is not installed, or the URL is malformed.
+
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "chainapi",
+        secret: bytes = b"",
+        ttl: float = 2.0,
+        silence: float = 2.0,
+        timeout: float = 2.0,
+    ) -> None:
+        try:
+            from chainapi.share.redis_host import Times
+            from chainapi.share.redis_wire import Address
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"a quota shared over Redis needs {error.name}, which is not installed: "
+                "pip install 'chainapi[redis]'"
+            ) from None
+        self._address = Address(url)
+        self._prefix = prefix
+        self._secret = secret
+        self._secrets: dict[str, bytes] = {}
+        self._times = Times(ttl, silence, timeout)
+        self._participants: dict[str, Participant] = {}
+        self._opening = asyncio.Lock()
+        self._wire: Wire | None = None
+
+    def __repr__(self) -> str:
+        return f"RedisCarrier({str(self._address)!r}, prefix={self._prefix!r})"
+
+    def authenticate(self, name: str, secret: bytes) -> None:
+        """Authenticate the packets of the quota `name` by a secret that only its processes have.
+
+        Call it before `connect`. Without a secret, everybody who can write to Redis can forge packets.
+        """
+        self._secrets[name] = secret
+
+    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+        """See `Carrier.connect`."""
+        wire = await self._connected()
+        participant = self._participants.get(name)
+        if participant is None or participant.ended:
+            participant = self._participants[name] = self._participant(wire, name)
+        return await participant.connect(make_host)
+
+    def store(self, name: str, memory: bytes) -> None:
+        """See `Carrier.store`."""
+        if name in self._participants:
+            self._participants[name].store(memory)
+
+    async def aclose(self, name: str) -> None:
+        """See `Carrier.aclose`; the connection is closed with the last quota."""
+        participant = self._participants.pop(name, None)
+        if participant is not None:
+            participant.end()
+        async with self._opening:
+            if self._wire is not None and not self._participants:
+                wire, self._wire = self._wire, None
+                await wire.aclose(self._times.timeout)
+
+    def _participant(self, wire: Wire, name: str) -> Participant:
+        from chainapi.share.redis_election import Election
+        from chainapi.share.redis_participant import Participant
+
+        key = quota_key(self._secrets.get(name, self._secret), name)
+        return Participant(wire, Election(self._prefix, name, self._times.ttl), key, self._times)
+
+    async def _connected(self) -> Wire:
+        from chainapi.share.redis_wire import Wire
+
+        async with self._opening:
+            if self._wire is None or self._wire.lost:
+                wire = await Wire.open(self._address, self._times.timeout)
+                wire.on_lost = self._lost
+                self._wire = wire
+            return self._wire
+
+    def _lost(self) -> None:
+        for participant in self._participants.values():
+            participant.end()

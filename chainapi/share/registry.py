@@ -1,0 +1,121 @@
+"""Shared gates of a process: one for each event loop and quota, used by all of its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import TypeAlias, cast
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from attrs import define, field, frozen
+
+from chainapi._text import quoted
+from chainapi.client.config import ServiceConfig
+from chainapi.client.limiter import AnyGate
+from chainapi.core.share.names import frame_key, quota_name
+from chainapi.errors import ConfigurationError
+from chainapi.share.gate import OnUnavailable, SharedGate
+from chainapi.share.link import Carrier
+
+__all__ = ["SharedGates", "chosen"]
+
+Choice: TypeAlias = "str | Carrier"  # "local", the address of a Redis server, or a carrier of the user
+
+LOCAL = "local"
+
+
+def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice | None:
+    """Return how a session shares its quotas; None for a quota of its own.
+
+    `share` is the argument of the session; None means the variable CHAINAPI_SHARE.
+
+    Raises:
+        ConfigurationError: it is none of True, False, "local", the address of a Redis server, or a carrier.
+
+    """
+    source = "share"
+    if share is None:
+        source, share = "CHAINAPI_SHARE", environment.get("CHAINAPI_SHARE", "").strip()
+        share = {"": False, "0": False, "1": True}.get(share, share)
+    if share is False:
+        return None
+    if share is True or share == LOCAL:
+        return LOCAL
+    if isinstance(share, str) and urlsplit(share).scheme in ("redis", "rediss", "unix"):
+        return share
+    if not isinstance(share, str) and callable(getattr(share, "connect", None)):
+        return cast("Carrier", share)
+    shown = quoted(share) if "@" not in str(share) else "an address"  # which may have a password
+    raise ConfigurationError(
+        f"{source}={shown} must be True, False, 'local', the address of a Redis server such as"
+        " redis://localhost:6379/0, or a carrier"
+    )
+
+
+@define(eq=False, repr=False)
+class _Used:
+    """Shared gate, and the number of services that use it."""
+
+    gate: SharedGate
+    users: int = 0
+
+
+_Key: TypeAlias = tuple[object, str, OnUnavailable]
+_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Used]] = WeakKeyDictionary()
+
+
+@frozen(eq=False, repr=False)
+class SharedGates:
+    """Gates that processes share; see `chainapi.client.gates.Gates`.
+
+    Attributes:
+        choice: see `chosen`.
+        on_unavailable: see `SharedGate`.
+        timeout: seconds after which the session gives up a request.
+
+    """
+
+    choice: Choice
+    on_unavailable: OnUnavailable
+    timeout: float
+    _names: dict[AnyGate, _Key] = field(factory=dict, init=False)
+
+    def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
+        """See `Gates.open`."""
+        api_key = None if service.key is None else service.key.reveal()
+        name = quota_name(service.origin, api_key)
+        key: _Key = (self.choice, name, self.on_unavailable)
+        used = _LOOPS.setdefault(loop, {})
+        if key not in used:
+            carrier = _carrier(self.choice, frame_key(service.origin, api_key))
+            gate = SharedGate(name, service.origin, carrier, self.on_unavailable, self.timeout)
+            used[key] = _Used(gate)
+        used[key].users += 1
+        self._names[used[key].gate] = key
+        return used[key].gate
+
+    async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
+        """See `Gates.close`: the last session of the loop leaves the quota to the other processes."""
+        key = self._names.pop(gate, None)
+        used = None if key is None else _LOOPS.get(loop, {}).get(key)
+        if used is None or key is None:
+            return
+        used.users -= 1
+        if not used.users:
+            del _LOOPS[loop][key]
+            await used.gate.aclose()
+
+
+def _carrier(choice: Choice, secret: bytes) -> Carrier:
+    """Return a carrier; each imports what it needs only now."""
+    if not isinstance(choice, str):
+        return choice
+    if choice == LOCAL:
+        from chainapi.share.local import LocalCarrier
+
+        return LocalCarrier()
+    from chainapi.share.redis import RedisCarrier
+
+    return RedisCarrier(choice, secret=secret)

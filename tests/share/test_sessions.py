@@ -1,0 +1,157 @@
+"""Sessions of several processes on one quota: settings, errors, events, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from chainapi import Limit, Session
+from chainapi.core.events import Event, WaitBegan
+from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError, ShareUnavailableError
+from chainapi.simulator import Simulator
+from tests.share.exchange import Exchange
+
+PATH = "/v1/chains/43114"
+
+
+def opened(sim: Simulator, exchange: Exchange, **options: Any) -> Session:
+    """Return the session of one more process."""
+    return Session(
+        data_base_url=sim.data_base_url,
+        api_key=sim.api_key,
+        transport=sim.transport(),
+        share=exchange.carrier(),
+        **options,
+    )
+
+
+def time() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+async def test_sessions_of_processes_meet_one_refusal() -> None:
+    """Four processes fetch 600 resources through one quota: one 429, none sent in a stop."""
+    sim, exchange = Simulator(limit=100, window=60.0, latency=lambda rng: rng.uniform(0.03, 0.09)), Exchange()
+    sessions = [opened(sim, exchange, tag=name) for name in "abcd"]
+    await asyncio.gather(*(session.data.get(PATH) for session in sessions for _ in range(150)))
+    await asyncio.sleep(1)
+    spenders = sessions[0].quota["data"].spenders
+    assert {one.tag: round(one.units) for one in spenders} == dict.fromkeys("abcd", 150)
+    for session in sessions:
+        await session.aclose()
+    assert sim.stats.answered[429] <= 1
+    assert sim.stats.sent_while_stopped == 0
+    assert time() < 302.5
+    assert exchange.links == []
+
+
+async def test_pages_walk_through_a_shared_quota() -> None:
+    """A stream of pages works as on a quota of its own, and reports its waits."""
+    events: list[Event] = []
+    sim, exchange = Simulator(limit=10, window=60.0), Exchange(delay=0.001)
+    async with opened(sim, exchange, on_event=events.append) as session:
+        rows = await session.data.list("/v1/chains/43114/blocks", items="blocks", page_size=10).collect(
+            limit=300
+        )
+    assert len(rows) == 300
+    assert any(isinstance(event, WaitBegan) for event in events)
+
+
+async def test_waits_and_refusals_are_those_of_a_gate() -> None:
+    """max_wait and deadline fail a call at once if its turn comes too late."""
+    sim, exchange = Simulator(limit=2, window=60.0), Exchange()
+    async with opened(sim, exchange) as one, opened(sim, exchange, max_wait=5.0) as two:
+        await asyncio.gather(*(one.data.get(PATH) for _ in range(2)))
+        began = time()
+        with pytest.raises(QuotaWaitError) as caught:
+            await asyncio.gather(*(two.data.get(PATH) for _ in range(3)))
+        assert time() - began < 3.0
+        assert caught.value.retry_after > 5.0
+
+
+async def test_settings_of_each_session_hold_in_the_host() -> None:
+    """A session's rate and its cap on requests in flight hold although another process has the gate."""
+    sim, exchange = Simulator(limit=10_000, window=60.0), Exchange()
+    async with (
+        opened(sim, exchange) as one,
+        opened(sim, exchange, rate=Limit(5, per=1.0), max_in_flight=1) as two,
+    ):
+        await one.data.get(PATH)
+        began = time()
+        await asyncio.gather(*(two.data.get(PATH) for _ in range(25)))
+        assert time() - began >= 3.9
+        began = time()
+        await asyncio.gather(*(one.data.get(PATH) for _ in range(25)))
+        assert time() - began < 1.0
+
+
+async def test_closing_a_session_ends_its_calls_and_its_part() -> None:
+    """Calls that wait raise SessionClosedError; the others continue with another host."""
+    sim, exchange = Simulator(limit=5, window=60.0), Exchange()
+    one, two = opened(sim, exchange), opened(sim, exchange)
+    for session in (one, two):
+        await session.data.get(PATH)
+    calls = [asyncio.create_task(one.data.get(PATH)) for _ in range(20)]
+    await asyncio.sleep(2)
+    await one.aclose()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes if isinstance(outcome, Exception)} == {SessionClosedError}
+    await two.data.get(PATH)
+    await two.aclose()
+    assert sim.stats.sent_while_stopped == 0
+    assert exchange.links == []
+
+
+async def test_nobody_to_share_with_is_said_or_survived() -> None:
+    """Without carriers calls fail with a typed error, or leave by the last share."""
+    sim = Simulator()
+    async with opened(sim, Exchange(away=True), on_unavailable="fail") as session:
+        with pytest.raises(ShareUnavailableError, match="nobody can be reached"):
+            await session.data.get(PATH)
+    async with opened(sim, Exchange(away=True)) as session:
+        assert await session.data.get(PATH)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"share": "nonsense"}, "share='nonsense' must be True, False, 'local'"),
+        ({"share": 1}, "share=1 must be"),
+        ({"share": True, "isolated": True}, "contradict"),
+        ({"share": True, "on_unavailable": "wait"}, "on_unavailable"),
+    ],
+)
+def test_bad_arguments_are_refused(options: dict[str, Any], match: str) -> None:
+    """A choice that does not exist is refused when the session is made."""
+    with pytest.raises(ConfigurationError, match=match):
+        Session(metrics_base_url="http://127.0.0.1:1", **options)
+
+
+async def test_a_bucket_of_one_loop_cannot_be_shared() -> None:
+    """rate= has to be a Limit beside share=."""
+    from aiolimiter import AsyncLimiter
+
+    with pytest.raises(ConfigurationError, match="Limit"):
+        opened(Simulator(), Exchange(), rate=AsyncLimiter(5))
+
+
+@pytest.mark.parametrize(("value", "shared"), [("", False), ("0", False), ("1", True), ("local", True)])
+def test_variable_chooses_for_all_sessions(value: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHAINAPI_SHARE counts where share= is not given."""
+    from chainapi.share.registry import SharedGates
+
+    monkeypatch.setenv("CHAINAPI_SHARE", value)
+    session = Session(metrics_base_url="http://127.0.0.1:1")
+    assert isinstance(session.connection.gates, SharedGates) == shared
+    session = Session(metrics_base_url="http://127.0.0.1:1", share=False)
+    assert not isinstance(session.connection.gates, SharedGates)
+
+
+def test_password_of_an_address_is_not_shown() -> None:
+    """The error of a wrong address does not repeat its password."""
+    with pytest.raises(ConfigurationError) as caught:
+        Session(metrics_base_url="http://127.0.0.1:1", share="amqp://me:secret@host/0")
+    assert "secret" not in str(caught.value)
