@@ -61,7 +61,9 @@ class SessionPlugin(WorkerPlugin):
 
         """
         self._carrier = DaskCarrier(worker)
-        self.session = Session(**self._arguments.values)
+        arguments = self._arguments.values
+        share = {} if arguments.get("isolated") else {"share": self._carrier}
+        self.session = Session(**{**share, **arguments})
 
     async def teardown(self, worker: Any) -> None:
         """End the tasks of the session, each with what it has, and close it."""
