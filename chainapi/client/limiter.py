@@ -283,8 +283,7 @@ class Gate:
         Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
         response.
         """
-        quota, now = self._quota, asyncio.get_running_loop().time()
-        sent = now - elapsed
+        quota, sent = self._quota, asyncio.get_running_loop().time() - elapsed
         decision = Decision(sent, probe=quota.mode in (Mode.LEARNING, Mode.PROBING))
         reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
         if member.group is not None:
