@@ -45,6 +45,7 @@ def export(
     concurrency: int = 32,
     part_rows: int = PART_ROWS,
     on_progress: Callable[[ExportProgress], None] | None = None,
+    session_arguments: Mapping[str, Any] | None = None,
     **query: Any,
 ) -> Any:
     """Export many lists at once on the workers of a Dask cluster, into a folder of Parquet files.
@@ -70,6 +71,7 @@ def export(
         part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
             worker that is killed loses the rows behind its last file, and they are fetched again.
         on_progress: called in the event loop of the client, several times a second.
+        session_arguments: arguments of sessions for this export alone, as `register` takes them.
         query: further arguments of the method, the same for all sources. ``on_invalid="raw"`` writes invalid
             rows as JSON lines into the folder ``_invalid``.
 
@@ -109,6 +111,7 @@ def export(
         part_rows,
         PART_BYTES,
         on_progress,
+        session_arguments,
     )
     return client.sync(run.run)
 
@@ -135,4 +138,4 @@ def register(client: Any, **session_arguments: Any) -> Any:
     """
     from chainapi.dask.plugins import install
 
-    return client.sync(install, client, session_arguments, idempotent=False)
+    return client.sync(install, client, session_arguments)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import uuid4
 from zlib import crc32
 
 from attrs import define, field, frozen
 from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from chainapi._text import did_you_mean, quoted
 from chainapi.api.catalogue import ROUTES
 from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, prepare, topic_of
-from chainapi.dask.plugins import install, stop_tasks
+from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.spec import Arguments
@@ -63,6 +64,7 @@ class DistributedExport:
         part_rows: rows of a part.
         part_bytes: bytes of the rows of a part, as JSON.
         on_progress: called at each stage and several times a second.
+        session_arguments: arguments of sessions for this export alone; None for the registered ones.
 
     """
 
@@ -77,6 +79,7 @@ class DistributedExport:
     part_rows: int
     part_bytes: int
     on_progress: Callable[[ExportProgress], None] | None
+    session_arguments: Mapping[str, Any] | None
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
@@ -97,14 +100,29 @@ class DistributedExport:
         self._failed = loop.create_future()
         arguments = await self._arguments()
         self.progress = ExportProgress(len(arguments), clock=loop.time)
-        await install(self.client, {}, idempotent=True)
-        jobs = await self._jobs(arguments)
-        self.client.subscribe_topic(topic_of(self.name), self._received)
-        try:
-            outcomes = await self._fetch(jobs)
-        finally:
-            self.client.unsubscribe_topic(topic_of(self.name))
+        async with self._sessions() as sessions:
+            jobs = await self._jobs(arguments, sessions)
+            self.client.subscribe_topic(topic_of(self.name), self._received)
+            try:
+                outcomes = await self._fetch(jobs, sessions)
+            finally:
+                self.client.unsubscribe_topic(topic_of(self.name))
         return self._result(outcomes)
+
+    @asynccontextmanager
+    async def _sessions(self) -> AsyncIterator[str]:
+        """Yield the name of the plugin that has the sessions; remove those of this export alone."""
+        if self.session_arguments is None:
+            await install(self.client, {}, idempotent=True)
+            yield SESSIONS
+            return
+        name = f"{SESSIONS}-{self.name}"
+        await install(self.client, self.session_arguments, name)
+        try:
+            yield name
+        finally:
+            if not self._lost:
+                await self.client.unregister_worker_plugin(name)
 
     async def _arguments(self) -> list[Arguments]:
         """Return the arguments of each source, each source once."""
@@ -116,7 +134,7 @@ class DistributedExport:
             raise ConfigurationError("there is nothing to export: sources= is empty")
         return [*{one.label: one for one in reversed(found)}.values()][::-1]
 
-    async def _jobs(self, arguments: Iterable[Arguments]) -> list[Job]:
+    async def _jobs(self, arguments: Iterable[Arguments], sessions: str) -> list[Job]:
         query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
         about = {"format": 1, "route": self.route, "limit": self.limit, "query": query}
         future = self._submit("prepare", prepare, self.folder, about, self.partitions)
@@ -127,6 +145,7 @@ class DistributedExport:
         return [
             Job(
                 self.name,
+                sessions,
                 number,
                 self.folder,
                 self.route,
@@ -144,42 +163,44 @@ class DistributedExport:
         key = (f"{self.route}-{step}-{self.name}", *(one.number for one in args if isinstance(one, Job)))
         return self.client.submit(function, *args, key=key, pure=False)
 
-    async def _fetch(self, jobs: Iterable[Job]) -> list[Outcome]:
+    async def _fetch(self, jobs: Iterable[Job], sessions: str) -> list[Outcome]:
         """Return the outcomes of all partitions; after an error stop them."""
         self._report()
         futures = [self._submit("export", fetch_partition, job) for job in jobs]
         waiting = [asyncio.ensure_future(self._result_of(future)) for future in futures]
-        everything = asyncio.gather(*waiting)
+        everything: asyncio.Future[list[Outcome]] = asyncio.gather(*waiting)
         try:
             await asyncio.wait([everything, self._failed], return_when=asyncio.FIRST_COMPLETED)
             if self._failed.done():
                 self._failed.result()
             return await everything
+        except BaseException:
+            await self._stop(futures, sessions)
+            raise
         finally:
-            if not all(one.done() and not one.cancelled() and one.exception() is None for one in waiting):
-                await self._stop(futures)
             for one in waiting:
                 one.cancel()
             await asyncio.gather(everything, *waiting, return_exceptions=True)
 
-    async def _stop(self, futures: list[Any]) -> None:
+    async def _stop(self, futures: list[Any], sessions: str) -> None:
         """Stop the partitions; workers write what they have fetched."""
         if self._lost:
             return
         with suppress(OSError, TimeoutError, FutureCancelledError):  # the scheduler is gone
             await self.client.cancel(futures)
-            await self.client.run(stop_tasks, self.name, on_error="ignore")
+            await self.client.run(stop_tasks, self.name, sessions, on_error="ignore")
 
     async def _result_of(self, future: Any) -> Any:
         try:
             return await future
         except KilledWorker as error:
             raise ExportError(
-                f"workers died again and again in the export to {self.folder.url} ({error}): read their logs, "
-                "and start the same export again to continue"
+                f"workers died again and again in the export to {self.folder.url} ({error}): read their "
+                "logs, and start the same export again to continue"
             ) from error
-        except FutureCancelledError as error:
-            self._lost = error.reason == "scheduler-connection-lost"
+        except (FutureCancelledError, CommClosedError) as error:
+            reason = getattr(error, "reason", None)
+            self._lost |= isinstance(error, CommClosedError) or reason == "scheduler-connection-lost"
             raise ExportError(
                 f"the Dask cluster gave up the export to {self.folder.url} ({error}): start the same export "
                 "again to continue"
@@ -219,9 +240,9 @@ class DistributedExport:
         label, error = next(iter(failures.items()))
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return IncompleteExportError(
-            f"{len(failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others, and "
-            f"the pages before each failure, are in {self.folder.url}. Start the same export again to fetch "
-            "the rest",
+            f"{len(failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others "
+            f"and the pages before each failure are in {self.folder.url}. Start the same export again to "
+            "fetch the rest",
             failures,
         )
 

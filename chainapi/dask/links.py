@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from attrs import define, field
 from distributed import SchedulerPlugin
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
@@ -33,12 +33,12 @@ class _End:
 
     Attributes:
         pass_on: sends a frame to the other end, or with None the end of the link; False if it cannot.
-        forget: called once, when the link ended.
+        forget: called once, when the link ended; its result has no meaning.
 
     """
 
     pass_on: Callable[[bytes | None], bool]
-    forget: Callable[[], None]
+    forget: Callable[[], object]
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
     _early: list[bytes] = field(factory=list[bytes])
     _on_frame: Callable[[bytes], None] | None = None
@@ -95,12 +95,24 @@ def _message(link: str, frame: bytes | None, **more: str) -> dict[str, Any]:
 
 
 class DaskCarrier:
-    """Carrier of one worker: its scheduler is the host."""
+    """Carrier of one worker: its scheduler is the host.
+
+    All sessions of a worker use the same one: `of` returns it, and each of them closes it.
+    """
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
+        self._users = 0
         self._ends: dict[str, _End] = {}
         worker.stream_handlers[OPERATION] = self._received
+
+    @classmethod
+    def of(cls, worker: Any) -> DaskCarrier:
+        """Return the carrier of a worker, for one more user."""
+        handler = worker.stream_handlers.get(OPERATION)
+        carrier: DaskCarrier = cls(worker) if handler is None else handler.__self__
+        carrier._users += 1
+        return carrier
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
         """Return a link to the scheduler; this process never hosts.
@@ -126,7 +138,10 @@ class DaskCarrier:
         """Do nothing: the link was closed."""
 
     def close(self) -> None:
-        """Break all links: the worker ends."""
+        """Break all links after the last user."""
+        self._users -= 1
+        if self._users > 0:
+            return
         for end in [*self._ends.values()]:
             end.snap()
         self._worker.stream_handlers.pop(OPERATION, None)
@@ -201,9 +216,7 @@ class GatePlugin(SchedulerPlugin):
 
     def _open(self, worker: str, link: str, name: str) -> None:
         key = worker, link
-        end = self._ends[key] = _End(
-            partial(self._send, worker, link), partial(self._ends.pop, key, None)
-        )
+        end = self._ends[key] = _End(partial(self._send, worker, link), partial(self._ends.pop, key, None))
         host = self._hosts.get(name)
         if host is None:
             host = self._hosts[name] = Host()

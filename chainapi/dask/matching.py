@@ -16,8 +16,6 @@ from chainapi.core.paging.digests import DIGEST_SIZE
 __all__ = ["Matched", "Matcher", "digests_in"]
 
 
-
-
 class Matched(msgspec.Struct, array_like=True):
     """Digests of some rows of a source, joined: those that one pass added, and those that it had again."""
 

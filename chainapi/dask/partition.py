@@ -14,7 +14,7 @@ from distributed import get_worker
 from chainapi.dask.parts import Outrun, PartLog, partition_of
 from chainapi.dask.plugins import plugin_of
 from chainapi.dask.store import Store
-from chainapi.errors import ChainAPIError, ConfigurationError, ExportError
+from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
@@ -53,6 +53,7 @@ class Job:
 
     Attributes:
         export: name of the export's run.
+        sessions: name of the plugin that has the sessions.
         number: number of the partition.
         folder: folder of the export.
         route: dotted name of the method of a session.
@@ -66,6 +67,7 @@ class Job:
     """
 
     export: str
+    sessions: str
     number: int
     folder: Folder
     route: str
@@ -157,7 +159,7 @@ async def fetch_partition(job: Job) -> Outcome:
 
     """
     worker = get_worker()
-    plugin = plugin_of(worker)
+    plugin = plugin_of(worker, job.sessions)
 
     def report(counts: Mapping[str, int]) -> None:
         worker.log_event(job.topic, {"partition": job.number, **counts})

@@ -326,8 +326,8 @@ class PartLog:
 
     def _damaged(self, name: str, error: Exception) -> ExportError:
         return ExportError(
-            f"{name} in {self.store.url} is damaged, or of another version of chainapi ({error}): put it back "
-            "as it was, or choose another target"
+            f"{name} in {self.store.url} is damaged, or of another version of chainapi ({error}): put it "
+            "back as it was, or choose another target"
         )
 
     def _part(self, number: int) -> str:

@@ -16,19 +16,19 @@ from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ConfigurationError, SessionClosedError
 from chainapi.session import Session
 
-__all__ = ["SessionPlugin", "install", "plugin_of", "session", "stop_tasks"]
+__all__ = ["SESSIONS", "SessionPlugin", "install", "plugin_of", "session", "stop_tasks"]
 
 T = TypeVar("T")
 
-PLUGIN = "chainapi-session"
+SESSIONS = "chainapi-session"  # name of the plugin
 
 
 @frozen
 class SessionArguments:
     """Arguments of a session, on their way to the workers; no repr shows them.
 
-    They are pickled as they are: an API key among them travels in the messages of Dask, and the scheduler keeps
-    it for workers that come later.
+    They are pickled as they are: an API key among them travels in the messages of Dask, and the scheduler
+    keeps it for workers that come later.
     """
 
     values: Mapping[str, Any] = field(repr=False)
@@ -37,9 +37,10 @@ class SessionArguments:
 class SessionPlugin(WorkerPlugin):
     """Opens a session on its worker, in the worker's event loop, and closes it when the worker ends."""
 
-    name = PLUGIN
-
-    def __init__(self, arguments: SessionArguments, *, idempotent: bool = False) -> None:
+    def __init__(
+        self, arguments: SessionArguments, name: str = SESSIONS, *, idempotent: bool = False
+    ) -> None:
+        self.name = name
         self.idempotent = idempotent
         self._arguments = arguments
         self._tasks: defaultdict[str, set[asyncio.Task[Any]]] = defaultdict(set)
@@ -51,7 +52,7 @@ class SessionPlugin(WorkerPlugin):
         return f"<{type(self).__name__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, (self._arguments, self.idempotent)
+        return _remake, (self._arguments, self.name, self.idempotent)
 
     def setup(self, worker: Any) -> None:
         """Open the session.
@@ -60,7 +61,7 @@ class SessionPlugin(WorkerPlugin):
             ConfigurationError: an argument, or a variable in the environment of the worker, is invalid.
 
         """
-        self._carrier = DaskCarrier(worker)
+        self._carrier = DaskCarrier.of(worker)
         arguments = self._arguments.values
         share = {} if arguments.get("isolated") else {"share": self._carrier}
         self.session = Session(**{**share, **arguments})
@@ -103,22 +104,22 @@ class SessionPlugin(WorkerPlugin):
             await asyncio.wait(tasks)
 
 
-def _remake(arguments: SessionArguments, idempotent: bool) -> SessionPlugin:  # noqa: FBT001 - of a pickle
-    return SessionPlugin(arguments, idempotent=idempotent)
+def _remake(arguments: SessionArguments, name: str, idempotent: bool) -> SessionPlugin:
+    return SessionPlugin(arguments, name, idempotent=idempotent)
 
 
-def plugin_of(worker: Any) -> SessionPlugin:
+def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
     """Return the plugin of a worker.
 
     Raises:
         ConfigurationError: the worker has no session.
 
     """
-    plugin = worker.plugins.get(PLUGIN)
+    plugin = worker.plugins.get(name)
     if not isinstance(plugin, SessionPlugin) or plugin.session is None:
         raise ConfigurationError(
-            "this worker has no session: call chainapi.dask.register(client) first; if that was done, its log "
-            "says why the session was refused"
+            "this worker has no session: call chainapi.dask.register(client) first; after that, the log of "
+            "the worker has the reason"
         )
     return plugin
 
@@ -142,12 +143,14 @@ def session() -> Session:
     return found
 
 
-async def stop_tasks(group: str, dask_worker: Any) -> None:
+async def stop_tasks(group: str, sessions: str, dask_worker: Any) -> None:
     """Stop the tasks of a group on a worker; for ``client.run``."""
-    await plugin_of(dask_worker).stop(group)
+    await plugin_of(dask_worker, sessions).stop(group)
 
 
-async def install(client: Any, arguments: Mapping[str, Any], *, idempotent: bool) -> None:
+async def install(
+    client: Any, arguments: Mapping[str, Any], name: str = SESSIONS, *, idempotent: bool = False
+) -> None:
     """Install both plugins; with `idempotent` keep a session plugin that is there.
 
     Raises:
@@ -158,7 +161,7 @@ async def install(client: Any, arguments: Mapping[str, Any], *, idempotent: bool
         for address in (client.scheduler.address, *client.scheduler_info(n_workers=-1)["workers"]):
             _check_encrypted(address)
     await client.register_plugin(GatePlugin())
-    await client.register_plugin(SessionPlugin(SessionArguments(arguments), idempotent=idempotent))
+    await client.register_plugin(SessionPlugin(SessionArguments(arguments), name, idempotent=idempotent))
 
 
 def _check_encrypted(address: str) -> None:

@@ -7,8 +7,8 @@
 - S3, Google Cloud Storage and Azure Blob Storage refuse the second object of a name
   (``If-None-Match: *``, ``ifGenerationMatch=0``; fsspec's ``mode="create"``), and show objects only whole,
 - ``memory://`` is one dictionary of this process,
-- other file systems of fsspec check whether the name exists and then write: two writers at the same moment may
-  both succeed, and a killed one may leave half an object.
+- other file systems of fsspec check whether the name exists and then write: two writers at the same moment
+  may both succeed, and a killed one may leave half an object.
 
 Everything here blocks.
 """

@@ -123,8 +123,7 @@ class Fetcher:
         source = await self.worker.run(self.journal.source, arguments.label, query)
         if source.query != query:
             raise ExportError(
-                f"{self.spec.target} has rows of {source.label} from another service: "
-                "choose another target"
+                f"{self.spec.target} has rows of {source.label} from another service: choose another target"
             )
         if source.done and not (pages.walk.ordered and _has_order(source)):
             return None

@@ -21,7 +21,7 @@ from chainapi.export.spec import Arguments
 __all__ = ["Disk", "Killed", "Place", "job_of", "rows_in", "rows_of", "tables_of"]
 
 
-class Killed(Exception):
+class Killed(Exception):  # noqa: N818 - a death, not an error
     """The process died."""
 
 
@@ -95,6 +95,7 @@ def job_of(place: Any, sources: Any, *, route: str = "data.evm.blocks", **option
     """Return the job of a partition, of a run of its own."""
     defaults: dict[str, Any] = {
         "export": f"run-{next(_runs)}",
+        "sessions": "chainapi-session",
         "number": 3,
         "query": {"page_size": 10},
         "limit": None,

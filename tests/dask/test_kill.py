@@ -10,9 +10,9 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any
 
-import dask
 import distributed
 import pytest
+from dask import config
 
 import chainapi.dask
 from chainapi import Session
@@ -120,8 +120,7 @@ async def test_a_scheduler_that_is_killed_ends_the_export(tmp_path: Path) -> Non
         )
         assert process.stdout is not None
         address = (await process.stdout.readline()).decode().strip()
-        victim = Victim(process.pid, at=250)
-        with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        with config.set({"distributed.comm.timeouts.connect": "1s"}):
             await export_until_killed(simulator, address, process.pid, tmp_path / "b")
         await process.wait()
         kept = rows_in(tmp_path / "b").total()

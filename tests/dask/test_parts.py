@@ -7,6 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -123,16 +124,16 @@ class Late(Disk):
 async def test_a_worker_that_was_outrun_goes_on_behind_the_other(tmp_path: Path) -> None:
     """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
     simulator = Simulator(chains=CHAINS, rows=40)
-    async with session_of(simulator) as session:
-        disk = Late()
-        older = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
-        while not disk.arrived.is_set():
-            await asyncio.sleep(0)
-        newer = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
-        outcomes = await asyncio.gather(older, newer, return_exceptions=True)
-        assert isinstance(outcomes[0], ExportError)
-        assert isinstance(outcomes[1], Outcome)
-        assert rows_of(disk) == await straight(session, tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        async with session_of(simulator) as session:
+            disk = Late()
+            older = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+            await asyncio.get_running_loop().run_in_executor(pool, disk.arrived.wait, 10)
+            newer = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+            outcomes = await asyncio.gather(older, newer, return_exceptions=True)
+            assert isinstance(outcomes[0], ExportError)
+            assert isinstance(outcomes[1], Outcome)
+            assert rows_of(disk) == await straight(session, tmp_path)
 
 
 async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ async def test_a_missing_or_damaged_part_is_noticed() -> None:
 async def test_invalid_rows_are_published_once(when: str) -> None:
     """Invalid rows are in a file of their own, each once, wherever the worker dies."""
     chains = invalid.Chains()
-    options: dict[str, Any] = {"query": {"page_size": 4, "on_invalid": "raw"}, "part_rows": 8}
+    options: dict[str, Any] = {"query": {"page_size": 4, "on_invalid": "raw"}, "part_rows": 25}
     async with invalid.session_of(chains) as session:
         for step in range(1, 100):
             disk = Disk()
