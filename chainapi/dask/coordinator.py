@@ -17,7 +17,7 @@ from distributed.scheduler import KilledWorker
 
 from chainapi._text import did_you_mean, quoted
 from chainapi.api.catalogue import ROUTES
-from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, prepare, topic_of
+from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, group_of, prepare, topic_of
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export.progress import ExportProgress, Stage
@@ -25,6 +25,7 @@ from chainapi.export.spec import Arguments
 
 __all__ = ["DistributedExport", "DistributedResult"]
 
+STOP_WITHIN = 60.0  # seconds that workers have to write what they fetched, before an error is raised
 BY_PATH = ("data.list", "metrics.list")  # methods of a session for lists by their paths
 
 
@@ -83,7 +84,8 @@ class DistributedExport:
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
-    _failed: asyncio.Future[None] = field(init=False)  # an error of on_progress
+    _error: Exception | None = field(default=None, init=False)  # of on_progress
+    _failed: asyncio.Event = field(factory=asyncio.Event, init=False)
     _lost: bool = field(default=False, init=False)  # the scheduler is gone, and with it all of its workers
 
     async def run(self) -> DistributedResult:
@@ -97,7 +99,6 @@ class DistributedExport:
         """
         _check_route(self.route)
         loop = asyncio.get_running_loop()
-        self._failed = loop.create_future()
         arguments = await self._arguments()
         self.progress = ExportProgress(len(arguments), clock=loop.time)
         async with self._sessions() as sessions:
@@ -106,7 +107,8 @@ class DistributedExport:
             try:
                 outcomes = await self._fetch(jobs, sessions)
             finally:
-                self.client.unsubscribe_topic(topic_of(self.name))
+                if self._connected:
+                    self.client.unsubscribe_topic(topic_of(self.name))
         return self._result(outcomes)
 
     @asynccontextmanager
@@ -121,7 +123,7 @@ class DistributedExport:
         try:
             yield name
         finally:
-            if not self._lost:
+            if self._connected:
                 await self.client.unregister_worker_plugin(name)
 
     async def _arguments(self) -> list[Arguments]:
@@ -137,7 +139,8 @@ class DistributedExport:
     async def _jobs(self, arguments: Iterable[Arguments], sessions: str) -> list[Job]:
         query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
         about = {"format": 1, "route": self.route, "limit": self.limit, "query": query}
-        future = self._submit("prepare", prepare, self.folder, about, self.partitions)
+        key = f"{self.route}-prepare-{self.name}"
+        future = self.client.submit(prepare, self.folder, about, self.partitions, key=key, pure=False)
         count = await self._result_of(future)
         by_number: defaultdict[int, list[Arguments]] = defaultdict(list)
         for one in arguments:
@@ -159,36 +162,39 @@ class DistributedExport:
             for number, sources in sorted(by_number.items())
         ]
 
-    def _submit(self, step: str, function: Callable[..., Any], *args: Any) -> Any:
-        key = (f"{self.route}-{step}-{self.name}", *(one.number for one in args if isinstance(one, Job)))
-        return self.client.submit(function, *args, key=key, pure=False)
-
     async def _fetch(self, jobs: Iterable[Job], sessions: str) -> list[Outcome]:
         """Return the outcomes of all partitions; after an error stop them."""
         self._report()
-        futures = [self._submit("export", fetch_partition, job) for job in jobs]
+        futures = [self.client.submit(fetch_partition, job, key=job.key, pure=False) for job in jobs]
         waiting = [asyncio.ensure_future(self._result_of(future)) for future in futures]
+        failed: asyncio.Future[Any] = asyncio.ensure_future(self._failed.wait())
         everything: asyncio.Future[list[Outcome]] = asyncio.gather(*waiting)
         try:
-            await asyncio.wait([everything, self._failed], return_when=asyncio.FIRST_COMPLETED)
-            if self._failed.done():
-                self._failed.result()
+            await asyncio.wait([everything, failed], return_when=asyncio.FIRST_COMPLETED)
+            if self._error is not None:
+                raise self._error
             return await everything
         except BaseException:
             await self._stop(futures, sessions)
             raise
         finally:
-            for one in waiting:
+            for one in (*waiting, failed):
                 one.cancel()
-            await asyncio.gather(everything, *waiting, return_exceptions=True)
+            await asyncio.gather(everything, failed, *waiting, return_exceptions=True)
 
     async def _stop(self, futures: list[Any], sessions: str) -> None:
         """Stop the partitions; workers write what they have fetched."""
-        if self._lost:
+        if not self._connected:
             return
         with suppress(OSError, TimeoutError, FutureCancelledError):  # the scheduler is gone
             await self.client.cancel(futures)
-            await self.client.run(stop_tasks, self.name, sessions, on_error="ignore")
+            group = group_of(self.route, self.name)
+            stopping = self.client.run(stop_tasks, group, sessions, on_error="ignore")
+            await asyncio.wait_for(stopping, STOP_WITHIN)
+
+    @property
+    def _connected(self) -> bool:
+        return not self._lost and self.client.status == "running"
 
     async def _result_of(self, future: Any) -> Any:
         try:
@@ -215,18 +221,19 @@ class DistributedExport:
     def _report(self, stage: Stage = "fetching") -> None:
         self.progress.add_up(self._counts.values())
         self.progress.stage = stage
-        if self.on_progress is None or self._failed.done():
+        if self.on_progress is None or self._error is not None:
             return
         try:
             self.on_progress(self.progress)
         except Exception as error:  # noqa: BLE001 - Dask would only log it; `_fetch` raises it
-            self._failed.set_exception(error)
+            self._error = error
+            self._failed.set()
 
     def _result(self, outcomes: list[Outcome]) -> DistributedResult:
         self._counts = dict(enumerate(outcome.counts for outcome in outcomes))
         self._report("done")
-        if self._failed.done():
-            self._failed.result()
+        if self._error is not None:
+            raise self._error
         failures = {label: error for outcome in outcomes for label, error in outcome.failures.items()}
         if failures:
             raise self._incomplete(failures)

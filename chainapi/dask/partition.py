@@ -21,7 +21,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.export.spec import Arguments, ExportSpec
 from chainapi.export.worker import Worker
 
-__all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "prepare", "topic_of"]
+__all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "group_of", "prepare", "topic_of"]
 
 ABOUT = "_export/about.json"
 REPORT_EVERY = 0.2  # seconds between two reports of a partition
@@ -79,9 +79,19 @@ class Job:
     part_bytes: int
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Key of the task; the dashboard groups tasks by its first words."""
+        return group_of(self.route, self.export), self.number
+
+    @property
     def topic(self) -> str:
         """Topic of the progress of the export."""
         return topic_of(self.export)
+
+
+def group_of(route: str, export: str) -> str:
+    """Return the first part of the keys of all tasks of an export."""
+    return f"{route}-export-{export}"
 
 
 def topic_of(export: str) -> str:
@@ -164,7 +174,7 @@ async def fetch_partition(job: Job) -> Outcome:
     def report(counts: Mapping[str, int]) -> None:
         worker.log_event(job.topic, {"partition": job.number, **counts})
 
-    return await plugin.run(job.export, export_partition(job, plugin.session, report))
+    return await plugin.run(job.key, export_partition(job, plugin.session, report))
 
 
 async def export_partition(job: Job, session: object, report: Report) -> Outcome:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
-from distributed import WorkerPlugin, get_worker
+from distributed import Reschedule, WorkerPlugin, get_worker
 
 from chainapi.client.config import is_loopback
 from chainapi.dask.links import DaskCarrier, GatePlugin
@@ -43,7 +42,7 @@ class SessionPlugin(WorkerPlugin):
         self.name = name
         self.idempotent = idempotent
         self._arguments = arguments
-        self._tasks: defaultdict[str, set[asyncio.Task[Any]]] = defaultdict(set)
+        self._tasks: dict[tuple[str, int], asyncio.Task[Any]] = {}
         self._stopped: set[str] = set()
         self._carrier: DaskCarrier | None = None
         self.session: Session | None = None
@@ -68,40 +67,54 @@ class SessionPlugin(WorkerPlugin):
 
     async def teardown(self, worker: Any) -> None:
         """End the tasks of the session, each with what it has, and close it."""
-        for group in [*self._tasks]:
-            await self.stop(group)
+        await _cancel(self._tasks.values())
         if self.session is not None:
             await self.session.aclose()
         if self._carrier is not None:
             self._carrier.close()
 
-    async def run(self, group: str, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine as a task that `stop` cancels.
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        """Cancel a task that the scheduler released: its client is gone, or another worker has it."""
+        if finish == "released" and key in self._tasks:
+            _cancel_once(self._tasks[key])
+
+    async def run(self, key: tuple[str, int], coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as the task `key`, which `stop` cancels, and the end of the worker too.
 
         Raises:
-            SessionClosedError: the group was stopped.
+            SessionClosedError: the group of the key was stopped.
+            Reschedule: the worker ends, and another one has to run the task.
 
         """
-        task = asyncio.create_task(coroutine)
-        self._tasks[group].add(task)
-        if group in self._stopped:
+        task = self._tasks[key] = asyncio.create_task(coroutine)
+        if key[0] in self._stopped:
             task.cancel()
         try:
             return await task
         except asyncio.CancelledError:
-            if group not in self._stopped:
-                raise
-            raise SessionClosedError("the export was stopped") from None
+            if key[0] in self._stopped:
+                raise SessionClosedError("the export was stopped") from None
+            raise Reschedule from None
         finally:
-            self._tasks[group].discard(task)
+            del self._tasks[key]
 
     async def stop(self, group: str) -> None:
         """Cancel the tasks of a group, those to come included, and wait for their ends."""
         self._stopped.add(group)
-        if tasks := self._tasks.pop(group, set()):
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        await _cancel(task for key, task in self._tasks.items() if key[0] == group)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    if found := [*tasks]:
+        for task in found:
+            _cancel_once(task)
+        await asyncio.wait(found)
+
+
+def _cancel_once(task: asyncio.Task[Any]) -> None:
+    """Cancel a task; a second time would keep it from writing what it has."""
+    if not task.cancelling():
+        task.cancel()
 
 
 def _remake(arguments: SessionArguments, name: str, idempotent: bool) -> SessionPlugin:
@@ -158,7 +171,8 @@ async def install(
 
     """
     if arguments.get("api_key") is not None:
-        for address in (client.scheduler.address, *client.scheduler_info(n_workers=-1)["workers"]):
+        known = await client.scheduler.identity(n_workers=-1)
+        for address in (client.scheduler.address, *known["workers"]):
             _check_encrypted(address)
     await client.register_plugin(GatePlugin())
     await client.register_plugin(SessionPlugin(SessionArguments(arguments), name, idempotent=idempotent))

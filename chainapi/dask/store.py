@@ -4,8 +4,8 @@
 
 - on a local file system the object is written under another name, synced, and linked to its name, which fails
   if the name exists; then its folder is synced,
-- S3, Google Cloud Storage and Azure Blob Storage refuse the second object of a name
-  (``If-None-Match: *``, ``ifGenerationMatch=0``; fsspec's ``mode="create"``), and show objects only whole,
+- S3, Google Cloud Storage and Azure Blob Storage refuse the second object of a name (``If-None-Match: *``,
+  ``ifGenerationMatch=0``; fsspec's ``mode="create"``), and show objects only whole,
 - ``memory://`` is one dictionary of this process,
 - other file systems of fsspec check whether the name exists and then write: two writers at the same moment
   may both succeed, and a killed one may leave half an object.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from errno import ENOTDIR
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 from uuid import uuid4
@@ -100,6 +101,12 @@ class Store:
                     self.files.pipe_file(path, content, mode="create")
             except FileExistsError:
                 return False
+            except OSError:
+                # A server that speaks S3 may refuse the second object with a code of its own, and an error
+                # of the network hides whether the object arrived: callers compare what is there with theirs.
+                if self.files.exists(path):
+                    return False
+                raise
         return True
 
     def replace(self, name: str, content: bytes) -> None:
@@ -196,7 +203,10 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 def _written(path: Path, content: bytes) -> Path:
     """Write and sync a file beside `path`, and return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # which would mean that the object itself exists
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(path.parent)) from error
     unfinished = path.with_name(f".{path.name}.{uuid4().hex}{_UNFINISHED}")
     with unfinished.open("xb") as file:
         file.write(content)

@@ -29,7 +29,7 @@ from chainapi.export import export
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 from tests.dask.clusters import arguments_of, cluster_of, simulated
-from tests.dask.disks import rows_in, rows_of
+from tests.dask.disks import job_of, rows_in, rows_of
 
 pytestmark = pytest.mark.real_time
 
@@ -147,6 +147,58 @@ async def test_a_cancelled_export_keeps_what_workers_fetched(tmp_path: Path) -> 
         assert rows_in(tmp_path / "b") == await straight(simulator, tmp_path)
 
 
+async def test_a_client_that_leaves_ends_the_export(tmp_path: Path) -> None:
+    """Workers whose client is gone write what they have, and send no further requests."""
+    async with (
+        Simulator(chains=CHAINS, rows=60, latency=0.02) as simulator,
+        cluster_of(2, protocol="tcp") as (_, cluster),
+    ):
+        fetched = asyncio.Event()
+        async with distributed.Client(cluster, asynchronous=True) as client:
+            await chainapi.dask.register(client, **arguments_of(simulator))
+            options: dict[str, Any] = {"page_size": 10, "concurrency": 2}
+            run = asyncio.ensure_future(
+                chainapi.dask.export(
+                    client,
+                    ROUTE,
+                    CHAINS,
+                    tmp_path / "b",
+                    on_progress=lambda progress: progress.rows >= 100 and fetched.set(),
+                    **options,
+                )
+            )
+            await asyncio.wait_for(fetched.wait(), 20)
+            plugins = [worker.plugins["chainapi-session"] for worker in cluster.workers.values()]
+            tasks = [task for plugin in plugins for task in plugin._tasks.values()]
+            await client.close()
+        await asyncio.wait_for(asyncio.wait(tasks), 20)
+        assert 100 <= rows_in(tmp_path / "b").total() < 480
+        assert simulator.stats.requests < 50
+        with pytest.raises(ExportError, match="start the same export again"):
+            await run
+
+
+async def test_a_worker_that_retires_hands_its_partitions_over(tmp_path: Path) -> None:
+    """A worker that is retired writes what it has; another continues, and no request is repeated."""
+    slow = Simulator(chains=CHAINS, rows=60, latency=0.02)
+    async with registered(simulator=slow) as (client, simulator):
+        retiring: list[asyncio.Task[Any]] = []
+
+        def retire(progress: ExportProgress) -> None:
+            if progress.rows >= 100 and not retiring:
+                assert client.cluster is not None
+                first = client.cluster.workers[0].address
+                retiring.append(asyncio.ensure_future(client.retire_workers([first])))
+
+        result = await chainapi.dask.export(
+            client, ROUTE, CHAINS, tmp_path / "b", on_progress=retire, page_size=10, partitions=4
+        )
+        await retiring[0]
+        assert result.rows == 480
+        assert simulator.stats.requests <= 48 + 2 * len(CHAINS)
+        assert rows_in(tmp_path / "b") == await straight(simulator, tmp_path)
+
+
 async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
     """An exception of on_progress is raised, and stops the workers."""
 
@@ -209,6 +261,16 @@ def test_a_synchronous_client_waits(tmp_path: Path) -> None:
     assert (result.rows, result.sources) == (40, 2)
 
 
+async def test_workers_share_one_quota(tmp_path: Path) -> None:
+    """The gate beside the scheduler keeps all workers within one quota: no request leaves in a stop."""
+    narrow = Simulator(chains=CHAINS, rows=60, limit=12, window=0.5)
+    async with registered(workers=3, simulator=narrow) as (client, simulator):
+        await chainapi.dask.export(client, ROUTE, CHAINS, tmp_path / "b", page_size=10)
+        assert simulator.stats.sent_while_stopped == 0
+        assert simulator.stats.refused <= 1
+        assert rows_in(tmp_path / "b").total() == 480
+
+
 # Sessions of workers
 
 
@@ -252,6 +314,25 @@ async def test_workers_take_what_is_left_out_from_their_environment(
     assert result.rows == 20
 
 
+async def test_an_export_may_have_sessions_of_its_own(tmp_path: Path) -> None:
+    """Sessions of one export leave the registered ones alone, and close at its end."""
+    async with (
+        Simulator(chains=CHAINS, rows=20) as simulator,
+        Simulator(chains=CHAINS, rows=60) as other,
+        cluster_of(1) as (client, cluster),
+    ):
+        await chainapi.dask.register(client, **arguments_of(simulator))
+        [worker] = cluster.workers.values()
+        before = worker.plugins["chainapi-session"].session
+        result = await chainapi.dask.export(
+            client, ROUTE, [1], tmp_path / "b", session_arguments=arguments_of(other)
+        )
+        assert (result.rows, simulator.stats.requests) == (60, 0)
+        assert [name for name in worker.plugins if name.startswith("chainapi")] == ["chainapi-session"]
+        assert worker.plugins["chainapi-session"].session is before
+        assert await client.submit(spend) == 5
+
+
 async def test_the_key_is_shown_nowhere(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """Reprs, logs, events and tasks of a cluster do not show an api_key= that was registered."""
     caplog.set_level(0)
@@ -269,13 +350,13 @@ async def test_the_key_travels_encrypted_or_on_this_machine_only() -> None:
     """An api_key= is refused where Dask would send it in the clear."""
 
     class Scheduler:
-        address = "tcp://192.0.2.1:8786"
+        address = "inproc://192.0.2.1/1/1"
+
+        async def identity(self, n_workers: int) -> dict[str, Any]:
+            return {"workers": {"tcp://192.0.2.1:8786": {}}}
 
     class Client:
         scheduler = Scheduler()
-
-        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
-            return {"workers": {}}
 
     with pytest.raises(ConfigurationError, match=r"unencrypted to tcp://192\.0\.2\.1:8786: secure"):
         await install(Client(), {"api_key": "secret"}, idempotent=False)
@@ -283,4 +364,4 @@ async def test_the_key_travels_encrypted_or_on_this_machine_only() -> None:
 
 def test_tasks_have_the_name_of_their_route() -> None:
     """The dashboard groups the tasks of an export under its route."""
-    assert key_split((f"{ROUTE}-export-0a1b2c3d4e5f60718293a4b5c6d7e8f9", 3)) == f"{ROUTE}-export"
+    assert key_split(job_of(None, [1], export="0a1b2c3d4e5f60718293a4b5c6d7e8f9").key) == f"{ROUTE}-export"

@@ -294,3 +294,23 @@ async def test_invalid_rows_are_published_once(when: str) -> None:
 def numbers_of(disk: Disk) -> Counter[tuple[str, int]]:
     """Count the valid rows on a disk by source and number."""
     return Counter((row["source"], row["block_number"]) for row in tables_of(disk))
+
+
+class Unclear(Disk):
+    """Disk whose every creation succeeds and then fails, as with a response that is lost."""
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Create or replace an object."""
+        super().pipe_file(path, value, mode, **options)
+        if mode == "create" and "/claims/" not in path:
+            raise OSError("connection reset")
+
+
+async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
+    """A worker recognises its own part in spite of an error, and writes it once."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk = Unclear()
+    async with session_of(simulator) as session:
+        outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert outcome.counts["rows"] == 120
+        assert rows_of(disk) == await straight(session, tmp_path)
