@@ -1,8 +1,8 @@
 """Event loops, markers and options of all tests.
 
-Asynchronous tests run in virtual time; tests that need sockets are marked `real_time`. Long proofs and
-measurements of memory are marked `untraced`: with coverage they would take several times as long, and other
-tests cover the same lines.
+Asynchronous tests run in virtual time; tests that need sockets are marked `real_time`. Coverage makes a test
+take up to three times as long. So long proofs and measurements of memory are marked `untraced`, and coverage
+counts the lines of `TRACED` cases of each test: other cases run the same lines with other values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,6 +35,10 @@ OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
 )
 
 
+TRACED = 6  # cases of each test, spread evenly over all of them
+COUNTED = pytest.StashKey[bool]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option `--cases`."""
     parser.addoption(
@@ -46,16 +50,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the cases that `--cases` omits."""
+    """Deselect the cases that `--cases` omits; choose those whose lines coverage counts."""
     most: int | None = config.getoption("cases")
-    if most is None:
-        return
+    if most is not None:
+        kept = {item for cases in cases_of(items) for item in spread(cases, most)}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
+    for cases in cases_of(items):
+        for item in spread(cases, TRACED):
+            item.stash[COUNTED] = item.get_closest_marker("untraced") is None
+
+
+def cases_of(items: Iterable[pytest.Item]) -> Iterable[Sequence[pytest.Item]]:
+    """Return the cases of each test."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for cases in tests.values() for item in spread(cases, most)}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    return tests.values()
 
 
 def spread(cases: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
@@ -67,7 +78,8 @@ def spread(cases: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
-    config.addinivalue_line("markers", "untraced: its lines are not counted for coverage, which is slow")
+    config.addinivalue_line("markers", "program: starts a program; the loop of the test does not matter")
+    config.addinivalue_line("markers", "untraced: coverage, which is slow, does not count its lines")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,8 +96,8 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a test that is marked `untraced` without the tracer of coverage."""
-    if item.get_closest_marker("untraced") is None:
+    """Run a test without the tracer of coverage, if its lines are not counted."""
+    if item.stash.get(COUNTED, False):
         return (yield)
     trace = sys.gettrace()
     sys.settrace(None)
@@ -100,6 +112,6 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Return the loop factory of each asynchronous test."""
     if item.get_closest_marker("real_time"):
-        others = OTHER_LOOPS if item.path.stem in ON_OTHER_LOOPS else {}
-        return {"real": RealLoop, **others}
+        elsewhere = item.path.stem in ON_OTHER_LOOPS and item.get_closest_marker("program") is None
+        return {"real": RealLoop, **(OTHER_LOOPS if elsewhere else {})}
     return {"virtual": VirtualLoop}

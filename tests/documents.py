@@ -6,8 +6,8 @@ import random
 import re
 from typing import Any
 
+from chainapi._tooling.calls import example
 from chainapi.api.endpoint import Endpoint
-from chainapi.api.parameters import Parameter
 from chainapi.models import MetricPoint
 from chainapi.models.schema import Kind, Type, fields_of, type_of
 from chainapi.models.unions import Tag, wire_name
@@ -98,24 +98,11 @@ class Maker:
 
 def values(declared: Endpoint, maker: Maker, *, optional: bool = True) -> dict[str, Any]:
     """Return a value for each parameter of a route, by their names in Python."""
-    found: dict[str, Any] = {}
-    for parameter in declared.parameters:
-        if parameter.required or optional:
-            found[parameter.name] = value_of(parameter, maker)
-    return found
-
-
-def value_of(parameter: Parameter, maker: Maker) -> Any:
-    """Return a value that a parameter takes."""
-    if parameter.choices:
-        return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
-    if parameter.many:
-        return ["first", "second"]
-    if bool in parameter.kinds:
-        return True
-    if int in parameter.kinds:
-        return 7 if parameter.bounds is None else int(parameter.bounds.most or parameter.bounds.least)
-    return f"{parameter.name}-{maker.draw.randrange(100)}"
+    return {
+        parameter.name: example(parameter, lambda: maker.draw.randrange(100))
+        for parameter in declared.parameters
+        if parameter.required or optional
+    }
 
 
 def path_pattern(declared: Endpoint) -> re.Pattern[str]:

@@ -6,6 +6,7 @@ The type checkers read that module.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from chainapi import models
 from chainapi._tooling import names
@@ -14,7 +15,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 
-__all__ = ["check_names", "write"]
+__all__ = ["check_names", "example", "write"]
 
 FILE = "tests/typing/every_route.py"
 
@@ -37,8 +38,8 @@ def check_names() -> None:
                 )
 
 
-def example(parameter: Parameter) -> object:
-    """Return a value that a parameter accepts."""
+def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> object:
+    """Return a value that a parameter accepts; `number` returns the number at the end of a text."""
     if parameter.choices:
         return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
     if parameter.many:
@@ -47,26 +48,26 @@ def example(parameter: Parameter) -> object:
         return True
     if int in parameter.kinds:
         return 7 if parameter.bounds is None else int(parameter.bounds.most or parameter.bounds.least)
-    return f"{parameter.name}-1"
+    return f"{parameter.name}-{number()}"
 
 
-def call(name: str, declared: Endpoint) -> str:
+def call(name: str, endpoint: Endpoint) -> str:
     """Return the call of a route with all its parameters, and the type that it has."""
     given = [
-        repr(example(one)) if one.in_path else f"{one.name}={example(one)!r}" for one in declared.parameters
+        repr(example(one)) if one.in_path else f"{one.name}={example(one)!r}" for one in endpoint.parameters
     ]
-    if not declared.single:
+    if not endpoint.single:
         given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
     given += ["priority=1", "deadline=9.5", "tag='job'"]
-    result = declared.function.__annotations__["return"]
-    called = f"{'await ' if declared.single else ''}session.{name}({', '.join(given)})"
+    result = endpoint.function.__annotations__["return"]
+    called = f"{'await ' if endpoint.single else ''}session.{name}({', '.join(given)})"
     return f"    assert_type({called}, {result})"
 
 
 def text() -> str:
     """Return the source of the module."""
-    calls = [call(name, declared) for name, declared in ROUTES.items()]
-    results = {declared.function.__annotations__["return"] for declared in ROUTES.values()}
+    calls = [call(name, endpoint) for name, endpoint in ROUTES.items()]
+    results = {endpoint.function.__annotations__["return"] for endpoint in ROUTES.values()}
     words = sorted({word for result in results for word in re.findall(r"\w+", result)})
     records = [word for word in words if word in dir(models)]
     lines = [

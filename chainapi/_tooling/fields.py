@@ -48,7 +48,7 @@ OPTIONAL = {
     "Erc20TokenBalance.tokenReputation": "may be null",
     "Erc20TokenV2.tokenReputation": "may be null",
     "ChainInfo.*": "the specification shows no field of the chain record",
-    "NetworkToken.*": "a chain record has one, of which the specification shows no field",
+    "NetworkToken.*": "the specification shows no field of this part of the chain record",
 }
 # Fields of an envelope whose schema and example disagree: both types are accepted.
 ENVELOPE_TYPES = {"nftCollectionName": "list[str] | str", "nftSymbol": "list[str] | str"}

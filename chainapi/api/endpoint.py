@@ -11,7 +11,7 @@ import inspect
 import re
 import typing
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from types import SimpleNamespace
@@ -58,7 +58,7 @@ class _Signature:
         from chainapi.api.parameters import Parameter
 
         texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
-        hints = self._resolved(texts)
+        hints = _types_of(texts, self._function.__globals__)
         return tuple(
             Parameter.read(parameter, hints[name], self._path)
             for name, parameter in self.signature.parameters.items()
@@ -68,7 +68,7 @@ class _Signature:
     @cached_property
     def rows(self) -> Any:
         """Class of the rows, or of the resource."""
-        return self._resolved({"rows": self.rows_name})["rows"]
+        return _types_of({"rows": self.rows_name}, self._function.__globals__)["rows"]
 
     @property
     def stream(self) -> Any:
@@ -79,10 +79,6 @@ class _Signature:
         """Release the future of a load that ended, and with it its event loop."""
         if self.loading is loading:
             self.loading = None
-
-    def _resolved(self, annotations: dict[str, str]) -> dict[str, Any]:
-        named = SimpleNamespace(__annotations__=annotations)
-        return _hints(named, self._function.__globals__, [*annotations.values()])
 
 
 class Endpoint:
@@ -100,7 +96,7 @@ class Endpoint:
     @cached_property
     def route(self) -> Route:
         """Record of the route, with its model and the classes of its further fields."""
-        extra = tuple((name, self._resolve(kind)) for name, kind in self.record.extra)
+        extra = tuple(_types_of(dict(self.record.extra), {}).items())
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
         return evolve(self.record, model=model, extra=extra)
 
@@ -146,12 +142,6 @@ class Endpoint:
         if self.single:
             return ResourceDecoder(route.model)
         return PageDecoder(route.model, route.items, route.extra, **options)
-
-    @staticmethod
-    def _resolve(kind: Any) -> Any:
-        """Return the type of a name such as ``"list[str]"``."""
-        named = SimpleNamespace(__annotations__={"kind": kind})
-        return _hints(named, {}, [str(kind)])["kind"]
 
     def stream(self, walk: Any, source: Any) -> Any:
         """Return the stream that the signature names."""
@@ -206,10 +196,11 @@ class Endpoint:
         return {wires[name]: (name, value) for name, value in path.items()}, query
 
 
-def _hints(named: object, known: dict[str, Any], texts: Sequence[str]) -> dict[str, Any]:
-    """Return the types that annotations name."""
+def _types_of(annotations: Mapping[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """Return the types that annotations such as ``"list[str]"`` name."""
+    named = SimpleNamespace(__annotations__=annotations)
     try:
-        return typing.get_type_hints(named, known, _names(texts), include_extras=True)
+        return typing.get_type_hints(named, known, _names(annotations.values()), include_extras=True)
     except NameError as error:
         raise NameError(
             f"{error} in chainapi.models: a declared route uses it. Run `nox -s generate`"
@@ -217,12 +208,12 @@ def _hints(named: object, known: dict[str, Any], texts: Sequence[str]) -> dict[s
         ) from error
 
 
-def _names(texts: Sequence[str]) -> dict[str, Any]:
+def _names(annotations: Iterable[Any]) -> dict[str, Any]:
     """Return the models, enumerations and types of parameters that annotations name."""
     from chainapi.api import parameters
     from chainapi.models import enums
 
-    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    words = {word for one in annotations for word in re.findall(r"\w+", str(one))}
     named = {word: getattr(enums, word) for word in words if hasattr(enums, word)}
     named |= {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
     return named | {word: getattr(models, word) for word in words & set(dir(models))}

@@ -17,6 +17,7 @@ from chainapi.cli.estimate import estimate
 from chainapi.cli.export import export
 from chainapi.cli.list import list_
 from chainapi.cli.plot import plot
+from chainapi.cli.quota import quota
 from chainapi.cli.routes import routes
 from chainapi.cli.simulate import demo, simulate
 from chainapi.cli.terminal import Terminal, standard
@@ -31,6 +32,7 @@ app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VAL
 app.command(routes, usage="Usage: chainapi routes [OPTIONS] [TEXT]")
 app.command(estimate, usage="Usage: chainapi estimate [OPTIONS] ROUTE [VALUE...]")
 app.command(export, usage="Usage: chainapi export [OPTIONS] ROUTE [VALUE...] --out PATH")
+app.command(quota)
 app.command(plot, usage="Usage: chainapi plot [OPTIONS] FILE")
 app.command(completion)
 app.command(simulate)

@@ -25,13 +25,13 @@ class Traffic:
     requests: int = 0
     refused: int = 0
     waited: float = 0.0
-    _flying: int = 0
+    _in_flight: int = 0
     _idle_since: float | None = None
 
     def sent(self, now: float) -> None:
         """Count a request, and end the wait before it."""
         self.requests += 1
-        self._flying += 1
+        self._in_flight += 1
         if self._idle_since is not None:
             self.waited += now - self._idle_since
             self._idle_since = None
@@ -39,8 +39,8 @@ class Traffic:
     def received(self, now: float, status: int | None) -> None:
         """Count a response, or a request that failed without one."""
         self.refused += status == 429
-        self._flying -= 1
-        if not self._flying:
+        self._in_flight -= 1
+        if not self._in_flight:
             self._idle_since = now
 
 

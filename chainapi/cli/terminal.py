@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from io import StringIO, UnsupportedOperation
 from os import fstat
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from attrs import field, frozen
 from rich.console import Console, RenderableType
@@ -21,6 +21,9 @@ from chainapi.cli.tables import Lines, RowTable
 from chainapi.core.events import Event, WaitBegan
 from chainapi.models.exact_json import ascii_json
 from chainapi.session import Session
+
+if TYPE_CHECKING:
+    from chainapi.share.watch import Observable
 
 __all__ = ["Terminal", "standard"]
 
@@ -36,6 +39,12 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+def _observable(share: str | None, secret: bytes) -> Observable:
+    from chainapi.share.registry import observable  # imported here: the other commands share nothing
+
+    return observable(share, secret)
+
+
 @frozen(eq=False)
 class Terminal:
     """Streams of a command: data to `out`, everything else to `err`.
@@ -45,6 +54,7 @@ class Terminal:
         err: the stream of messages.
         session: returns a new session.
         now: returns the local time.
+        observable: returns what connects an observer to a shared quota; see `chainapi.share.registry`.
 
     """
 
@@ -52,6 +62,7 @@ class Terminal:
     err: TextIO
     session: Callable[..., Session] = Session
     now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone()
+    observable: Callable[[str | None, bytes], Observable] = _observable
     console: Console = field(init=False)
     messages: Console = field(init=False)
 

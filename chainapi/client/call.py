@@ -56,12 +56,8 @@ class CallRunner(Generic[R]):
     _permit: AnyPermit | None = field(default=None, init=False)  # of the attempt under way
     _sent: bool = field(default=False, init=False)  # whether that attempt has begun
 
-    @_scope.default
-    def _until_deadline(self) -> asyncio.Timeout:
-        return asyncio.timeout_at(None if self.flow.deadline == inf else self.flow.deadline)
-
     def close(self) -> None:
-        """End the call with SessionClosedError."""
+        """End the call, which is under way, with SessionClosedError."""
         self._closed = True
         if not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
@@ -76,7 +72,8 @@ class CallRunner(Generic[R]):
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
-        clock = asyncio.get_running_loop().time
+        clock, deadline = asyncio.get_running_loop().time, self.flow.deadline
+        self._scope = asyncio.timeout_at(None if deadline == inf else deadline)
         self.under_way.add(self)
         try:
             async with self._scope:

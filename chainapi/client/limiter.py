@@ -23,9 +23,10 @@ from attrs import evolve
 
 from chainapi.client.member import MAX_IN_FLIGHT, WORTH_REPORTING, Member, Settings
 from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.modes import Mode
-from chainapi.core.limits.queue import Queue, Waiter
+from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Decision, Reservation
 from chainapi.core.limits.scope import Verdict
@@ -292,8 +293,7 @@ class Gate:
 
     def hold_back(self, seconds: float) -> None:
         """Send nothing for some seconds: another gate met a refusal."""
-        quota = self._quota
-        quota.stopped_until = max(quota.stopped_until, asyncio.get_running_loop().time() + seconds)
+        self._quota.hold_back(asyncio.get_running_loop().time() + seconds)
         self._pump()
 
     def surplus(self, route: str, cost: float | None) -> float:

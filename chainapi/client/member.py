@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from chainapi.core.limits.lane import Group
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.queue import Group
 from chainapi.core.limits.spenders import Account
 from chainapi.errors import QuotaWaitError
 

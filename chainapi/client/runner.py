@@ -46,15 +46,20 @@ class WalkRunner:
         walk = self._walk
         if self.closed or walk.unread or walk.fetched_all:
             return walk.unread and not self.closed
-        answer: Answer = None
+        steps, answer = self._begin(), None
         cancelled: asyncio.CancelledError | None = None
-        with self._advancing() as steps:
+        try:
             while (command := self._next(steps, answer)) is not None:
                 if isinstance(command, Fetch):
                     answer = await self._fetch(command)
                 else:
                     # The work counts the rows of the page, so that it has to be opened in any case.
                     cancelled, answer = await finish_in_thread(command.work), None
+        except ChainAPIError as error:
+            self._failed(error)
+            raise
+        finally:
+            self._running = False
         if cancelled is not None:
             raise cancelled
         return not self.closed
@@ -96,21 +101,19 @@ class WalkRunner:
         error.checkpoint = self._walk.checkpoint
         return error
 
-    @contextmanager
-    def _advancing(self) -> Iterator[Steps]:
+    def _begin(self) -> Steps:
         """Begin the commands of the next page; refuse a second caller meanwhile."""
         if self._running:
             raise self.refusal("this stream is being read already: only one reader at a time")
+        steps = self._walk.advance(*self._source.times(), reports=bool(self._source.emit))
         self._running = True
-        try:
-            yield self._walk.advance(*self._source.times(), reports=bool(self._source.emit))
-        except ChainAPIError as error:
-            error.checkpoint = self._walk.checkpoint
-            if self._walk.failed:
-                self._discard()
-            raise
-        finally:
-            self._running = False
+        return steps
+
+    def _failed(self, error: ChainAPIError) -> None:
+        """Add the checkpoint to an error, and drop further pages where the walk cannot continue."""
+        error.checkpoint = self._walk.checkpoint
+        if self._walk.failed:
+            self._discard()
 
     def _next(self, steps: Steps, answer: Answer) -> Fetch | Offload | None:
         """Carry out commands until one takes time; None if the page is open, or the runner closed."""

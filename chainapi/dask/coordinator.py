@@ -171,8 +171,7 @@ class DistributedExport:
         everything: asyncio.Future[list[Outcome]] = asyncio.gather(*waiting)
         try:
             await asyncio.wait([everything, failed], return_when=asyncio.FIRST_COMPLETED)
-            if self._error is not None:
-                raise self._error
+            self._raise_error()
             return await everything
         except BaseException:
             await self._stop(futures, sessions)
@@ -229,11 +228,14 @@ class DistributedExport:
             self._error = error
             self._failed.set()
 
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
     def _result(self, outcomes: list[Outcome]) -> DistributedResult:
         self._counts = dict(enumerate(outcome.counts for outcome in outcomes))
         self._report("done")
-        if self._error is not None:
-            raise self._error
+        self._raise_error()
         failures = {label: error for outcome in outcomes for label, error in outcome.failures.items()}
         if failures:
             raise self._incomplete(failures)

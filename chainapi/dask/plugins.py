@@ -86,7 +86,8 @@ class SessionPlugin(WorkerPlugin):
             Reschedule: the worker ends, and another one has to run the task.
 
         """
-        task = self._tasks[key] = asyncio.create_task(coroutine)
+        task = asyncio.create_task(coroutine)
+        self._tasks[key] = task
         if key[0] in self._stopped:
             task.cancel()
         try:
@@ -94,6 +95,9 @@ class SessionPlugin(WorkerPlugin):
         except asyncio.CancelledError:
             if key[0] in self._stopped:
                 raise SessionClosedError("the export was stopped") from None
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
             raise Reschedule from None
         finally:
             del self._tasks[key]

@@ -146,6 +146,8 @@ def read_chart(path: Path, x: str | None = None, y: str | None = None) -> Chart:
     if not first:
         raise ConfigurationError(f"{path} has no rows to plot")
     kinds = _kinds(first)
+    if not kinds:
+        raise ConfigurationError(f"{path} has no column of numbers or times: a chart needs two such columns")
     for name in (x, y):
         if name is not None and name not in kinds:
             raise ConfigurationError(f"{path} has no column {name!r} of numbers or times; {_listed(kinds)}")
@@ -219,7 +221,7 @@ def _only(kind: str, kinds: Mapping[str, str], axis: str, path: Path, *, but: st
 
 
 def _listed(kinds: Mapping[str, str]) -> str:
-    return "there are " + (", ".join(f"{name} ({kind})" for name, kind in kinds.items()) or "none")
+    return "there are " + ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
 
 
 def _in_calendar(series: Mapping[str, Sequence[Point]]) -> bool:

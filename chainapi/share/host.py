@@ -86,8 +86,8 @@ class Host:
 
     @property
     def processes(self) -> int:
-        """Number of the processes that sent their `Hello`."""
-        return sum(peer.welcome for peer in self._peers)
+        """Number of the processes with a session; observers have none."""
+        return sum(peer.shares for peer in self._peers)
 
     def left(self, peer: _Peer) -> None:
         """Forget a process whose link broke."""
@@ -155,6 +155,11 @@ class _Peer:
     _leases: int = 0  # grants with a lease since the last recall
     _outbox: list[FromHost] = field(factory=list[FromHost])
     _sweeping: asyncio.TimerHandle | None = None
+
+    @property
+    def shares(self) -> bool:
+        """Whether a session of the process joined."""
+        return bool(self._members)
 
     # --- the link ---------------------------------------------------------------------------
 

@@ -78,11 +78,11 @@ class RedisCarrier:
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
         """See `Carrier.connect`."""
-        wire = await self._connected()
-        participant = self._participants.get(name)
-        if participant is None or participant.ended:
-            participant = self._participants[name] = self._participant(wire, name)
-        return await participant.connect(make_host)
+        return await (await self._part(name)).connect(make_host)
+
+    async def observe(self, name: str) -> Link | None:
+        """Return a link to the host of a quota without becoming the host; None if no process hosts it."""
+        return await (await self._part(name)).observe()
 
     def store(self, name: str, memory: bytes) -> None:
         """See `Carrier.store`."""
@@ -98,6 +98,13 @@ class RedisCarrier:
             if self._wire is not None and not self._participants:
                 wire, self._wire = self._wire, None
                 await wire.aclose(self._times.timeout)
+
+    async def _part(self, name: str) -> Participant:
+        wire = await self._connected()
+        participant = self._participants.get(name)
+        if participant is None or participant.ended:
+            participant = self._participants[name] = self._participant(wire, name)
+        return participant
 
     def _participant(self, wire: Wire, name: str) -> Participant:
         from chainapi.share.redis_election import Election

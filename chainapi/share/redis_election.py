@@ -86,6 +86,17 @@ class Election:
         keys = (self._lock, self._terms, self._memory)
         wire.call(on_answer, "EVAL", _ELECT, 3, *keys, me, self._channels, self._ttl, KEEP * 1000)
 
+    def find(self, wire: Wire, on_answer: OnAnswer) -> None:
+        """Read who the host is; see `found` for the answer."""
+        wire.call(on_answer, "GET", self._lock)
+
+    def found(self, answer: Answer) -> Elsewhere | None:
+        """Return the host from the answer to `find`; None without one."""
+        if answer is None:
+            return None
+        term, _, host = answer.partition(b":")
+        return Elsewhere(host, int(term))
+
     def result(self, answer: Answer) -> Elected | Elsewhere:
         """Return the result of an election from the answer to it."""
         term, _, host = answer[1].partition(b":")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from chainapi.core.share.packets import (
@@ -62,6 +63,23 @@ class Participant:
             "the process that hosts the quota does not answer over Redis: look whether it uses the same "
             "secret, and the same version of chainapi"
         )
+
+    async def observe(self) -> Link | None:
+        """Return a link to the host without becoming it; None if there is none."""
+        if self._timer is None:
+            await self._begin()
+        until = self._loop.time() + self._times.silence
+        while self._loop.time() < until:
+            answered: asyncio.Future[Answer] = self._loop.create_future()
+            self._election.find(self._wire, partial(resolve, answered))
+            host = self._election.found(self._wire.checked(await self._answer(answered)))
+            if host is None:
+                return None
+            link = await self._join(host)
+            if link is not None:
+                return link
+            await asyncio.sleep(self._times.beat)  # it ended, or is busy
+        return None
 
     def store(self, memory: bytes) -> None:
         """Store the memory of the quota, if this process is the host."""

@@ -18,8 +18,9 @@ from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
 from chainapi.share.gate import OnUnavailable, SharedGate
 from chainapi.share.link import Carrier
+from chainapi.share.watch import Observable
 
-__all__ = ["SharedGates", "chosen"]
+__all__ = ["SharedGates", "chosen", "observable"]
 
 Choice: TypeAlias = "str | Carrier"  # "local", the address of a Redis server, or a carrier of the user
 
@@ -106,6 +107,23 @@ class SharedGates:
         if not used.users:
             del _LOOPS[loop][key]
             await used.gate.aclose()
+
+
+def observable(share: str | None, secret: bytes) -> Observable:
+    """Return what connects an observer to the host of a quota.
+
+    Args:
+        share: as the argument of a session; None means the variable CHAINAPI_SHARE, or else this machine.
+        secret: see `frame_key`.
+
+    Raises:
+        ConfigurationError: `share` is no address, or its extra is not installed.
+
+    """
+    carrier = _carrier(chosen(share) or LOCAL, secret)
+    if not isinstance(carrier, Observable):
+        raise ConfigurationError(f"{type(carrier).__name__} cannot be observed: it has no method observe()")
+    return carrier
 
 
 def _carrier(choice: Choice, secret: bytes) -> Carrier:

@@ -124,26 +124,23 @@ def serve(lookup: Lookup) -> Listing | Row:
 
 @_handles("data.chains")
 def _chains(lookup: Lookup) -> Listing:
-    chains = Chains(lookup.settings.chains, lookup.draw("chains"))
-    return Listing("chains", _completed(lookup, chains), page_size=None, grows=False)
+    return Listing("chains", _completed(lookup, _chains_of(lookup, Chains)), page_size=None, grows=False)
 
 
 @_handles("data.chain")
 def _chain(lookup: Lookup) -> Row:
-    chains = Chains(lookup.settings.chains, lookup.draw("chains"))
-    return _completed_row(lookup, chains.chain(lookup.chain))
+    return _completed_row(lookup, _chains_of(lookup, Chains).chain(lookup.chain))
 
 
 @_handles("metrics.chains.list")
 def _metrics_chains(lookup: Lookup) -> Listing:
-    chains = MetricsChains(lookup.settings.chains, lookup.draw("chains"))
-    return Listing("chains", _completed(lookup, chains), page_size=None, grows=False, fixed=True)
+    chains = _completed(lookup, _chains_of(lookup, MetricsChains))
+    return Listing("chains", chains, page_size=None, grows=False, fixed=True)
 
 
 @_handles("metrics.chains.get")
 def _metrics_chain(lookup: Lookup) -> Row:
-    chains = MetricsChains(lookup.settings.chains, lookup.draw("chains"))
-    return _completed_row(lookup, chains.chain(lookup.chain))
+    return _completed_row(lookup, _chains_of(lookup, MetricsChains).chain(lookup.chain))
 
 
 @_handles("metrics.avg_tps")
@@ -336,6 +333,10 @@ def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int,
 @lru_cache(maxsize=64)
 def _completion(model: Any, epoch: int, chains: tuple[int, ...]) -> Completion:
     return Completion(model, epoch, chains)
+
+
+def _chains_of(lookup: Lookup, kind: type[Chains]) -> Chains:
+    return kind(lookup.settings.chains, lookup.draw("chains"))
 
 
 def _completed_row(lookup: Lookup, row: Row) -> Row:

@@ -25,7 +25,7 @@ from chainapi import Limit, Provider, Session
 from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import Endpoint
+from chainapi.api.endpoint import Endpoint, _types_of
 from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import UNITS
 from chainapi.client.pages import MetricPages, Pages
@@ -334,7 +334,7 @@ def test_records_are_sound() -> None:
 def test_wrong_names_in_a_record_are_errors() -> None:
     """A route whose record does not exist fails at first use, naming the command."""
     with pytest.raises(NameError, match=COMMAND):
-        Endpoint._resolve("NoSuchModel")
+        _types_of({"rows": "NoSuchModel"}, {})
 
 
 def test_streams_and_groups_show_what_they_are() -> None:

@@ -181,7 +181,7 @@ def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) ->
 
 
 def test_a_second_run_fetches_what_is_new() -> None:
-    """A second run of the command adds new rows, or reports that there are none."""
+    """A second run of the command adds new rows, or reports that the file has them all."""
     simulator = Simulator(seed=1, rows=30)
     command = (ROUTE, "43114", "53935", "--out", "blocks.parquet")
     assert exported(*command, simulator=simulator).code == 0

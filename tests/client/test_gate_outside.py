@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from chainapi import Limit, Session
 from chainapi.client.limiter import Gate
 from chainapi.core.http import Request, Response
+from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
@@ -29,8 +30,8 @@ from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
-from tests.limits.clairvoyant import judge
 from tests.limits.outside import inner_scene, promised_scene, random_scene
+from tests.limits.replays import check_forecasts
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
 from tests.virtual_time import VirtualLoop
@@ -39,7 +40,7 @@ MINUTE = (PolicyField(100.0, 60.0),)
 ADDRESS = "http://127.0.0.1:9"
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
+def reported(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return the headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
@@ -84,8 +85,8 @@ def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
     [
         Front(silent=0.3),
         Front(faults=0.2),
-        Front(faults=0.2, told=True),
-        Front("d7", faults=0.5, counted=False, told=True),
+        Front(faults=0.2, retry_after=True),
+        Front("d7", faults=0.5, counted=False, retry_after=True),
         Front("x", silent=0.3),
     ],
     ids=str,
@@ -178,23 +179,23 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
     Responses after it do not name the policy.
     """
     quota = Quota()
-    quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, told(99.0), 0.5)
-    quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, told(0.0, retry_after=10.0), 0.5)
-    assert quota.opens_at(10.2, 1.0) == 10.2
+    quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, reported(99.0), 0.5)
+    quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, reported(0.0, retry_after=10.0), 0.5)
+    assert quota.decide(10.2, 1.0).when == 10.2
     quota.answered(leave(quota, 10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
     now, flying = 10.3, 0
     for _ in range(20):
         reservations = []
-        while quota.opens_at(now, 1.0) <= now:
+        while quota.decide(now, 1.0).when <= now:
             reservations.append(leave(quota, now, "", 1.0))
         flying = max(flying, len(reservations))
         now += 0.1
         for reservation in reservations:
             quota.answered(reservation, now, 404, RateLimitInfo(), 0.5)
     assert flying == 3
-    quota.answered(leave(quota, now, "", 1.0), now, 200, told(50.0), 0.5)
+    quota.answered(leave(quota, now, "", 1.0), now, 200, reported(50.0), 0.5)
     for _ in range(10):
-        assert quota.opens_at(now, 1.0) <= now
+        assert quota.decide(now, 1.0).when <= now
         leave(quota, now, "", 1.0)
 
 
@@ -222,11 +223,11 @@ def test_refusals_of_two_routes_are_about_the_quota() -> None:
     No request passed in between.
     """
     quota = Quota()
-    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
     one, two = leave(quota, 0.1, "/a", 1.0), leave(quota, 0.1, "/b", 1.0)
-    assert quota.answered(one, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.ROUTE
+    assert quota.answered(one, 0.2, 429, reported(90.0, retry_after=20.0), 0.5) is Verdict.ROUTE
     assert quota.stopped_until < 0.2
-    assert quota.answered(two, 0.2, 429, told(90.0, retry_after=20.0), 0.5) is Verdict.QUOTA
+    assert quota.answered(two, 0.2, 429, reported(90.0, retry_after=20.0), 0.5) is Verdict.QUOTA
     assert quota.stopped_until == pytest.approx(20.2)
 
 
@@ -328,31 +329,31 @@ def test_single_refusal_is_no_limit() -> None:
     """
     quota = Quota()
     quota.costs.learned["/a"] = 1.0
-    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
     verdict = quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, RateLimitInfo(), 0.5)
     assert verdict is Verdict.UNANNOUNCED
     now, left = quota.stopped_until, 99.0
-    quota.answered(leave(quota, now, "/a", 1.0), now, 200, told(left), 0.5)
+    quota.answered(leave(quota, now, "/a", 1.0), now, 200, reported(left), 0.5)
     assert _leave(quota, now) == 2
     for _ in range(64):
         left -= 1.0
         now += 0.1
-        quota.answered(leave(quota, now, "/a", 1.0), now, 200, told(left), 0.5)
+        quota.answered(leave(quota, now, "/a", 1.0), now, 200, reported(left), 0.5)
     assert _leave(quota, now) == left
 
 
-def test_refusal_of_the_told_policy_is_not_taken_for_another() -> None:
+def test_refusal_of_the_announced_policy_is_not_taken_for_another() -> None:
     """A refusal of the announced policy causes no pacing afterwards.
 
     Its quota is used up, or its wait is long.
     """
-    for refusal in (told(0.0, retry_after=2.0), told(99.0, retry_after=20.0)):
+    for refusal in (reported(0.0, retry_after=2.0), reported(99.0, retry_after=20.0)):
         quota = Quota()
         quota.costs.learned["/a"] = 1.0
-        quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, told(99.0), 0.5)
+        quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
         for _ in range(2):
             quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
-        quota.answered(leave(quota, 30.0, "/a", 1.0), 30.1, 200, told(99.0), 0.5)
+        quota.answered(leave(quota, 30.0, "/a", 1.0), 30.1, 200, reported(99.0), 0.5)
         assert _leave(quota, 30.1) > 90
 
 
@@ -371,7 +372,7 @@ def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
 def _leave(quota: Quota, now: float) -> int:
     """Return how many requests may leave at once, and take them back."""
     reservations = []
-    while quota.opens_at(now, 1.0, "/a") <= now:
+    while quota.decide(now, 1.0, "/a").when <= now:
         reservations.append(leave(quota, now, "/a", 1.0))
     for reservation in reservations:
         quota.unsent(reservation)
@@ -387,18 +388,18 @@ def test_small_burst_under_a_large_limit_is_used() -> None:
 async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> None:
     """Waiters of a closed route keep their order, and can be cancelled."""
     gate = Gate()
-    (await gate.acquire("/good")).answered(200, told(99))
-    (await gate.acquire("/bad")).answered(429, told(98, retry_after=10))
+    (await gate.acquire("/good")).answered(200, reported(99))
+    (await gate.acquire("/bad")).answered(429, reported(98, retry_after=10))
     order: list[int] = []
 
     async def call(number: int) -> None:
         permit = await gate.acquire("/bad")
         order.append(number)
-        permit.answered(200, told(90 - number))
+        permit.answered(200, reported(90 - number))
 
     tasks = [asyncio.create_task(call(number)) for number in range(8)]
     await asyncio.sleep(1)
-    (await gate.acquire("/good")).answered(200, told(97))
+    (await gate.acquire("/good")).answered(200, reported(97))
     assert time() < 1.1
     tasks[3].cancel()
     with pytest.raises(QuotaWaitError) as caught:
@@ -484,13 +485,13 @@ def test_thousands_with_max_wait_and_plenty_of_quota_all_pass() -> None:
 
 
 @pytest.mark.untraced
-def test_newcomers_are_judged_without_going_through_the_queue() -> None:
+def test_newcomers_are_checked_without_going_through_the_queue() -> None:
     """Admission of a waiter with `max_wait` costs the same in a queue of any length."""
 
     async def enter(waiters: int) -> int:
         gate = Gate()
-        (await gate.acquire()).answered(200, told(99))
-        (await gate.acquire()).answered(429, told(0, retry_after=20))
+        (await gate.acquire()).answered(200, reported(99))
+        (await gate.acquire()).answered(429, reported(0, retry_after=20))
         tasks = [asyncio.create_task(gate.acquire(max_wait=1e6)) for _ in range(waiters)]
         await asyncio.sleep(1)
         steps = 0
@@ -561,9 +562,9 @@ def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
 
     Every `retry_after` was long enough with another future.
     """
-    verdict = judge(promised_scene(seed, hidden=hidden))
-    assert verdict.judged
-    assert (verdict.wrong, verdict.again, verdict.late, verdict.soon) == (0, 0, 0, 0)
+    forecasts = check_forecasts(promised_scene(seed, hidden=hidden))
+    assert forecasts.checked
+    assert (forecasts.wrong, forecasts.again, forecasts.late, forecasts.soon) == (0, 0, 0, 0)
 
 
 async def test_turn_that_is_close_is_waited_for() -> None:
@@ -572,10 +573,10 @@ async def test_turn_that_is_close_is_waited_for() -> None:
     The error has a time that is not zero.
     """
     gate = Gate()
-    (await gate.acquire()).answered(200, told(99))
-    (await gate.acquire()).answered(429, told(0, retry_after=10))
+    (await gate.acquire()).answered(200, reported(99))
+    (await gate.acquire()).answered(429, reported(0, retry_after=10))
     await asyncio.sleep(9.98)
-    (await gate.acquire(max_wait=0)).answered(429, told(0, retry_after=10))
+    (await gate.acquire(max_wait=0)).answered(429, reported(0, retry_after=10))
     with pytest.raises(QuotaWaitError) as caught:
         await gate.acquire(max_wait=0)
     assert caught.value.retry_after >= 10
@@ -589,14 +590,14 @@ def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
     assert max(when for when, _ in outcome.turned_away.values()) < 5.1
 
 
-def test_drip_is_not_refused_before_the_question_is_answered() -> None:
+def test_drip_is_not_refused_before_the_probe_is_answered() -> None:
     """Only callers that no drip could serve in time fail before a drip is excluded."""
-    one = Policy(100.0, 60.0, named=True)
+    one = Policy(Balance(100.0, 60.0), named=True)
     one.record(0.0, 0.1, 0.0, 100.0, classify=False)
     assert one.wait_for(0.1, 5.0, least=True) < 5.0
     assert one.wait_for(0.1, 5.0, least=True, probe=False) > 59.0
     assert one.wait_for(0.1, 5.0) > 59.0
-    one.probed = True
+    one.returns.probed = True
     one.refused(0.2, 60.2, 1.0, backed=False)
     assert one.wait_for(0.2, 5.0, least=True) > 59.0
 
@@ -604,22 +605,22 @@ def test_drip_is_not_refused_before_the_question_is_answered() -> None:
 async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
     """Callers with `max_wait=0` that only wait for a place get no quota error."""
     gate = Gate(max_in_flight=1)
-    (await gate.acquire()).answered(200, told(99))
+    (await gate.acquire()).answered(200, reported(99))
     flying = await gate.acquire()
     waiting = asyncio.create_task(gate.acquire(max_wait=0.5))
     await asyncio.sleep(0.9)
-    flying.answered(200, told(98))
+    flying.answered(200, reported(98))
     (await waiting).unsent()
 
 
 # --- waits that are announced, and not ---
 
 
-async def test_told_wait_has_a_cap() -> None:
+async def test_announced_wait_has_a_cap() -> None:
     """A wait of 49 years is cut to `max_stop` seconds; without a cap it is kept."""
     for max_stop, seconds in ((60.0, 60.0), (None, 1.5e9)):
         gate = Gate(max_stop=max_stop)
-        (await gate.acquire()).answered(429, told(0, retry_after=1.5e9))
+        (await gate.acquire()).answered(429, reported(0, retry_after=1.5e9))
         assert gate.snapshot().stopped_for == seconds
 
 
@@ -645,7 +646,7 @@ def test_refusal_without_a_wait_waits_by_the_ledger() -> None:
 
 
 @pytest.mark.parametrize("form", ["d7", "d8", "x"])
-def test_told_reset_does_not_hide_a_drip(form: str) -> None:
+def test_announced_reset_does_not_hide_a_drip(form: str) -> None:
     """A reset until a small burst is whole does not hide a drip: 95 % is used."""
     scene = Scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(2000), Front(form))
     assert ideal(scene) / run(scene).seconds > 0.95
@@ -710,20 +711,20 @@ async def test_lower_priorities_have_a_floor() -> None:
     It goes to the caller who has waited longest.
     """
     gate = Gate(max_in_flight=1)
-    (await gate.acquire()).answered(200, told(99))
+    (await gate.acquire()).answered(200, reported(99))
     flying = await gate.acquire()
     order: list[str] = []
 
     async def call(name: str, priority: int) -> None:
         permit = await gate.acquire(priority=priority)
         order.append(name)
-        permit.answered(200, told(98))
+        permit.answered(200, reported(98))
 
     low = [asyncio.create_task(call("low", 0)) for _ in range(5)]
     await asyncio.sleep(0)
     high = [asyncio.create_task(call("high", 1)) for _ in range(60)]
     await asyncio.sleep(0)
-    flying.answered(200, told(98))
+    flying.answered(200, reported(98))
     await asyncio.gather(*low, *high)
     assert order[:8].count("low") == 1
     assert order[:40].count("low") == 5
@@ -764,7 +765,7 @@ async def test_gate_on_real_loops() -> None:
     Stops, waiters, cancellations and deadlines work.
     """
     gate = Gate(max_in_flight=2)
-    (await gate.acquire()).answered(200, told(99))
+    (await gate.acquire()).answered(200, reported(99))
     (await gate.acquire()).answered(429, RateLimitInfo(100.0, 0.0, None, 0.2, MINUTE))
     waiting = [asyncio.create_task(gate.acquire(max_wait=30)) for _ in range(6)]
     await asyncio.sleep(0)
@@ -772,6 +773,6 @@ async def test_gate_on_real_loops() -> None:
     with pytest.raises(QuotaWaitError):
         await gate.acquire(max_wait=0.01)
     for task in (waiting[0], *waiting[3:], waiting[1]):
-        (await task).answered(200, told(50))
+        (await task).answered(200, reported(50))
     state = gate.snapshot()
     assert (state.waiting, state.in_flight) == (0, 0)

@@ -25,7 +25,8 @@ from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
-from chainapi.core.limits.queue import Group, Queue, Waiter
+from chainapi.core.limits.lane import Group, Waiter
+from chainapi.core.limits.queue import Queue
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
 from tests.virtual_time import VirtualLoop

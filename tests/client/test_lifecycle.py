@@ -808,6 +808,7 @@ async def left(body: str, *options: str) -> str:
     return errors.decode()
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 @pytest.mark.parametrize("body", LEAVING.values(), ids=LEAVING)
 async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) -> None:
@@ -825,6 +826,7 @@ async def test_program_that_leaves_a_session_open_gets_one_warning(body: str) ->
     assert [line for line in lines if not re.search(theirs + early, line)] == []
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 @pytest.mark.parametrize("name", ["run", "many", "loop closed, with pages on their way"])
 async def test_program_that_leaves_a_session_open_ends_in_silence(name: str) -> None:
@@ -849,6 +851,7 @@ def test_unclosed_session_is_one_line_where_warnings_are_errors(after: str) -> N
     assert "ResourceWarning: a Session was not closed: use async with, or aclose()" in line
 
 
+@pytest.mark.program
 @pytest.mark.real_time
 async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
     """A forked child that ends closes nothing of its parent's, and prints nothing."""
@@ -880,13 +883,18 @@ def test_signal_during_a_wait_ends_the_program(number: signal.Signals) -> None:
             print("waiting", flush=True)
             await waiting
     """
-    source = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8).strip())
+    # A job that a shell runs in the background ignores Ctrl-C, and so do its children.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    source = heeds + PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8).strip())
     command = [sys.executable, "-c", source]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()  # if it did not end, the test would wait for it
     assert process.returncode in (-number, 130, 1)
     assert errors.rstrip().endswith("KeyboardInterrupt") == (number == signal.SIGINT)
 

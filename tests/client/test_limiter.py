@@ -20,7 +20,7 @@ from tests.virtual_time import VirtualLoop
 MINUTE = (PolicyField(100.0, 60.0),)
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
+def reported(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return the limit headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
@@ -28,7 +28,7 @@ def told(remaining: float, retry_after: float | None = None, reset: float | None
 async def opened(remaining: float = 99.0, **options: Any) -> Gate:
     """Return a gate whose first request was answered."""
     gate = Gate(**options)
-    (await gate.acquire()).answered(200, told(remaining))
+    (await gate.acquire()).answered(200, reported(remaining))
     return gate
 
 
@@ -51,13 +51,13 @@ async def test_first_request_goes_at_once_and_alone() -> None:
 async def test_refusal_stops_everybody_for_as_long_as_it_says() -> None:
     """After a 429 nothing is granted before its retry-after has passed."""
     gate = await opened()
-    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    (await gate.acquire()).answered(429, reported(0, retry_after=20))
     times = []
 
     async def call() -> None:
         permit = await gate.acquire()
         times.append(time())
-        permit.answered(200, told(50))
+        permit.answered(200, reported(50))
 
     await asyncio.gather(*(call() for _ in range(5)))
     assert times == [pytest.approx(20)] * 5
@@ -76,9 +76,9 @@ async def test_stop_between_grant_and_resumption_is_honoured() -> None:
 
     waiting = [asyncio.create_task(call(n)) for n in range(3)]
     await asyncio.sleep(1)
-    first.answered(200, told(90))
-    second.answered(200, told(89))
-    third.answered(429, told(0, retry_after=5))
+    first.answered(200, reported(90))
+    second.answered(200, reported(89))
+    third.answered(429, reported(0, retry_after=5))
     await asyncio.gather(*waiting)
     assert [number for number, _ in order] == [0, 1, 2]
     assert [when for _, when in order] == [pytest.approx(6, abs=1e-4)] * 3
@@ -87,13 +87,13 @@ async def test_stop_between_grant_and_resumption_is_honoured() -> None:
 async def test_refused_request_goes_first_and_priority_before_the_rest() -> None:
     """After a stop the refused request leaves first, then urgent ones, then the rest."""
     gate = await opened()
-    (await gate.acquire()).answered(429, told(0, retry_after=5))
+    (await gate.acquire()).answered(429, reported(0, retry_after=5))
     order: list[str] = []
 
     async def call(name: str, priority: int = 0, *, again: bool = False) -> None:
         permit = await gate.acquire(priority=priority, again=again)
         order.append(name)
-        permit.answered(200, told(50))
+        permit.answered(200, reported(50))
 
     await asyncio.gather(call("a"), call("b"), call("urgent", 1), call("refused", again=True))
     assert order == ["refused", "urgent", "a", "b"]
@@ -102,7 +102,7 @@ async def test_refused_request_goes_first_and_priority_before_the_rest() -> None
 async def test_max_wait_is_checked_at_once() -> None:
     """The gate refuses a wait too long before it begins, with the time to retry."""
     gate = await opened(now=lambda: 1000.0)
-    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    (await gate.acquire()).answered(429, reported(0, retry_after=20))
     with pytest.raises(QuotaWaitError) as caught:
         await gate.acquire(max_wait=5)
     assert caught.value.retry_at == pytest.approx(1020)
@@ -133,7 +133,7 @@ async def test_wait_that_becomes_too_long_ends_as_soon_as_that_is_known() -> Non
     waiting = asyncio.create_task(gate.acquire(max_wait=5))
     behind = asyncio.create_task(gate.acquire())
     await asyncio.sleep(1)
-    flying.answered(429, told(0, retry_after=60))
+    flying.answered(429, reported(0, retry_after=60))
     with pytest.raises(QuotaWaitError):
         await waiting
     assert time() == pytest.approx(1)
@@ -151,7 +151,7 @@ async def test_rate_is_a_ceiling() -> None:
         await gate.acquire(max_wait=0.5)
 
 
-async def test_rate_counts_units_when_it_is_told_to() -> None:
+async def test_rate_counts_units_when_it_is_set_to() -> None:
     """With ``units=True`` a request of 50 units takes five seconds of ten units each."""
     gate = Gate(rate=Limit(10, 1, units=True))
     (await gate.acquire(cost=10)).answered(200, RateLimitInfo())
@@ -198,10 +198,10 @@ async def test_permit_ends_once() -> None:
     """Only the first end of a permit counts."""
     gate = await opened()
     permit = await gate.acquire()
-    permit.answered(200, told(50))
+    permit.answered(200, reported(50))
     permit.lost()
     permit.unsent()
-    permit.answered(429, told(0, retry_after=60))
+    permit.answered(429, reported(0, retry_after=60))
     state = gate.snapshot()
     assert (state.remaining, state.in_flight, state.stopped_until) == (50, 0, None)
 
@@ -220,8 +220,8 @@ async def test_lost_request_frees_its_place() -> None:
 async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
     """Units too few for an expensive request go to cheaper ones, up to its cost."""
     gate = await opened(30.0)
-    (await gate.acquire("/cheap", cost=1)).answered(200, told(29))
-    (await gate.acquire(cost=19)).answered(200, told(10))
+    (await gate.acquire("/cheap", cost=1)).answered(200, reported(29))
+    (await gate.acquire(cost=19)).answered(200, reported(10))
     expensive = asyncio.create_task(gate.acquire(cost=20))
     cheap = [asyncio.create_task(gate.acquire("/cheap", cost=1)) for _ in range(15)]
     await asyncio.sleep(0)
@@ -232,11 +232,11 @@ async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
         task.cancel()
 
 
-async def test_waits_are_told_once() -> None:
+async def test_waits_are_reported_once() -> None:
     """One stop is one event for any number of waiters, and no event without any."""
     events: list[dict[str, Any]] = []
     gate = await opened(on_wait=lambda **event: events.append(event))
-    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    (await gate.acquire()).answered(429, reported(0, retry_after=20))
     with pytest.raises(QuotaWaitError):
         await gate.acquire(max_wait=0)
     assert events == []
@@ -251,7 +251,7 @@ async def test_snapshot_tells_what_is_known() -> None:
     """Limit, remaining, window, waiting, in flight and the end of a stop can be read."""
     gate = await opened(99.0, now=lambda: 1000.0)
     flying = await gate.acquire()
-    (await gate.acquire()).answered(429, told(0, retry_after=20))
+    (await gate.acquire()).answered(429, reported(0, retry_after=20))
     waiting = asyncio.create_task(gate.acquire())
     await asyncio.sleep(5)
     state = gate.snapshot()
@@ -272,7 +272,7 @@ async def test_huge_loop_times_are_exact() -> None:
     loop.jump(30 * 86400.0)
     began = loop.time()
     gate = await opened()
-    (await gate.acquire()).answered(429, told(0, retry_after=1))
+    (await gate.acquire()).answered(429, reported(0, retry_after=1))
     (await gate.acquire()).unsent()
     assert loop.time() - began == pytest.approx(1, abs=1e-4)
 
@@ -282,7 +282,7 @@ async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     gate = await opened()
-    (await gate.acquire()).answered(429, told(0, retry_after=5))
+    (await gate.acquire()).answered(429, reported(0, retry_after=5))
     waiting = [asyncio.create_task(gate.acquire()) for _ in range(10)]
     await asyncio.sleep(1)
     loop.jump(3600)
@@ -295,7 +295,7 @@ async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
 async def test_ten_thousand_waiters_that_leave_are_forgotten() -> None:
     """Callers that give up in a long stop leave nothing behind."""
     gate = await opened()
-    (await gate.acquire()).answered(429, told(0, retry_after=86400))
+    (await gate.acquire()).answered(429, reported(0, retry_after=86400))
     for _ in range(10):
         tasks = [asyncio.create_task(gate.acquire()) for _ in range(1000)]
         await asyncio.sleep(1)
@@ -332,7 +332,7 @@ def test_random_jobs_are_finished(
             try:
                 assert loop.time() >= until
                 await asyncio.sleep(rng.uniform(0, 0.3))
-                trial = server.ask(loop.time(), min(cost, limit))
+                trial = server.answer(loop.time(), min(cost, limit))
                 await asyncio.sleep(rng.uniform(0, 0.3))
                 if rng.random() < 0.03:
                     permit.lost()

@@ -90,6 +90,23 @@ def counted(rows: list[Any]) -> Counter[str]:
     return Counter(repr(row.raw if isinstance(row, Invalid) else row) for row in rows)
 
 
+async def rows_with_dead_tokens(
+    simulator: Simulator, name: str, *deaths: int
+) -> tuple[list[Any], list[Event]]:
+    """Walk a route while its token dies after each of these numbers of rows.
+
+    Returns the rows, and the events of the session.
+    """
+    rows: list[Any] = []
+    heard: list[Event] = []
+    async with session_of(simulator, heard) as session:
+        async for row in walk_of(session, name).items():
+            rows.append(row)
+            if len(rows) in deaths:
+                simulator.advance(24 * 3600)
+    return rows, heard
+
+
 @pytest.mark.parametrize(("name", "order"), IN_ORDERS)
 async def test_one_pass_gives_the_list(name: str, order: str) -> None:
     """One pass gives each row of the list in its place, with any oddity and order.
@@ -112,14 +129,7 @@ async def test_a_dead_token_loses_and_repeats_nothing(name: str, order: str) -> 
     After the restart each row is given as often as the list holds it.
     """
     simulator = simulated(**everything(name, order))
-    heard: list[Event] = []
-    rows: list[Any] = []
-    async with session_of(simulator, heard) as session:
-        pages = walk_of(session, name)
-        async for row in pages.items():
-            rows.append(row)
-            if len(rows) in (17, 40):
-                simulator.advance(24 * 3600)
+    rows, heard = await rows_with_dead_tokens(simulator, name, 17, 40)
     truth = counted(truth_of(simulator, name))
     if all(event.exact for event in heard if isinstance(event, Restarted)):
         assert counted(rows) == truth
@@ -135,14 +145,7 @@ async def test_rows_that_change_or_move_come_once_where_a_key_says_so(name: str)
     Prices and logos change.
     """
     simulator = simulated(changing="pass", moved=0.2, unknown_fields=0.2)
-    heard: list[Event] = []
-    rows: list[Any] = []
-    async with session_of(simulator, heard) as session:
-        pages = walk_of(session, name)
-        async for row in pages.items():
-            rows.append(row)
-            if len(rows) == 30:
-                simulator.advance(24 * 3600)
+    rows, heard = await rows_with_dead_tokens(simulator, name, 30)
     key = key_of(name)
     truth = truth_of(simulator, name)
     if not key:  # a changed row without a key is given as it was and as it is

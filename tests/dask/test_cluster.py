@@ -154,6 +154,11 @@ async def test_a_client_that_leaves_ends_the_export(tmp_path: Path) -> None:
         cluster_of(2, protocol="tcp") as (_, cluster),
     ):
         fetched = asyncio.Event()
+
+        def note(progress: ExportProgress) -> None:
+            if progress.rows >= 100:
+                fetched.set()
+
         async with distributed.Client(cluster, asynchronous=True) as client:
             await chainapi.dask.register(client, **arguments_of(simulator))
             options: dict[str, Any] = {"page_size": 10, "concurrency": 2}
@@ -163,7 +168,7 @@ async def test_a_client_that_leaves_ends_the_export(tmp_path: Path) -> None:
                     ROUTE,
                     CHAINS,
                     tmp_path / "b",
-                    on_progress=lambda progress: progress.rows >= 100 and fetched.set(),
+                    on_progress=note,
                     **options,
                 )
             )

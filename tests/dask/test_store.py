@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -54,8 +53,8 @@ def test_what_a_killed_writer_left_behind_is_no_object(tmp_path: Path) -> None:
         (folder / ".part.0123.unfinished").write_bytes(b"half")
     assert store.names() == ["_export", "whole"]
     store.remove_unfinished()
-    assert sorted(os.listdir(tmp_path)) == ["_export", "whole"]
-    assert os.listdir(tmp_path / "_export") == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_export", "whole"]
+    assert [*(tmp_path / "_export").iterdir()] == []
 
 
 def test_errors_name_the_object(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import product
 from statistics import median
 
 from chainapi.core.limits.limit import Limit
-from tests.limits.clairvoyant import Judgement, judge
+from tests.limits.replays import CheckedForecasts, check_forecasts
 from tests.limits.rows import Row, spread
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog, Stacked
 from tests.limits.wild import Errand, Front, Outcome, Scene, ideal, many, run
@@ -41,7 +41,7 @@ def _partial(quick: bool) -> list[Row]:
             {"silent": 0.05},
             {"silent": 0.5},
             {"faults": 0.2},
-            {"faults": 0.2, "told": True},
+            {"faults": 0.2, "retry_after": True},
             {"faults": 0.5, "counted": False},
             {"torn": 0.15},
             {"torn": 0.5},
@@ -286,7 +286,7 @@ def random_scene(seed: int) -> Scene:
         form=rng.choice(FORMS),
         faults=rng.choice([0.0, 0.0, 0.1]),
         counted=rng.random() < 0.5,
-        told=rng.random() < 0.5,
+        retry_after=rng.random() < 0.5,
         torn=rng.choice([0.0, 0.0, 0.2]),
         silent=rng.choice([0.0, 0.0, 0.2]),
         closed=frozenset(rng.choice([(), (), ("/bad",)])),
@@ -354,15 +354,15 @@ def _forecasts(quick: bool) -> list[Row]:
     rows = []
     for hidden, most in ((False, (0.2, 0.0)), (True, (2.0, 2.0))):
         scenes = (promised_scene(seed, hidden=hidden) for seed in range(14 if quick else 200))
-        found = sum(map(judge, scenes), Judgement())
+        found = sum(map(check_forecasts, scenes), CheckedForecasts())
         shares = found.share()
-        told = "hidden" if hidden else "whole headers"
+        kind = "hidden" if hidden else "whole headers"
         rows.append(
             Row(
-                f"forecasts, {told}: {found.judged} refusals of `max_wait` in vain, again at `retry_after`",
+                f"forecasts, {kind}: {found.checked} refusals of `max_wait` in vain, again at `retry_after`",
                 f"<= {most[0]:g}, {most[1]:g} %",
                 f"{shares[0]:.2f}, {shares[1]:.2f} %",
-                found.judged > 20 and shares[0] <= most[0] and shares[1] <= most[1],
+                found.checked > 20 and shares[0] <= most[0] and shares[1] <= most[1],
             )
         )
         rows.append(

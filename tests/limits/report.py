@@ -15,7 +15,7 @@ from chainapi.core.limits.limit import Limit
 from tests.limits import runs
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread
-from tests.limits.runs import Asked, Case, Run
+from tests.limits.runs import Case, Run, Service
 from tests.limits.servers import (
     Bucket,
     Clocked,
@@ -94,7 +94,7 @@ def crowded(case: Case) -> Case:
     """Let others use a fifth of the limit; a whole number of windows would need luck."""
     server = case.server
 
-    def build() -> Asked:
+    def build() -> Service:
         inner = server()
         assert isinstance(inner, Server)
         return Crowded(inner, 0.2, random.Random(5))
@@ -159,9 +159,9 @@ def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
         try:
             passed.append(number)
             await asyncio.sleep(0.025)
-            trial = server.ask(loop.time(), 1.0)
+            response = server.answer(loop.time(), 1.0)
             await asyncio.sleep(0.025)
-            permit.answered(trial.status, trial.info)
+            permit.answered(response.status, response.info)
         finally:
             permit.lost()
 
@@ -233,8 +233,8 @@ def _hidden(quick: bool) -> list[Row]:
         limits = DOCUMENTED.get(case.name, (Limit(LIMIT, WINDOW),))
         return evolve(case, hidden=True, limits=limits)
 
-    told = cells(quick, [name for name in KINDS if name != BY_CLOCK], documented)
-    worst = max(cell.run.refusals for cell in told)
+    documented_cells = cells(quick, [name for name in KINDS if name != BY_CLOCK], documented)
+    worst = max(cell.run.refusals for cell in documented_cells)
     return [
         Row(
             "hidden limits, tries after 1, 2, 4 ... 60 s: goodput, 429s a policy",
@@ -254,7 +254,7 @@ def _random(quick: bool) -> list[Row]:
         case = random_case(seed)
         known = runs.knowing(case)
         run = runs.gate(case, limit=max(3600.0, runs.GIVE_UP * known.seconds))
-        window = case.server().ask(case.start, 1.0).info.policies[0].window or WINDOW
+        window = case.server().answer(case.start, 1.0).info.policies[0].window or WINDOW
         lost.append(100.0 * max(0.0, run.seconds - known.seconds - rounding) / max(known.seconds, window))
         refusals.append(run.refusals)
         in_stops += run.in_stops

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
-from tests.limits.servers import EPSILON, Trial
+from tests.limits.servers import EPSILON, Response
 from tests.virtual_time import VirtualLoop
 
 __all__ = ["Case", "Run", "gate", "knowing", "plain"]
@@ -26,10 +26,10 @@ GIVE_UP = 50.0  # times as long as the all-knowing client needs
 Send = Callable[[int, float], Awaitable[None]]
 
 
-class Asked(Protocol):
+class Service(Protocol):
     """Server interface that a run needs."""
 
-    def ask(self, now: float, cost: float) -> Trial:
+    def answer(self, now: float, cost: float) -> Response:
         """Answer one request."""
         ...
 
@@ -51,7 +51,7 @@ class Case:
     """
 
     name: str
-    server: Callable[[], Asked]
+    server: Callable[[], Service]
     costs: Sequence[float]
     concurrency: int
     tail: bool = False
@@ -105,7 +105,7 @@ class _Wire:
         self.server, self.trips, self.hidden, self.run = case.server(), case.trips(), case.hidden, run
         self.until = -inf
 
-    async def send(self, number: int, cost: float) -> Trial:
+    async def send(self, number: int, cost: float) -> Response:
         """Send one request and return what the service answered."""
         loop = asyncio.get_running_loop()
         self.run.sent.append((loop.time(), number))
@@ -113,18 +113,18 @@ class _Wire:
             self.run.in_stops += 1
         half = self.trips[number] / 2
         await asyncio.sleep(half)
-        trial = self.server.ask(loop.time(), cost)
+        response = self.server.answer(loop.time(), cost)
         await asyncio.sleep(half)
-        if trial.status == 429:
+        if response.status == 429:
             self.run.refusals += 1
-            self.run.blocks += trial.blocked
+            self.run.blocks += response.blocked
             if self.hidden:
-                return Trial(429, RateLimitInfo())
-            self.until = max(self.until, loop.time() + (trial.info.retry_after or 0.0))
+                return Response(429, RateLimitInfo())
+            self.until = max(self.until, loop.time() + (response.info.retry_after or 0.0))
             self.run.stops.append((loop.time(), self.until))
         else:
             self.run.passed.append((loop.time(), number))
-        return Trial(trial.status, RateLimitInfo()) if self.hidden else trial
+        return Response(response.status, RateLimitInfo()) if self.hidden else response
 
 
 def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
@@ -172,9 +172,9 @@ def gate(case: Case, *, probe: bool = True, limit: float = inf) -> Run:
             again = False
             while True:
                 permit = await doors.acquire(f"/{cost:g}", cost=cost, again=again)
-                trial = await wire.send(number, cost)
-                permit.answered(trial.status, trial.info)
-                if trial.status == 200:
+                response = await wire.send(number, cost)
+                permit.answered(response.status, response.info)
+                if response.status == 200:
                     return
                 again = True
 
@@ -188,8 +188,8 @@ def plain(case: Case, strategy: str, limit: float) -> Run:
 
     def call(wire: _Wire) -> Send:
         rng = random.Random(case.seed)
-        told = case.server().ask(case.start, 1.0).info
-        amount, window = told.limit or 1.0, told.policies[0].window or 60.0
+        info = case.server().answer(case.start, 1.0).info
+        amount, window = info.limit or 1.0, info.policies[0].window or 60.0
         bucket = AsyncLimiter(amount, window) if strategy == "bucket" else None
 
         async def one(number: int, cost: float) -> None:
@@ -197,12 +197,12 @@ def plain(case: Case, strategy: str, limit: float) -> Run:
             while True:
                 if bucket is not None:
                     await bucket.acquire(cost)
-                trial = await wire.send(number, cost)
-                if trial.status == 200:
+                response = await wire.send(number, cost)
+                if response.status == 200:
                     return
                 own = rng.random() * min(60.0, 2.0**tries)
-                said = trial.info.retry_after
-                await asyncio.sleep(own if strategy == "blind" or said is None else said)
+                wait = response.info.retry_after
+                await asyncio.sleep(own if strategy == "blind" or wait is None else wait)
                 tries = min(tries + 1, 10)
 
         return one

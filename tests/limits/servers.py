@@ -21,17 +21,17 @@ __all__ = [
     "FromFirst",
     "Gcra",
     "Penal",
+    "Response",
     "Server",
     "SlidingLog",
     "Stacked",
-    "Trial",
 ]
 
 EPSILON = 1e-9
 
 
 @frozen
-class Trial:
+class Response:
     """Response of a server: status, limit headers, and whether it was a block."""
 
     status: int
@@ -77,15 +77,15 @@ class Server:
         seconds = None if wait is None else float(max(1, ceil(wait - EPSILON)))
         return RateLimitInfo(self.limit, self.remaining(now), seconds, seconds, self.policies())
 
-    def ask(self, now: float, cost: float) -> Trial:
+    def answer(self, now: float, cost: float) -> Response:
         """Answer one request."""
         at = self.earliest(now, cost)
         if at <= now + EPSILON:
             self.take(now, cost)
             self.served += cost
-            return Trial(200, self.info(now, None))
+            return Response(200, self.info(now, None))
         self.refusals += 1
-        return Trial(429, self.info(now, at - now))
+        return Response(429, self.info(now, at - now))
 
 
 @define(eq=False)
@@ -288,9 +288,9 @@ class Stacked(Server):
             if wait is not None and self.second.earliest(now, 1.0) > now + EPSILON:
                 shown = self.second
             return shown.info(now, wait)
-        told = self._tighter(now).info(now, wait)
+        info = self._tighter(now).info(now, wait)
         policies = self.first.policies() + self.second.policies()
-        return RateLimitInfo(told.limit, told.remaining, told.reset, told.retry_after, policies)
+        return RateLimitInfo(info.limit, info.remaining, info.reset, info.retry_after, policies)
 
 
 @define(eq=False)
@@ -300,8 +300,8 @@ class Penal(FromFirst):
     grace: float = 1.0
     sentence: float = 600.0
     strikes: int = field(default=0, init=False)
-    told_at: float = field(default=inf, init=False)
-    told_until: float = field(default=-inf, init=False)
+    refused_at: float = field(default=inf, init=False)
+    refused_until: float = field(default=-inf, init=False)
     blocked_until: float = field(default=-inf, init=False)
     blocks: int = field(default=0, init=False)
 
@@ -310,20 +310,20 @@ class Penal(FromFirst):
         at = FromFirst.earliest(self, max(now, self.blocked_until), cost)
         return max(at, self.blocked_until)
 
-    def ask(self, now: float, cost: float) -> Trial:
+    def answer(self, now: float, cost: float) -> Response:
         """Answer one request, and count requests sent despite a refusal."""
         if now < self.blocked_until:
             self.refusals += 1
-            return Trial(429, RateLimitInfo(retry_after=ceil(self.blocked_until - now)), blocked=True)
-        if self.told_at + self.grace < now < self.told_until:
+            return Response(429, RateLimitInfo(retry_after=ceil(self.blocked_until - now)), blocked=True)
+        if self.refused_at + self.grace < now < self.refused_until:
             self.strikes += 1
             if self.strikes >= 3:
                 self.strikes, self.blocks = 0, self.blocks + 1
                 self.blocked_until = now + self.sentence
-        trial = FromFirst.ask(self, now, cost)
-        if trial.status == 429 and now >= self.told_until:
-            self.told_at, self.told_until = now, now + (trial.info.retry_after or 0.0)
-        return trial
+        response = FromFirst.answer(self, now, cost)
+        if response.status == 429 and now >= self.refused_until:
+            self.refused_at, self.refused_until = now, now + (response.info.retry_after or 0.0)
+        return response
 
 
 @define(eq=False)
@@ -363,10 +363,10 @@ class Crowded:
                 self.served_at = at
             self._advance()
 
-    def ask(self, now: float, cost: float) -> Trial:
+    def answer(self, now: float, cost: float) -> Response:
         """Answer one request."""
         self.play(now)
-        return self.server.ask(now, cost)
+        return self.server.answer(now, cost)
 
     def earliest(self, now: float, cost: float) -> float:
         """Return when a request is admitted, before those of others at the same time."""

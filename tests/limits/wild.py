@@ -48,7 +48,7 @@ class Front:
             date (a retry-after as a date only), none.
         faults: share of the requests that are answered with 503; a counted one has met the limiter.
         counted: whether a request that fails was counted.
-        told: whether a 503 has a retry-after of one second.
+        retry_after: whether a 503 has a retry-after of one second.
         torn: share of the responses with a missing field, or a limit of 0.
         silent: share of the requests that get a 404 without fields, and are not counted.
         closed: routes that are always refused, with the quota that is left.
@@ -62,7 +62,7 @@ class Front:
     form: str = "d6"
     faults: float = 0.0
     counted: bool = True
-    told: bool = False
+    retry_after: bool = False
     torn: float = 0.0
     silent: float = 0.0
     closed: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class Outcome:
     hung: bool = False
     first_burst: int = 0  # refusals within a second of the first one
     overdue: int = 0  # requests that left later than `max_wait` allows
-    asked: dict[int, tuple[float, int]] = field(factory=dict[int, tuple[float, int]])  # last time, which try
+    attempts: dict[int, tuple[float, int]] = field(factory=dict[int, tuple[float, int]])  # time, number
     begun: dict[int, float] = field(factory=dict[int, float])
     finished: dict[int, float] = field(factory=dict[int, float])
     turned_away: dict[int, tuple[float, float]] = field(factory=dict[int, tuple[float, float]])
@@ -138,7 +138,7 @@ class _Service:
         if rng.random() < front.faults:
             if front.counted and self.server.earliest(now, errand.cost) <= now + EPSILON:
                 self.server.take(now, errand.cost)
-            return 503, {"retry-after": "1"} if front.told else {}
+            return 503, {"retry-after": "1"} if front.retry_after else {}
         at = self.server.earliest(now, errand.cost)
         if at > now + EPSILON:
             return 429, self.refusal(now, None if front.waitless else at - now, errand.cost)
@@ -270,10 +270,10 @@ class Client:
     async def send(self, number: int, errand: Errand, tries: int) -> int:
         """Make one attempt; return the status."""
         scene, outcome = self.scene, self.outcome
-        outcome.asked[number] = self.loop.time(), tries
+        outcome.attempts[number] = self.loop.time(), tries
         permit = await self.acquire(number, errand, tries)
         outcome.overdue += scene.max_wait is not None and self.loop.time() > (
-            outcome.asked[number][0] + scene.max_wait + OVERDUE
+            outcome.attempts[number][0] + scene.max_wait + OVERDUE
         )
         outcome.in_stops += self.loop.time() < self.stops.get(self.closed(errand), -inf) - EPSILON
         await asyncio.sleep(scene.trip / 2)

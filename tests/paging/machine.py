@@ -43,7 +43,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS
-from tests.paging.judge import Walked
+from tests.paging.oracle import Walked
 from tests.paging.service import LIFETIME, SHUT, Fault, Label, Manners, Service
 from tests.paging.worlds import EPOCH, FlowWorld, SessionWorld, World
 
@@ -220,7 +220,7 @@ class PagingMachine(RuleBasedStateMachine):
             walked.last = None
             self._check_reason(event)
             self.depth = 0
-        assert event.restarts == walked.restarts, "a restart was not told"
+        assert event.restarts == walked.restarts, "a restart was not reported"
 
     def _check_reason(self, event: Restarted) -> None:
         """Check that a restart has a token that died as its reason."""
@@ -321,7 +321,9 @@ class PagingMachine(RuleBasedStateMachine):
         """Wait until the token in hand is as old as its lifetime, or nearly."""
         token = self.service.tokens.get(self.pages.checkpoint.token or "")
         if token is not None:
-            self._run(lambda: self.world.sleep(max(0.0, token.asked + LIFETIME + late - self.world.time())))
+            self._run(
+                lambda: self.world.sleep(max(0.0, token.requested + LIFETIME + late - self.world.time()))
+            )
 
     @action
     def move_wall_clock(self, seconds: float) -> None:
@@ -423,11 +425,11 @@ class PagingMachine(RuleBasedStateMachine):
             self._check_whole()
 
     async def _met(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run some work; judge an error, and resume at its checkpoint."""
+        """Run some work; check an error, and resume at its checkpoint."""
         try:
             await work()
         except ChainAPIError as error:
-            self._judge(error)
+            self._check_error(error)
             checkpoint = error.checkpoint
             assert checkpoint is not None, "an error without a checkpoint"
             assert checkpoint == self.pages.checkpoint
@@ -436,7 +438,7 @@ class PagingMachine(RuleBasedStateMachine):
             if isinstance(error, PageTokenExpiredError) and not self.hopeless and not refused:
                 self._resume(self.saved[-1], 0, "restart")
 
-    def _judge(self, error: ChainAPIError) -> None:
+    def _check_error(self, error: ChainAPIError) -> None:
         match error:
             case PaginationLoopError():
                 assert self.hopeless
@@ -477,7 +479,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     def _take_page(self, page: Any, begun: bool) -> None:
         walked, labels = self.walked, [self._label(row) for row in page.items]
-        assert page.restarts == walked.restarts, "a restart was not told"
+        assert page.restarts == walked.restarts, "a restart was not reported"
         serial = page.raw["lastRun"]
         sent, stale = self.service.pages[serial], set[int]()
         if begun:  # the rest of it

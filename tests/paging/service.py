@@ -147,7 +147,7 @@ class Fault:
 class Token:
     """Record of a token that the service returned."""
 
-    asked: float  # when the request that it answers was sent; times are of the loop
+    requested: float  # when the request that it answers was sent; times are of the loop
     given: float
     bound: int | None
     place: float  # of a row, or a number of rows
@@ -301,19 +301,19 @@ class Service:
         self.forgot |= self.forgot_newest  # the page before one that is shut may be requested again
 
     def sent(self, query: dict[str, str], now: float) -> None:
-        """Judge a request as it leaves the client."""
+        """Check a request as it leaves the client."""
         self.requests += 1
-        assert self.requests <= MOST_REQUESTS, "the client asks without end"
+        assert self.requests <= MOST_REQUESTS, "the client sends requests without end"
         name = query.get("pageToken")
         if name is None:
             return
         assert name in self.tokens, "a token was sent that was never given out"
         token = self.tokens[name]
         assert token.bound == _bound(query), "a token of another query was sent"
-        age = now - token.asked
+        age = now - token.requested
         assert age < LIFETIME or self.wall_went_back, f"a token was sent that is {age} s old"
 
-    def answer(self, query: dict[str, str], asked: float, now: float) -> tuple[int, bytes]:
+    def answer(self, query: dict[str, str], requested: float, now: float) -> tuple[int, bytes]:
         """Return status and body."""
         name = query.get("pageToken")
         token = None if name is None else self.tokens[name]
@@ -321,14 +321,16 @@ class Service:
             shut = self.shut == (token.place, token.empties)
             if shut or now - token.given >= LIFETIME or self.manners.stillborn:
                 return self._refusal(SHUT if shut else "no such page")
-        return 200, msgspec.json.encode(self._page(token, _bound(query), asked, now))
+        return 200, msgspec.json.encode(self._page(token, _bound(query), requested, now))
 
     def _refusal(self, message: str) -> tuple[int, bytes]:
         self.refused += 1
         status = self.manners.dead_status
         return status, msgspec.json.encode({"message": [message], "error": "x", "statusCode": status})
 
-    def _page(self, token: Token | None, bound: int | None, asked: float, now: float) -> dict[str, object]:
+    def _page(
+        self, token: Token | None, bound: int | None, requested: float, now: float
+    ) -> dict[str, object]:
         manners = self.manners
         rows = [row for row in self.rows if bound is None or row.number <= bound]
         first = 0 if token is None else self._first(rows, token)
@@ -343,9 +345,9 @@ class Service:
             manners.late_end and len(page) == manners.page_size and not manners.shifts
         )
         if more:
-            body["nextPageToken"] = self._next(token, page, bound, first, asked, now)
+            body["nextPageToken"] = self._next(token, page, bound, first, requested, now)
         elif manners.repeat is not None:
-            body["nextPageToken"] = self._repeated(token, bound, asked, now)
+            body["nextPageToken"] = self._repeated(token, bound, requested, now)
         elif manners.ending != "absent":
             body["nextPageToken"] = None if manners.ending == "null" else ""
         return body
@@ -361,14 +363,20 @@ class Service:
         return sum(row.place >= place for row in rows)
 
     def _next(
-        self, token: Token | None, page: list[Row], bound: int | None, first: int, asked: float, now: float
+        self,
+        token: Token | None,
+        page: list[Row],
+        bound: int | None,
+        first: int,
+        requested: float,
+        now: float,
     ) -> str:
         """Return the token to the page after `page`."""
         manners = self.manners
         trail = () if token is None else token.trail
         if manners.cycle is not None and len(trail) == manners.cycle[0]:
             name = trail[manners.cycle[1] % len(trail)]
-            self.tokens[name] = evolve(self.tokens[name], asked=asked, given=now)
+            self.tokens[name] = evolve(self.tokens[name], requested=requested, given=now)
             return name
         if page:
             place = first + len(page) if manners.tokens == "position" else page[-1].place
@@ -376,17 +384,17 @@ class Service:
         else:
             assert token is not None
             place, empties = token.place, max(0, token.empties - 1)
-        return self._give_out(Token(asked, now, bound, place, empties, trail))
+        return self._give_out(Token(requested, now, bound, place, empties, trail))
 
-    def _repeated(self, token: Token | None, bound: int | None, asked: float, now: float) -> str:
+    def _repeated(self, token: Token | None, bound: int | None, requested: float, now: float) -> str:
         """Return, in place of the end, a token to the last page, or to the first one."""
         start = 0 if self.manners.tokens == "position" else inf
         if token is None or self.manners.repeat == "all":
-            return self._give_out(Token(asked, now, bound, start, 0, ()))
-        return self._give_out(evolve(token, asked=asked, given=now))
+            return self._give_out(Token(requested, now, bound, start, 0, ()))
+        return self._give_out(evolve(token, requested=requested, given=now))
 
     def _give_out(self, token: Token) -> str:
-        self.oldest = token.asked if self.oldest is None else self.oldest
+        self.oldest = token.requested if self.oldest is None else self.oldest
         name = "scroll" if self.manners.tokens == "scroll" else f"token-{len(self.tokens)}"
         self.scrolled = token.place
         self.tokens[name] = evolve(token, trail=(*token.trail, name))
@@ -426,15 +434,15 @@ class NastyTransport:
 
     async def _exchange(self, query: dict[str, str]) -> Response:
         service, half = self.service, self.service.manners.latency / 2
-        asked = self.clock()
-        service.sent(query, asked)
+        requested = self.clock()
+        service.sent(query, requested)
         fault = service.faults.popleft() if service.faults else Fault()
         if half:
             await self.sleep(half)
         if fault.status is not None:
             headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
             return Response(fault.status, headers, b'{"message": "later", "nextPageToken": "wrong"}')
-        status, body = service.answer(query, asked, self.clock())
+        status, body = service.answer(query, requested, self.clock())
         if fault.broken == "stall":
             await self.stall()
         if half:

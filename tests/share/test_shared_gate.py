@@ -222,7 +222,7 @@ class Job:
     async def send(self, permit: SharedPermit | Permit) -> bool:
         """Send a request; return whether it was refused."""
         await asyncio.sleep(0.025)
-        trial = self.server.ask(time(), 1.0)
+        trial = self.server.answer(time(), 1.0)
         await asyncio.sleep(0.025)
         if trial.status == 429:
             self.refusals += 1

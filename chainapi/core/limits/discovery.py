@@ -22,6 +22,8 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi.core.limits.backoff import LONGEST_BACKOFF, backoff
+from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.policy import Policy
 
@@ -32,7 +34,6 @@ AFTERWARDS = 24.0  # once it is known: there may be further limits
 FEW = 6.0  # in flight until a new limit is proven
 PROVEN = 64  # requests
 NEAR = 2.0  # requests in flight close to the expected refusal
-FIRST_TRY, LONGEST_TRY = 1.0, 60.0  # seconds
 USUAL = (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
 WHOLE = 0.5  # of the units that passed before the first refusal: with fewer, the quota drips
 STEP = 0.05  # of a learned limit: increase in a trial
@@ -50,7 +51,7 @@ MOST_ENTRIES = 1024
 class Trial:
     """Trials with a higher learned limit, or a shorter window of it."""
 
-    limit: Policy
+    balance: Balance
     _every: int = FIRST_TRIAL  # windows to use up before the next trial
     _full: int = 0
     _step: float = STEP
@@ -66,12 +67,12 @@ class Trial:
 
         From then on any request may be refused.
         """
-        return self._runs and self.limit.limit - self.limit.room(in_flight) >= self._kept[0]
+        return self._runs and self.balance.limit - self.balance.room(in_flight) >= self._kept[0]
 
     def passed(self, now: float) -> None:
         """Record a success; begin a trial once enough windows were used up."""
-        window = self.limit.window or 1.0
-        self._bound = self._bound or self.limit.room(0.0) < 2.0 + self.limit.limit / 10.0
+        window = self.balance.window or 1.0
+        self._bound = self._bound or self.balance.room(0.0) < 2.0 + self.balance.limit / 10.0
         if now < self._since + window:
             return
         self._since, self._full = now, self._full + self._bound
@@ -88,30 +89,30 @@ class Trial:
 
     def _begin(self, window: float) -> None:
         self._step = min(1.0, self._step * 2.0) if self._runs else STEP
-        self._kept, self._runs, self._full = (self.limit.limit, window), True, 0
+        self._kept, self._runs, self._full = (self.balance.limit, window), True, 0
         if self._shorter:
-            self.limit.window = window * (EARLIER if window > SOON else EARLIER_BY_FAR)
-            self.drips = self.limit.window < SHORTEST
+            self.balance.window = window * (EARLIER if window > SOON else EARLIER_BY_FAR)
+            self.drips = self.balance.window < SHORTEST
         else:
-            more = max(1.0, round(self.limit.limit * self._step))
-            self.limit.limit += more
-            self.limit.remaining += more
+            more = max(1.0, round(self.balance.limit * self._step))
+            self.balance.limit += more
+            self.balance.remaining += more
 
     def refused(self, now: float, in_flight: float) -> None:
         """Record a refusal: undo a running trial, else lower the learned limit."""
-        limit, window = self.limit, self.limit.window
-        limit.collect(now)
+        balance, window = self.balance, self.balance.window
+        balance.collect(now)
         if self._runs:
-            kept, limit.window = self._kept
-            shorter = limit.window != window
-            self._shorter = not shorter and (limit.window not in USUAL or limit.window <= SOON)
+            kept, balance.window = self._kept
+            shorter = balance.window != window
+            self._shorter = not shorter and (balance.window not in USUAL or balance.window <= SOON)
         else:
-            counted = limit.limit - limit.remaining - limit.returned + in_flight
-            kept = max(1.0, min(limit.limit, max(limit.limit / 2.0, counted)))
-        limit.remaining -= limit.limit - kept
-        limit.limit = kept
-        if limit.window != window:
-            limit.exhaust(now)
+            counted = balance.limit - balance.remaining - balance.returned + in_flight
+            kept = max(1.0, min(balance.limit, max(balance.limit / 2.0, counted)))
+        balance.remaining -= balance.limit - kept
+        balance.limit = kept
+        if balance.window != window:
+            balance.exhaust(now)
         self._every, self._full = min(2 * self._every, RAREST_TRIAL), 0
         self._runs, self._bound, self._since = False, False, now
 
@@ -174,7 +175,7 @@ class Discovery:
         ):
             return now
         begun = min(self._anchor, self._refused)
-        return max(begun + LONGEST_TRY, now + (now - begun if now - begun > LONGEST_TRY else 0.0))
+        return max(begun + LONGEST_BACKOFF, now + (now - begun if now - begun > LONGEST_BACKOFF else 0.0))
 
     def send(self, now: float, cost: float) -> None:
         """Record a sent request."""
@@ -224,7 +225,7 @@ class Discovery:
         if self._tries == 1 and (at := self._foreseen(now)) > now:
             return at
         elapsed = 0.0 if self._refused is None else now - self._refused
-        longest = min(max(LONGEST_TRY, elapsed / 8.0), FIRST_TRY * 2.0 ** min(self._tries - 1, 16))
+        longest = backoff(self._tries, max(LONGEST_BACKOFF, elapsed / 8.0))
         # A window that others used up ends at most one window after the first request in it.
         begun = self._anchor if self._refused is None else min(self._anchor, self._refused)
         for window in USUAL:
@@ -314,10 +315,10 @@ class Discovery:
         self._history.clear()
 
     def _learn(self, window: float) -> None:
-        self.learned = Policy(max(1.0, self._passed), window)
+        balance = Balance(max(1.0, self._passed), window)
         for one in self._history:
-            self.learned.spend(*one)
-        self._trial = Trial(self.learned)
+            balance.spend(*one)
+        self.learned, self._trial = Policy(balance), Trial(balance)
         self.drip, self._last_refused = None, None
 
     def _usual(self, longer: float, at_most: float) -> float:

@@ -6,6 +6,8 @@ from math import exp, exp2, inf
 
 from attrs import define, field
 
+from chainapi.core.limits.backoff import FIRST_BACKOFF
+
 __all__ = ["Drip"]
 
 MARGIN = 0.05  # below the rate found, at first
@@ -19,7 +21,6 @@ FASTER = 30.0  # seconds after which it grows twice as fast
 LONGEST = 600.0  # seconds of growth
 REQUESTS = 10.0  # requests that count as a second at least
 KEPT = 0.9  # the part of a rate kept after a lower measurement
-FIRST_TRY = 1.0  # seconds
 DROPS = 4.0  # units that come back before the next retry, once a pace was refused
 DISPROVED = 4.0  # times the refused pace
 UNBOUND = 1024.0  # times the measured rate
@@ -78,7 +79,7 @@ class Drip:
     def tries_at(self, now: float) -> float:
         """Return when to retry after a refusal that names no wait."""
         drops = inf if self._too_fast == inf else DROPS
-        return now + max(1.0 / self.rate, min(FIRST_TRY, drops / self.rate))
+        return now + max(1.0 / self.rate, min(FIRST_BACKOFF, drops / self.rate))
 
     def reopened(self, sent: float) -> None:
         """Restart the pace with a request that passed after a refusal."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-__all__ = ["Ledger"]
+__all__ = ["EPSILON", "Ledger"]
 
 GRAINS = 1024  # entries per window at most; they bound the memory, however many requests there are
-EPSILON = 1e-6
+EPSILON = 1e-6  # units: below it a difference is the rounding of floats
 
 
 @define(eq=False, repr=False)

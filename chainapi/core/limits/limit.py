@@ -6,6 +6,7 @@ from math import inf
 
 from attrs import Attribute, field, frozen
 
+from chainapi.core.arguments import boolean
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
@@ -18,8 +19,7 @@ def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
 
 
 def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
-    if type(value) is not bool:
-        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be True or False")
+    boolean(f"Limit {attribute.name}", value)
 
 
 @frozen

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from attrs import define, field
 
+from chainapi.core.limits.balance import DEFAULT_WINDOW, Balance
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
-from chainapi.core.limits.policy import DEFAULT_WINDOW, Policy
+from chainapi.core.limits.policy import Policy
 
 __all__ = ["Policies"]
 
@@ -37,8 +38,8 @@ class Policies:
         if named:
             current = self._list(named, refused=refused)
         elif info.limit:
-            current = [self._find(info.limit, None) or self._add(Policy(info.limit, None, named=True))]
-            current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].reported
+            current = [self._find(info.limit, None) or self._add(Policy(Balance(info.limit), named=True))]
+            current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].balance.reported
         else:
             current = self._unnamed(info, cost)
         self._last_fields = None if refused or not named else fields
@@ -67,7 +68,9 @@ class Policies:
             one = self._find(policy.quota, policy.window)
             if one is None:
                 one = Policy(
-                    policy.quota, policy.window, named=True, only_on_refusal=refused and bool(self.known)
+                    Balance(policy.quota, policy.window),
+                    named=True,
+                    only_on_refusal=refused and bool(self.known),
                 )
             elif not refused:
                 one.only_on_refusal = False
@@ -101,9 +104,10 @@ class Policies:
         """Return the policies that a remainder without a limit reports."""
         if self.latest is not None:
             return [self.latest]
-        if info.remaining is None:
-            return []
-        return [self._add(Policy(info.remaining + cost, None, named=True, sized=False))]
+        least = (info.remaining or 0.0) + cost
+        if info.remaining is None or not least:
+            return []  # a refusal with nothing left does not show the size of the limit
+        return [self._add(Policy(Balance(least), named=True, sized=False))]
 
     def _choose(self, current: list[Policy], info: RateLimitInfo) -> None:
         matching = [one for one in current if one.limit == info.limit]
@@ -120,5 +124,5 @@ class Policies:
             if one is self.latest
             or one.only_on_refusal
             or one in self._listed
-            or now <= one.recorded_at + (one.window or DEFAULT_WINDOW)
+            or now <= one.balance.recorded_at + (one.window or DEFAULT_WINDOW)
         ]

@@ -6,21 +6,37 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
+from chainapi.core.limits.reservation import Reservation
+
 __all__ = ["Probes"]
 
 SOONEST_HEDGE = 1.0  # seconds
 TRIPS = 4.0  # round trips that a probe may take before another one is sent
 FAULTY = 3  # at once, after responses that did not pass the limiter
+# Constants, because access to the member of an Enum takes as long as a call.
+PROBING, KNOWN, DRAINED = Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
 
 @define(eq=False, repr=False)
 class Probes:
-    """Probes in flight: one at once, twice as many after each one without response."""
+    """Probes in flight, and the mode of the quota, which decides whether another one follows.
 
-    trip: float = 0.0
-    _in_flight: set[object] = field(factory=set[object])
-    _most: int = 1
-    _hedge_at: float = inf
+    One is in flight at once, twice as many after each one without response.
+
+    Attributes:
+        mode: mode of the quota.
+        next: whether the next request is a probe, by the mode.
+        trip: mean round trip of requests, in seconds.
+
+    """
+
+    mode: Mode = field(default=Mode.LEARNING, init=False)
+    next: bool = field(default=True, init=False)
+    trip: float = field(default=0.0, init=False)
+    _in_flight: set[Reservation] = field(factory=set[Reservation], init=False)
+    _most: int = field(default=1, init=False)
+    _hedge_at: float = field(default=inf, init=False)
 
     def opens_at(self, now: float) -> float | None:
         """Return when one more request may join the probes; None if none is in flight."""
@@ -30,32 +46,68 @@ class Probes:
             return now
         return self._hedge_at
 
-    def send(self, reservation: object, now: float) -> None:
+    def send(self, reservation: Reservation, now: float) -> None:
         """Record a sent probe."""
         if len(self._in_flight) >= self._most:
             self._most *= 2
         self._in_flight.add(reservation)
         self._hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self._most
+        self._take(Event.PROBE_SENT)
 
-    def __len__(self) -> int:
-        return len(self._in_flight)
+    def sent_other(self) -> None:
+        """Record a sent request that is no probe."""
+        if self.mode is DRAINED:
+            self._take(Event.UNITS_BACK)
 
-    def answered(self, reservation: object) -> None:
+    def used_up(self) -> None:
+        """Record that a request waits for units while none is in flight."""
+        if self.mode is KNOWN:
+            self._take(Event.USED_UP)
+
+    # --- end of any request -----------------------------------------------------------------
+
+    def answered(self, reservation: Reservation, now: float) -> None:
         """Record a response, to a probe or another request: the service works."""
         self._in_flight.discard(reservation)
         self._most = 1
+        if self.mode is PROBING and not self._in_flight:
+            self._take(Event.PROBES_ENDED)
+        trip = now - reservation.sent
+        self.trip += 0.1 * (trip - self.trip) if self.trip else trip
 
-    def faulty(self, reservation: object, *, failed: bool) -> None:
+    def refused(self) -> None:
+        """Record that a response was a 429 for all requests."""
+        self._take(Event.REFUSED)
+
+    def route_refused(self, reservation: Reservation) -> None:
+        """Record that a response was a 429 for its route: it shows nothing about the quota."""
+        if reservation.required_probe:
+            self._take(Event.PROBE_FAILED)
+
+    def faulty(self, reservation: Reservation) -> None:
         """Record a response from before the limiter: few others may try at once."""
-        self._in_flight.discard(reservation)
-        self._most = min(FAULTY, self._most + 1) if failed else self._most
+        if reservation.required_probe:
+            self._most = min(FAULTY, self._most + 1)
+        self._end(reservation)
 
-    def lost(self, reservation: object, *, failed: bool) -> None:
+    def lost(self, reservation: Reservation) -> None:
         """Record a request without a response; after a lost probe, allow more."""
-        self._in_flight.discard(reservation)
-        if failed:
+        if reservation.required_probe:
             self._most *= 2
+        self._end(reservation)
 
-    def unsent(self, reservation: object) -> None:
-        """Record a probe that was not sent."""
+    def unsent(self, reservation: Reservation) -> None:
+        """Record a request that was not sent."""
+        self._end(reservation)
+
+    def _end(self, reservation: Reservation) -> None:
+        """Leave the mode PROBING if a probe failed, or no probe is in flight any more."""
         self._in_flight.discard(reservation)
+        if reservation.required_probe:
+            self._take(Event.PROBE_FAILED)
+        elif self.mode is PROBING and not self._in_flight:
+            self._take(Event.PROBES_ENDED)
+
+    def _take(self, event: Event) -> None:
+        self.mode = TRANSITIONS[self.mode][event]
+        self.next = sends_probe(self.mode)

@@ -6,64 +6,21 @@ units and requests ahead of a request, without a walk through the queue.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from attrs import define, field
 
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.lane import Lane, Waiter, number_of
+from chainapi.core.limits.lane import Group, Lane, Waiter, number_of
 
-__all__ = ["Group", "Queue", "Waiter"]
+__all__ = ["Queue"]
 
 FLOOR = 8  # at least one of this many grants goes to the longest waiter, at any rank
 
 
 W = TypeVar("W", bound=Waiter)
-
-
-@define(eq=False, repr=False)
-class Group:
-    """Group of requests with a limit of its own.
-
-    The queue has as many of them as may leave; the others stand aside. So requests that cannot leave do not
-    block others, and no forecast counts them.
-
-    Args:
-        most: most requests in flight at once.
-        paced: whether each request pays a ceiling at its turn, one at a time.
-
-    """
-
-    most: float = inf
-    paced: bool = False
-    in_flight: int = 0
-    inside: int = 0  # requests in the queue, or paying
-    ranks: Counter[float] = field(factory=Counter[float])  # of requests inside
-    lanes: dict[float, Lane[Any]] = field(factory=dict[float, Lane[Any]])  # of requests aside
-
-    @property
-    def room(self) -> bool:
-        """Room for one more request in the queue."""
-        return self.in_flight + self.inside < self.most and not (self.paced and self.inside)
-
-    def count(self, waiter: Waiter, number: int) -> None:
-        """Count a waiter in or out."""
-        waiter.inside = number > 0
-        self.inside += number
-        self.ranks[waiter.rank] += number
-        if not self.ranks[waiter.rank]:
-            del self.ranks[waiter.rank]
-
-    def best(self) -> Any:
-        """Return the first waiter that stands aside; None without any."""
-        for rank in sorted(self.lanes):
-            if (first := self.lanes[rank].first()) is not None:
-                return first
-            del self.lanes[rank]
-        return None
 
 
 @define(eq=False, repr=False)

@@ -3,14 +3,16 @@
 Pure arithmetic: times are seconds on any monotonic clock and arguments, like the jitter. The rules, in the
 order in which they apply:
 
-1. A refusal stops all requests until its wait ends; the end only moves later. A refusal that shows quota
-   left stops only its route (`chainapi.core.limits.scope`).
+1. A refusal stops all requests until its wait ends; the end only moves later
+   (`chainapi.core.limits.refusals`). A refusal that shows quota left stops only its route
+   (`chainapi.core.limits.scope`).
 2. The first request, and the first after every pause, leaves alone: the probe. Others follow a probe without
    a response, twice as many each time (`chainapi.core.limits.probe`).
-3. The first request of a route with an unknown price leaves alone too.
-4. The units that a response reported to remain, minus those in flight, may leave at once.
-5. The units predicted to be back since then may leave too, few at first and more with every response that
-   reports what remains.
+3. The first request of a route with an unknown price leaves alone too (`chainapi.core.limits.costs`).
+4. The units that a response reported to remain, minus those in flight, may leave at once, of each limit
+   (`chainapi.core.limits.in_force`, `chainapi.core.limits.in_flight`, `chainapi.core.limits.balance`).
+5. The units predicted to be back since then (`chainapi.core.limits.returns`) may leave too, few at first and
+   more with every response that reports what remains (`chainapi.core.limits.guesses`).
 6. Used up, with nothing in flight and a long wait ahead: one probe shows when the quota comes back.
 7. Refusals show a limit that no response announces (`chainapi.core.limits.discovery`), which then paces
    requests. If there are announced limits, that holds for refusals while those have quota left.
@@ -18,35 +20,27 @@ order in which they apply:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from math import inf
 
 from attrs import define, field
 
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.discovery import SOON, Discovery
-from chainapi.core.limits.headers import RateLimitInfo, hold
+from chainapi.core.limits.forecast import Forecast
+from chainapi.core.limits.guesses import Guesses
+from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.in_flight import InFlight
+from chainapi.core.limits.in_force import LimitsInForce
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
-from chainapi.core.limits.policies import Policies
-from chainapi.core.limits.policy import Kind, Policy
+from chainapi.core.limits.modes import Mode
+from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.probe import Probes
+from chainapi.core.limits.refusals import Refusals
 from chainapi.core.limits.reservation import NEVER, Decision, Reservation
 from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Quota"]
-
-FIRST_BACKOFF = 1.0
-LONGEST_BACKOFF = 60.0
-OF_WINDOW = 1 / 6  # of a known window: the longest backoff if no refusal has the wait
-LEFT = 0.25  # of the limit: with more left, a refusal does not concern the quota
-ROUNDED = 0.05  # seconds by which a promise exceeds a forecast at least while requests are in flight
-ESTIMATE = 0.75  # of the time predicted from a measured pace: the real pace may be faster
-CAUTIOUS = 3  # guesses at once allowed by responses without fields
-# Constants, because access to the member of an Enum takes as long as a call.
-DRIP, PROBING, KNOWN, DRAINED = Kind.DRIP, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
 
 @define(eq=False, repr=False)
@@ -67,116 +61,67 @@ class Quota:
     limits: Sequence[Limit] = ()
     probe: bool = True
     max_stop: float = inf
-    in_flight: int = 0
-    stopped_until: float = -inf
     costs: Costs = field(factory=Costs, init=False)
     routes: Routes = field(factory=Routes, init=False)
     probes: Probes = field(factory=Probes, init=False)
-    mode: Mode = field(default=Mode.LEARNING, init=False)
-    _probe_next: bool = field(default=True, init=False)  # by the mode
-    policies: Policies = field(factory=Policies, init=False)
-    _given: list[Policy] = field(factory=list[Policy], init=False)
-    _in_force: list[Policy] = field(factory=list[Policy], init=False)
-    _discovery: Discovery | None = field(factory=Discovery, init=False)
-    _held: float = field(default=0.0, init=False)
-    _reservations: dict[Reservation, None] = field(factory=dict[Reservation, None], init=False)
-    _lost: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
-    _lost_units: float = field(default=0.0, init=False)
-    _stops: int = field(default=0, init=False)
-    _refusals: int = field(default=0, init=False)
-    _passed_any: bool = field(default=False, init=False)
-    _refused_route: str | None = field(default=None, init=False)
-    _guesses: int = field(default=0, init=False)
-    _most_guesses: int = field(default=1, init=False)
+    _in_flight: InFlight = field(factory=InFlight, init=False)
+    _in_force: LimitsInForce = field(init=False)
+    _guesses: Guesses = field(init=False)
+    _refusals: Refusals = field(init=False)
+    _forecast: Forecast = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        limits, self.limits = self.limits, ()
-        self.add_limits(limits)
+        self._in_force = LimitsInForce(self.costs, self._in_flight)
+        self._guesses = Guesses(self._in_flight)
+        self._refusals = Refusals(self._in_force, self.costs, self.routes)
+        self._forecast = Forecast(self._in_force, self._in_flight, self._refusals, self.probes)
+        self.add_limits(self.limits)
 
     def add_limits(self, limits: Sequence[Limit]) -> None:
         """Add limits given by the user to those given before."""
-        new = [one for one in limits if one not in self.limits]
-        if not new:
-            return
-        self.limits = (*self.limits, *new)
-        self._given = [*self._given, *(Policy(one.amount, one.per) for one in new)]
-        self._list()
-        if self._discovery is not None:
-            self._discovery.most = inf
-        if any(one.units for one in new):
-            self.costs.units = True
+        self._in_force.add(limits)
+        self.limits = self._in_force.given
 
-    def _list(self) -> None:
-        """List all limits: those of the user, those announced, and the one discovered."""
-        learned = None if self._discovery is None else self._discovery.learned
-        self._in_force = [*self._given, *self.policies.known, *([] if learned is None else [learned])]
+    @property
+    def in_flight(self) -> int:
+        """Return the number of requests without a response."""
+        return self._in_flight.number
+
+    @property
+    def mode(self) -> Mode:
+        """Return the mode that the last event led to."""
+        return self.probes.mode
+
+    @property
+    def stopped_until(self) -> float:
+        """Return the end of the last stop; -inf before the first one."""
+        return self._refusals.stopped_until
 
     # --- permitted requests ---------------------------------------------------------------
 
-    def opens_at(self, now: float, cost: float, route: str = "") -> float:
-        """Return when a request may leave: `now`, later, or inf if a response decides."""
-        return self.decide(now, cost, route).when
-
     def decide(self, now: float, cost: float, route: str = "") -> Decision:
         """Decide when a request of `cost` units may leave; change nothing."""
-        if self.in_flight >= self.max_in_flight:
+        number, limits = self._in_flight.number, self._in_force
+        if number >= self.max_in_flight:
             return NEVER
-        if now < self.stopped_until:
-            return Decision(self.stopped_until)
+        if now < self._refusals.stopped_until:
+            return Decision(self._refusals.stopped_until)
         hedge = self.probes.opens_at(now)
         if hedge is not None and hedge > now:
             return Decision(hedge)
-        if self.in_flight and hedge is None and self._alone(route):
+        if number and hedge is None and self._alone(route):
             return NEVER
-        probe = self._probe_next or hedge is not None
-        opens = now
-        if self._discovery is not None and not probe:
-            opens = self._discovery.opens_at(now, self.in_flight)
-        return self._by_policies(now, cost, opens, probe)
+        probe, opens = self.probes.next or hedge is not None, now
+        if limits.discovery is not None and not probe:
+            opens = limits.discovery.opens_at(now, number)
+        opens, scarce = limits.scarcest(now, cost, opens, probe=self.probes.next)
+        if scarce is None or opens == inf:
+            return Decision(opens, probe=probe)
+        return self._guesses.decide(now, opens, scarce, probe=probe, inquiries=self.probe)
 
     def _alone(self, route: str) -> bool:
         """Return whether a request must leave alone because its cost is unknown."""
-        return self.policies.latest is not None and not self.costs.known(route)
-
-    def _by_policies(self, now: float, cost: float, opens: float, probe: bool) -> Decision:
-        """Decide by the policies; `opens` is the earliest time they may choose."""
-        scarce: Policy | None = None
-        for one in self._in_force:
-            one.collect(now)
-            held = self._held + self._lost_units if one.named else self._held
-            if one.backed(cost, held) or (not self.in_flight and one.backed(cost, 0.0)):
-                # Held back are units that may have been counted, but not for ever: the next response
-                # includes them.
-                continue
-            if one.named and self._probe_next and one.reset_at <= now:
-                continue
-            at = one.opens_at(now, cost, held)
-            if at <= now and not one.named:
-                # No guess against a limit kept by counting: a response must arrive first.
-                at = inf
-            if at >= opens:
-                opens, scarce = at, one
-        if scarce is None or opens == inf:
-            return Decision(opens, probe=probe)
-        return self._guess(now, opens, scarce, probe)
-
-    def _guess(self, now: float, opens: float, scarce: Policy, probe: bool) -> Decision:
-        """Decide about a request that no response covers."""
-        used_up = opens > now
-        inquiry = None
-        most = self._most_guesses
-        if used_up:
-            if self.in_flight:
-                return Decision(opens)
-            most = 1
-            probes_at = scarce.probes_at(opens) if self.probe else inf
-            if probes_at > now:
-                return Decision(min(opens, probes_at), used_up=True)
-            inquiry = scarce
-        careful = not self.probe and scarce.proven
-        if self.in_flight and (self._guesses >= most or careful):
-            return NEVER
-        return Decision(now, True, probe or (most == 1 and not self.in_flight), inquiry, used_up)
+        return self._in_force.announced.latest is not None and not self.costs.known(route)
 
     def room(self, now: float) -> float:
         """Return the units that may leave before a more expensive request that waits.
@@ -184,50 +129,45 @@ class Quota:
         0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
         """
         decision = self.decide(now, 0.0)
-        if decision.when > now or self._probe_next or decision.guess:
+        if decision.when > now or self.probes.next or decision.guess:
             return 0.0
-        if any(one.kind is DRIP for one in self._in_force):
-            return 0.0
-        held = self._held + self._lost_units
-        return min((one.room(held) for one in self._in_force), default=inf)
+        return self._in_force.room()
 
     def wait(self, decision: Decision) -> None:
         """Record a wait by a decision: after a pause the first guess leaves alone."""
         if decision.used_up:
-            self._most_guesses = 1
-            if self.mode is KNOWN:
-                self._take(Event.USED_UP)
+            self._guesses.restart()
+            self.probes.used_up()
 
     def send(
         self, decision: Decision, now: float, route: str, cost: float, prior: float | None = None
     ) -> Reservation:
         """Reserve units for a request that may leave now by a decision just made."""
-        alone = not self.in_flight
+        alone, discovery = not self._in_flight.number, self._in_force.discovery
         _, guess, probe, inquiry, used_up = decision
-        reservation = Reservation(route, cost, now, self._stops, probe, guess, prior, alone)
+        reservation = Reservation(route, cost, now, self._refusals.stops, probe, guess, prior, alone)
         if probe or (alone and self._alone(route)):
             self.probes.send(reservation, now)
-            self._take(Event.PROBE_SENT)
-        elif self.mode is DRAINED:
-            self._take(Event.UNITS_BACK)
-        if guess:
-            self._guesses += 1
-            if used_up:
-                self._most_guesses = 1
-            if inquiry is not None:
-                inquiry.probed = True
-        if self._discovery is not None:
-            self._discovery.send(now, self._counted(cost))
+        else:
+            self.probes.sent_other()
+        if used_up:
+            self._guesses.restart()
+        if inquiry is not None:
+            inquiry.returns.probed = True
+        if discovery is not None:
+            discovery.send(now, self._in_force.counted(cost))
         if self.routes.known:
             self.routes.send(route)
-        self.in_flight += 1
-        self._held += cost
-        self._reservations[reservation] = None
+        self._in_flight.add(reservation)
         return reservation
 
     def holds(self, reservation: Reservation, now: float) -> bool:
         """Return whether a request granted a moment ago may still leave."""
-        return reservation.stops == self._stops and now >= self.stopped_until
+        return reservation.stops == self._refusals.stops and now >= self._refusals.stopped_until
+
+    def hold_back(self, until: float) -> None:
+        """Stop all requests until a time: another client of the quota met a refusal."""
+        self._refusals.stop(until)
 
     # --- end of a reservation ---------------------------------------------------------------
 
@@ -235,36 +175,12 @@ class Quota:
         """Take back an unused reservation."""
         self._land(reservation)
         self.probes.unsent(reservation)
-        self._probe_ended(failed=reservation.probe and not reservation.guess)
 
     def lost(self, reservation: Reservation, now: float) -> None:
         """Record a lost response: the service may have counted the request."""
         self._land(reservation)
-        failed = reservation.probe and not reservation.guess
-        self.probes.lost(reservation, failed=failed)
-        self._probe_ended(failed=failed)
-        self._unclear(reservation, now)
-
-    def _probe_ended(self, *, failed: bool) -> None:
-        """Leave the mode PROBING if a probe `failed`, or no probe is in flight any more."""
-        if failed:
-            self._take(Event.PROBE_FAILED)
-        elif self.mode is PROBING and not self.probes:
-            self._take(Event.PROBES_ENDED)
-
-    def _take(self, event: Event) -> None:
-        self.mode = TRANSITIONS[self.mode][event]
-        self._probe_next = sends_probe(self.mode)
-
-    def _unclear(self, reservation: Reservation, now: float) -> None:
-        """Hold back possibly counted units until a later response includes them."""
-        for one in self._in_force:
-            if one.reported:
-                one.doubt(reservation.cost)
-            else:
-                one.spend(reservation.sent, now, reservation.cost)
-        self._lost.append((now, reservation.cost))
-        self._lost_units += reservation.cost
+        self.probes.lost(reservation)
+        self._in_force.doubt(reservation, now)
 
     def answered(
         self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
@@ -273,299 +189,86 @@ class Quota:
         self._land(reservation)
         if status >= 500 and info.remaining is None:
             # It may not have met the limiter. A retry-after concerns this route, and is not kept here.
-            failed = reservation.probe and not reservation.guess
-            self.probes.faulty(reservation, failed=failed)
-            self._probe_ended(failed=failed)
-            self._unclear(reservation, now)
+            self.probes.faulty(reservation)
+            self._in_force.doubt(reservation, now)
             return Verdict.PASSED
-        self.probes.answered(reservation)
-        if self.mode is PROBING:
-            self._probe_ended(failed=False)
-        trip = now - reservation.sent
-        self.probes.trip += 0.1 * (trip - self.probes.trip) if self.probes.trip else trip
+        self.probes.answered(reservation, now)
         refused = status == 429
-        last = self.policies.latest
-        before = last.remaining if last is not None and last.sure else None
-        policy = self._read(reservation, now, info, refused=refused)
-        if not refused:
-            self._passed(reservation, now, status, info, policy, before)
-            self._account(reservation, now, info, policy, refused=False)
-            return Verdict.PASSED
-        verdict, used_up = self._refused(reservation, now, info, policy, jitter)
-        self._account(reservation, now, info, policy, refused=True)
-        if used_up is not None:
-            backed = not reservation.guess and not reservation.probe
-            used_up.refused(now, self.stopped_until, reservation.cost, backed=backed)
-        return verdict
-
-    def _read(
-        self, reservation: Reservation, now: float, info: RateLimitInfo, *, refused: bool
-    ) -> Policy | None:
-        """Return the policy that the numbers of a response report."""
-        policies = self.policies
-        known, cost = policies.known, 0.0 if refused else reservation.cost
-        policy = policies.read(info, now, cost, refused=refused)
-        if policies.known is not known:
-            if policies.known and not known:
-                self._discovery = None
-            self.costs.roof = policies.roof()
-            self._list()
-        return policy
-
-    def _passed(
-        self,
-        reservation: Reservation,
-        now: float,
-        status: int,
-        info: RateLimitInfo,
-        policy: Policy | None,
-        before: float | None,
-    ) -> None:
-        """Learn from a request that was not refused."""
-        reports = info.remaining is not None or not any(one.reported for one in self._in_force)
-        if reports:
-            # Else it may not have met a limiter at all, and refusals may follow.
-            self._refusals, self._refused_route, self._passed_any = 0, None, True
-        if self.routes.known:
-            self.routes.passed(reservation.route, reservation.sent)
-        reservation.counted = status < 400 and not reservation.probe and not reservation.guess
-        if reservation.guess and (reports or self._most_guesses < CAUTIOUS):
-            self._most_guesses += 1
-        if reservation.alone and not self.costs.known(reservation.route):
-            self.costs.tried(reservation.route, reported=info.remaining is not None)
-            if policy is not None and policy.sized:
-                self._price(reservation, now, info.remaining, policy, before)
-        if self._discovery is not None:
-            self._find(self._discovery, reservation, now, status)
-
-    def _find(self, discovery: Discovery, reservation: Reservation, now: float, status: int) -> None:
-        """Learn from a success about limits without headers, or of their absence."""
-        learned = discovery.learned
-        discovery.passed(reservation.sent, now, self._counted(reservation.cost), answered=status < 400)
-        if self.policies.known and discovery.disproved():
-            self._discovery = None
-        if discovery.learned is not learned or self._discovery is None:
-            self._list()
-
-    def _counted(self, cost: float) -> float:
-        """Return the amount counted against a discovered limit.
-
-        Beside announced limits, which count units, that is requests.
-        """
-        return 1.0 if self.policies.known else cost
-
-    def _price(
-        self, reservation: Reservation, now: float, left: float | None, policy: Policy, before: float | None
-    ) -> None:
-        """Learn the cost of a request sent alone, from units left `before` and `left` now."""
-        if reservation.probe and before is not None:
-            return  # units came back in the pause before it
-        if left is None or before is None:
-            self.costs.bound(reservation.route, 0.0, policy.drip(now - reservation.sent))
-        else:
-            self.costs.bound(reservation.route, before - left, policy.drip(now - policy.recorded_at))
-        if left is not None:
-            self.costs.alone(reservation.route, reservation.prior, before, policy.limit, left)
-
-    def _account(
-        self,
-        reservation: Reservation,
-        now: float,
-        info: RateLimitInfo,
-        policy: Policy | None,
-        *,
-        refused: bool,
-    ) -> None:
-        """Record the cost of a request, and the remainder that its response reports."""
-        claims = self.policies.claims(info)
-        if policy is not None and info.remaining is not None:
-            claims[policy] = (info.remaining, info.reset)
-        for one in self._in_force:
-            claim = claims.get(one)
-            if claim is not None and not (refused and one.only_on_refusal):
-                self._record(one, reservation, now, *claim, refused=refused)
-            elif not refused:
-                if one.named and one.reset_at <= reservation.sent and not one.backed(reservation.cost, 0.0):
-                    # The wait is over, and a request passed; no response reported the units back.
-                    one.restart()
-                one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
-            elif one is policy and one.only_on_refusal:
-                one.restart()
-        while self._lost and self._lost[0][0] <= reservation.sent:
-            self._lost_units -= self._lost.popleft()[1]
-
-    def _record(
-        self,
-        one: Policy,
-        reservation: Reservation,
-        now: float,
-        remaining: float,
-        reset: float | None,
-        *,
-        refused: bool,
-    ) -> None:
-        cost = 0.0 if refused else reservation.cost
-        one.record(reservation.sent, now, remaining, cost, classify=reservation.probe and not refused)
-        if reset is not None and not refused and remaining <= one.remaining:
-            # Otherwise responses that overtook it are newer.
-            one.record_reset(now, min(reset, self.max_stop))
-        one.prune(next(iter(self._reservations)).sent if self._reservations else now)
-        if not refused:
-            drips = one.kind is DRIP and one.drip(now - reservation.sent) >= 1.0
-            self.costs.sample(
-                one, reservation.route, remaining, reservation.sent, now, fresh=reservation.probe, drips=drips
-            )
-
-    def _land(self, reservation: Reservation) -> None:
-        del self._reservations[reservation]
-        self.in_flight -= 1
-        # Reset to exactly zero, or rounding errors would accumulate over the years.
-        self._held = self._held - reservation.cost if self.in_flight else 0.0
-        if reservation.guess:
-            self._guesses -= 1
-        if self.routes.known:
-            self.routes.landed(reservation.route)
-
-    # --- refusals ---------------------------------------------------------------------------
+        policy = self._in_force.read(reservation, now, info, refused=refused)
+        if refused:
+            return self._refused(reservation, now, info, policy, jitter)
+        self._passed(reservation, now, status, info, policy)
+        self._in_force.account(reservation, now, info, policy, refused=False, max_stop=self.max_stop)
+        return Verdict.PASSED
 
     def _refused(
         self, reservation: Reservation, now: float, info: RateLimitInfo, policy: Policy | None, jitter: float
-    ) -> tuple[Verdict, Policy | None]:
-        """Return the meaning of a refusal, and the announced policy that is used up."""
-        left = None
-        if policy is not None and info.remaining is not None:
-            needed = min(
-                max(reservation.cost, reservation.prior or 0.0, LEFT * policy.limit, 1.0), policy.limit
-            )
-            left = info.remaining - self._held >= needed
-        wait = min(hold(429, info), self.max_stop) if info.retry_after is not None or info.reset else None
-        hidden = self._is_hidden(reservation, left, wait)
-        shared = hidden and self._is_shared(reservation, now, left)
-        if not shared and self.routes.concerns_route_only(reservation.route, now, left=left):
-            whole = policy is not None and info.remaining == policy.limit
-            return self._refuse_route(reservation, now, wait, jitter, whole=whole), None
-        if hidden and self._discovery is None:
-            self._discovery = Discovery(drips=True)
-        if reservation.alone and not left and policy is not None and info.remaining is not None:
-            self.costs.refused(reservation.route, info.remaining)
-        if reservation.probe:
-            self._refusals += 1
-        if self._discovery is not None and (hidden or not self.policies.known):
-            self._discovery.refused(reservation.sent, now, self._held, announced=wait is not None)
-        self._stop(reservation, now, wait, policy, jitter)
-        if left is None and reservation.probe:
-            if reservation.route == self._refused_route:
-                self.routes.step_back(reservation.route, now, self.stopped_until)
-            self._refused_route = reservation.route
-        if hidden:
-            return Verdict.UNANNOUNCED, None
-        return Verdict.UNANNOUNCED if wait is None and self._passed_any else Verdict.QUOTA, policy
-
-    def _is_hidden(self, reservation: Reservation, left: bool | None, wait: float | None) -> bool:
-        """Return whether a refusal shows an unannounced limit: the others have quota left."""
-        known = self.policies.known
-        longest = SOON if self._discovery is None else self._discovery.longest()
-        if not known or not self.costs.known(reservation.route) or (wait is not None and wait > longest):
-            return False
-        return left if left is not None else all(one.backed(reservation.cost, 0.0) for one in known)
-
-    def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
-        """Return whether an unannounced limit surely concerns more than one closed route."""
-        if self._discovery is not None:
-            return not reservation.probe and self.routes.passes(reservation.route)
-        others = (one for one in self.routes.closed(now) if one != reservation.route)
-        return bool(left) and (
-            self.routes.passes_alone(reservation.route) or any(map(self.costs.known, others))
-        )
-
-    def _refuse_route(
-        self, reservation: Reservation, now: float, wait: float | None, jitter: float, *, whole: bool
     ) -> Verdict:
-        """Stop the requests of one route."""
-        if reservation.probe and not reservation.guess:
-            self._take(Event.PROBE_FAILED)
-        refusals = self.routes.refused(reservation.route, now)
-        backoff = self._backoff(refusals, jitter)
-        if wait is None or refusals > 1:
-            wait = max(wait or 0.0, backoff)
-        self.routes.close(reservation.route, now + wait)
-        return Verdict.TOO_EXPENSIVE if whole and refusals > 1 else Verdict.ROUTE
-
-    def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
-        """Return 1, 2, 4 ... 60 seconds with jitter, and more for a long known window."""
-        longest = max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0))
-        return (0.5 + 0.5 * jitter) * min(longest, FIRST_BACKOFF * 2.0 ** min(max(refusals - 1, 0), 16))
-
-    def _stop(
-        self, reservation: Reservation, now: float, wait: float | None, policy: Policy | None, jitter: float
-    ) -> None:
-        """Stop all requests."""
-        backoff = self._backoff(self._refusals, jitter, policy.window if policy is not None else None)
-        if wait is not None:
-            stop = now + (wait if self._refusals < 2 else max(wait, backoff))
-        elif self._discovery is not None and (policy is None or self._discovery.drip is not None):
-            stop = self._discovery.tries_at(now, jitter) if now >= self.stopped_until else self.stopped_until
+        """Stop requests after a refusal, and return its meaning."""
+        verdict, used_up = self._refusals.refused(
+            reservation, now, info, policy, jitter=jitter, max_stop=self.max_stop
+        )
+        if verdict is Verdict.QUOTA or verdict is Verdict.UNANNOUNCED:
+            self.probes.refused()
+            self._guesses.restart()
         else:
-            known = (
-                policy.opens_at(now, reservation.cost, 0.0)
-                if policy is not None and self._refusals < 2
-                else inf
-            )
-            stop = known if now + backoff < known < inf else now + backoff
-        self.stopped_until = max(self.stopped_until, stop)
-        self._stops += 1
-        self._take(Event.REFUSED)
-        self._most_guesses = 1
+            self.probes.route_refused(reservation)
+        self._in_force.account(reservation, now, info, policy, refused=True, max_stop=self.max_stop)
+        if used_up is not None:
+            backed = not reservation.guess and not reservation.probe
+            used_up.refused(now, self._refusals.stopped_until, reservation.cost, backed=backed)
+        return verdict
 
-    # --- for people -------------------------------------------------------------------------
+    def _passed(
+        self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, policy: Policy | None
+    ) -> None:
+        """Learn from a request that was not refused."""
+        limits, route = self._in_force, reservation.route
+        reported = info.remaining is not None
+        met = reported or not any(one.balance.reported for one in limits.policies)
+        if met:
+            # Else it may not have met a limiter at all, and refusals may follow.
+            self._refusals.passed()
+        if self.routes.known:
+            self.routes.passed(route, reservation.sent)
+        reservation.counted = status < 400 and not reservation.probe and not reservation.guess
+        if reservation.guess:
+            self._guesses.passed(reported=met)
+        if reservation.alone and not self.costs.known(route):
+            self.costs.tried(route, reported=reported)
+            if policy is not None and policy.sized:
+                self._price(reservation, now, info.remaining, policy)
+        if limits.discovery is not None:
+            limits.find(limits.discovery, reservation, now, status)
+
+    def _price(self, reservation: Reservation, now: float, left: float | None, policy: Policy) -> None:
+        """Learn the cost of a request sent alone, from units `left` now and before it."""
+        balance = policy.balance
+        before = balance.remaining if balance.sure else None
+        if reservation.probe and before is not None:
+            return  # units came back in the pause before it
+        if left is None or before is None:
+            self.costs.bound(reservation.route, 0.0, balance.drip(now - reservation.sent))
+        else:
+            self.costs.bound(reservation.route, before - left, balance.drip(now - balance.recorded_at))
+        if left is not None:
+            self.costs.alone(reservation.route, reservation.prior, before, balance.limit, left)
+
+    def _land(self, reservation: Reservation) -> None:
+        self._in_flight.remove(reservation)
+        if self.routes.known:
+            self.routes.landed(reservation.route)
+
+    # --- forecasts --------------------------------------------------------------------------
 
     def forecast(self, now: float, units: float, requests: float = 1.0, *, least: bool = False) -> float:
-        """Return the seconds until a request leaves, `units` including all before it.
-
-        `requests` is their number. With `least`, the earliest possible time: an estimate alone must fail
-        no request. `units` excludes requests in flight, and the forecast excludes the time of responses.
-        """
-        stop, held, discovery = max(now, self.stopped_until), self._held + self._lost_units, self._discovery
-        ends = [stop - now]
-        for one in self._in_force:
-            one.collect(now)
-            ends.append(one.wait_for(now, units, held, least=least, probe=self.probe))
-        if discovery is not None:
-            counted = requests + self.in_flight if self.policies.known else units + held
-            seconds = discovery.wait_for(stop, counted, least=least)
-            ends.append(stop - now + (ESTIMATE if least else 1.0) * seconds)
-        return max(ends)
+        """Return the seconds until a request leaves: see `Forecast.wait`."""
+        return self._forecast.wait(now, units, requests, least=least, probe=self.probe)
 
     def promise(self, now: float, seconds: float) -> float:
         """Return the seconds after which a new attempt would leave at once."""
-        if self._discovery is not None:
-            seconds = max(seconds, self._discovery.surely_at(now) - now)
-        # Responses under way may still report a time that is a round trip later.
-        return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight else 0.0)
+        return self._forecast.promise(now, seconds)
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return the known state, for people to read."""
-        policy = self.policies.latest
-        if policy is None and self._discovery is not None:
-            policy = self._discovery.learned
-        stopped = self.stopped_until if self.stopped_until > now else None
-        reset = stopped
-        if stopped is None:
-            used_up = [one for one in self._in_force if not one.backed(1.0, self._held)]
-            policy = max(used_up, key=lambda one: one.opens_at(now, 1.0, self._held), default=policy)
-            opens = policy.opens_at(now, 1.0, self._held) if used_up and policy is not None else inf
-            reset = opens if opens < inf else None
-        return QuotaSnapshot(
-            time=now,
-            limit=policy.limit if policy else None,
-            remaining=max(0.0, policy.remaining + (0.0 if policy.reported else policy.returned))
-            if policy
-            else None,
-            window=policy.window if policy else None,
-            stopped_until=stopped,
-            reset_at=reset,
-            costs=dict(self.costs.learned),
-            waiting=waiting,
-            in_flight=self.in_flight,
-            unix_time=unix_time,
-        )
+        return self._forecast.snapshot(now, waiting, unix_time)

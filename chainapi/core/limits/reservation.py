@@ -51,3 +51,11 @@ class Reservation:
     prior: float | None
     alone: bool
     counted: bool = False
+
+    @property
+    def required_probe(self) -> bool:
+        """Whether another probe must follow if this one ends without information.
+
+        A guess while units are used up is an optional probe: without it, they come back all the same.
+        """
+        return self.probe and not self.guess

@@ -161,7 +161,7 @@ def test_malformed_field_is_as_if_absent(family: str, text: str) -> None:
     assert read_limits(headers, NOW) == RateLimitInfo(remaining=4)
 
 
-def test_huge_numbers_are_kept_as_told() -> None:
+def test_huge_numbers_are_kept_as_sent() -> None:
     """A number that a float can hold is neither capped nor dropped."""
     huge = "9" * 300
     info = read(ratelimit_limit=huge, ratelimit_remaining=huge, ratelimit_reset=huge, retry_after=huge)
@@ -204,7 +204,7 @@ def test_moment_is_measured_against_the_date() -> None:
 
 
 @pytest.mark.parametrize("now", [0.0, 1000.0, -5.0, 1e300, float("nan"), float("inf")])
-def test_moment_without_a_believable_clock_is_kept_as_told(now: float) -> None:
+def test_moment_without_a_plausible_clock_is_kept_as_sent(now: float) -> None:
     """A large reset stays a long wait without a Date or a plausible clock."""
     assert read_limits({"x-ratelimit-reset": "1750000030"}, now).reset == 1750000030
 
@@ -476,10 +476,10 @@ TEXTS = st.one_of(st.text(), st.lists(FRAGMENTS, max_size=12).map("".join), st.i
 
 def numbers(info: RateLimitInfo) -> list[float]:
     """Collect every number in the info."""
-    said = [info.limit, info.remaining, info.reset, info.retry_after]
-    said += [number for policy in info.policies for number in (policy.quota, policy.window)]
-    said += [number for limit in info.service_limits for number in (limit.remaining, limit.reset)]
-    return [number for number in said if number is not None]
+    numbers = [info.limit, info.remaining, info.reset, info.retry_after]
+    numbers += [number for policy in info.policies for number in (policy.quota, policy.window)]
+    numbers += [number for limit in info.service_limits for number in (limit.remaining, limit.reset)]
+    return [number for number in numbers if number is not None]
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), TEXTS), st.floats(0, 4e9))
@@ -492,14 +492,14 @@ def test_no_text_does_harm(headers: Mapping[str, str], now: float) -> None:
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.lists(st.integers(0, 50), max_size=6))
-def test_saying_more_never_widens_the_limit(told: list[int], more: list[int]) -> None:
+def test_more_fields_never_widen_the_limit(first: list[int], more: list[int]) -> None:
     """A further named limit can lower the remainder, never raise it."""
 
     def remaining(amounts: list[int]) -> float | None:
         text = ", ".join(f'"p{index}";r={amount};t=9' for index, amount in enumerate(amounts))
         return read(ratelimit=text).remaining
 
-    alone, together = remaining(told), remaining(told + more)
+    alone, together = remaining(first), remaining(first + more)
     assert alone is not None
     assert together is not None
     assert together <= alone

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.queue import Queue, Waiter
+from chainapi.core.limits.lane import Waiter
+from chainapi.core.limits.queue import Queue
 
 PRICES = {"cheap": 1.0, "dear": 5.0, "heavy": 12.0}
 

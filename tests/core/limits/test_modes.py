@@ -11,14 +11,15 @@ import pytest
 
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
+from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.quota import Quota
 from tests.core.limits.test_quota import walk
 
 PAGE = Path(__file__).parents[3] / "docs" / "rate-limits.md"
 
 
-class Recorder(Quota):
-    """A quota that records its steps."""
+class Recorder(Probes):
+    """Probes that record the steps of the mode."""
 
     taken: list[tuple[Mode, Event, Mode]]
 
@@ -37,11 +38,12 @@ def entries() -> Iterator[tuple[Mode, Event, Mode]]:
 
 def steps(seed: int) -> list[tuple[Mode, Event, Mode]]:
     """Return the steps of a random walk."""
-    quota = Recorder(20, (Limit(3.0, 20.0),) if seed % 2 else (), probe=seed % 3 > 0)
-    quota.taken = []
+    quota = Quota(20, (Limit(3.0, 20.0),) if seed % 2 else (), probe=seed % 3 > 0)
+    quota.probes = probes = Recorder()
+    probes.taken = []
     for _ in walk(quota, seed):
-        assert quota.mode is (quota.taken[-1][2] if quota.taken else Mode.LEARNING)
-    return quota.taken
+        assert quota.mode is (probes.taken[-1][2] if probes.taken else Mode.LEARNING)
+    return probes.taken
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -8,22 +8,26 @@ from collections.abc import Iterator
 from math import inf
 
 import pytest
+from attrs import define, evolve, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.policy import Kind, Policy
+from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.returns import Returns, TokenBucket
+from chainapi.core.limits.scope import Verdict
 
 MINUTE = (PolicyField(100.0, 60.0),)
 
 
-def told(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
+def reported(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
     """Return the limit headers of a service with 100 units a minute."""
     return RateLimitInfo(100.0, remaining, reset, retry_after, MINUTE)
 
@@ -32,7 +36,7 @@ def started(remaining: float = 99.0, **options: bool) -> Quota:
     """Return a quota with requests of 1 unit, the first sent at 0 and answered at 1."""
     quota = Quota(**options)  # type: ignore[arg-type]
     quota.costs.learned[""] = 1.0
-    quota.answered(go(quota, 0.0), 1.0, 200, told(remaining), 0.5)
+    quota.answered(go(quota, 0.0), 1.0, 200, reported(remaining), 0.5)
     return quota
 
 
@@ -50,13 +54,13 @@ def opens_at(quota: Quota, now: float, cost: float) -> float:
     return decision.when
 
 
-def test_probe_flies_alone() -> None:
+def test_probe_is_sent_alone() -> None:
     """No request follows the first one until its response, then as many as remain."""
     quota = Quota()
     quota.costs.learned[""] = 1.0
     first = go(quota, 0.0)
     assert opens_at(quota, 0.5, 1.0) > 0.5
-    quota.answered(first, 0.9, 200, told(2.0), 0.5)
+    quota.answered(first, 0.9, 200, reported(2.0), 0.5)
     go(quota, 1.0)
     go(quota, 1.0)
     assert opens_at(quota, 1.0, 1.0) > 1.0
@@ -66,10 +70,10 @@ def test_answers_that_overtake_each_other_never_raise_the_budget() -> None:
     """An older response with more remaining changes nothing."""
     quota = started(10.0)
     slow, fast = go(quota, 1.0), go(quota, 1.0)
-    quota.answered(fast, 2.0, 200, told(3.0), 0.5)
-    quota.answered(slow, 3.0, 200, told(9.0), 0.5)
+    quota.answered(fast, 2.0, 200, reported(3.0), 0.5)
+    quota.answered(slow, 3.0, 200, reported(9.0), 0.5)
     assert quota.snapshot(3.0, 0).remaining == 3.0
-    quota.answered(go(quota, 3.0), 4.0, 200, told(8.0), 0.5)
+    quota.answered(go(quota, 3.0), 4.0, 200, reported(8.0), 0.5)
     assert quota.snapshot(4.0, 0).remaining == 8.0
 
 
@@ -77,8 +81,8 @@ def test_stop_only_moves_later() -> None:
     """A second refusal with a shorter wait does not shorten the stop."""
     quota = started()
     one, two = go(quota, 1.0), go(quota, 1.0)
-    quota.answered(one, 2.0, 429, told(0.0, retry_after=30.0), 0.5)
-    quota.answered(two, 3.0, 429, told(0.0, retry_after=5.0), 0.5)
+    quota.answered(one, 2.0, 429, reported(0.0, retry_after=30.0), 0.5)
+    quota.answered(two, 3.0, 429, reported(0.0, retry_after=5.0), 0.5)
     assert quota.stopped_until == 32.0
     assert opens_at(quota, 3.0, 1.0) == 32.0
     assert quota.snapshot(3.0, 0).stopped_for == 29.0
@@ -88,16 +92,16 @@ def test_stop_only_moves_later() -> None:
 def test_retry_after_wins_over_reset() -> None:
     """With a retry-after of 20 and a reset of 40, the stop is 20 seconds."""
     quota = started()
-    quota.answered(go(quota, 1.0), 2.0, 429, told(15.0, retry_after=20.0, reset=40.0), 0.5)
+    quota.answered(go(quota, 1.0), 2.0, 429, reported(15.0, retry_after=20.0, reset=40.0), 0.5)
     assert quota.stopped_until == 22.0
 
 
-def test_refused_probes_back_off_whatever_the_service_says() -> None:
+def test_refused_probes_back_off_whatever_the_service_announces() -> None:
     """A retry-after of 0 for ever does not make a storm: the own backoff grows."""
     quota = started()
     now, waits = 1.0, []
     for _ in range(12):
-        quota.answered(go(quota, now), now, 429, told(0.0, retry_after=0.0), 1.0)
+        quota.answered(go(quota, now), now, 429, reported(0.0, retry_after=0.0), 1.0)
         waits.append(quota.stopped_until - now)
         now = max(now, quota.stopped_until)
     assert waits == sorted(waits)
@@ -111,13 +115,13 @@ def test_backoff_is_jittered_where_headers_are_known_but_silent() -> None:
     assert quota.stopped_until == 1.625
 
 
-def test_server_error_without_headers_says_nothing() -> None:
+def test_server_error_without_headers_changes_nothing() -> None:
     """A 502 from before the limiter spends no units and ends no probe."""
     quota = Quota()
     quota.answered(go(quota, 0.0), 1.0, 502, RateLimitInfo(), 0.5)
     probe = go(quota, 1.0)
     assert probe.probe
-    quota.answered(probe, 2.0, 200, told(5.0), 0.5)
+    quota.answered(probe, 2.0, 200, reported(5.0), 0.5)
     quota.answered(go(quota, 2.0), 3.0, 503, RateLimitInfo(), 0.5)
     assert quota.snapshot(3.0, 0).remaining == 5.0
 
@@ -129,7 +133,7 @@ def test_lost_request_is_held_back_until_a_later_answer() -> None:
     go(quota, 2.0)
     last = go(quota, 2.0)
     assert opens_at(quota, 2.0, 1.0) > 2.0
-    quota.answered(last, 3.0, 200, told(5.0), 0.5)
+    quota.answered(last, 3.0, 200, reported(5.0), 0.5)
     for _ in range(4):
         go(quota, 3.0)
     assert opens_at(quota, 3.0, 1.0) > 3.0
@@ -160,22 +164,22 @@ def test_granted_request_does_not_hold_through_a_stop() -> None:
     quota = started()
     reservation, other = go(quota, 1.0), go(quota, 1.0)
     assert quota.holds(reservation, 1.0)
-    quota.answered(other, 2.0, 429, told(0.0, retry_after=1.0), 0.5)
+    quota.answered(other, 2.0, 429, reported(0.0, retry_after=1.0), 0.5)
     assert not quota.holds(reservation, 2.0)
     assert not quota.holds(reservation, 4.0)
 
 
-def test_one_question_shows_a_drip() -> None:
+def test_one_probe_shows_a_drip() -> None:
     """One request before the return by the ledger shows a drip if little is left."""
     quota = started(0.0)
-    asks = opens_at(quota, 1.0, 1.0)
-    assert asks == pytest.approx(1.0 + 2 * 60 / 100)
-    quota.answered(go(quota, asks), asks + 0.1, 200, told(1.0), 0.5)
-    quota.answered(go(quota, asks + 0.1), asks + 0.2, 200, told(0.0), 0.5)
-    assert asks + 0.2 < opens_at(quota, asks + 0.2, 1.0) < asks + 0.2 + 2.0
+    probes_at = opens_at(quota, 1.0, 1.0)
+    assert probes_at == pytest.approx(1.0 + 2 * 60 / 100)
+    quota.answered(go(quota, probes_at), probes_at + 0.1, 200, reported(1.0), 0.5)
+    quota.answered(go(quota, probes_at + 0.1), probes_at + 0.2, 200, reported(0.0), 0.5)
+    assert probes_at + 0.2 < opens_at(quota, probes_at + 0.2, 1.0) < probes_at + 0.2 + 2.0
 
 
-def test_without_asking_the_ledger_decides() -> None:
+def test_without_probes_the_ledger_decides() -> None:
     """No request leaves with probe=False before spent units are back."""
     quota = started(0.0, probe=False)
     assert opens_at(quota, 1.0, 1.0) == pytest.approx(61.0)
@@ -185,19 +189,19 @@ def test_without_asking_the_ledger_decides() -> None:
 def test_window_on_the_clock_is_learned() -> None:
     """An early return of all units predicts the same time in the next window."""
     quota = started(0.0)
-    asks = opens_at(quota, 1.0, 1.0)
-    quota.answered(go(quota, asks), asks, 429, told(0.0, retry_after=20.0), 0.5)
+    probes_at = opens_at(quota, 1.0, 1.0)
+    quota.answered(go(quota, probes_at), probes_at, 429, reported(0.0, retry_after=20.0), 0.5)
     begin = quota.stopped_until
-    quota.answered(go(quota, begin), begin, 200, told(99.0), 0.5)
+    quota.answered(go(quota, begin), begin, 200, reported(99.0), 0.5)
     late = begin + 40.0
-    quota.answered(go(quota, late, cost=99.0), late, 200, told(0.0), 0.5)
+    quota.answered(go(quota, late, cost=99.0), late, 200, reported(0.0), 0.5)
     assert opens_at(quota, late, 1.0) == pytest.approx(begin + 60.0)
 
 
-def test_told_reset_needs_no_question() -> None:
+def test_announced_reset_needs_no_probe() -> None:
     """Requests wait for an announced reset without a probe."""
     quota = Quota()
-    quota.answered(go(quota, 0.0), 1.0, 200, told(0.0, reset=7.0), 0.5)
+    quota.answered(go(quota, 0.0), 1.0, 200, reported(0.0, reset=7.0), 0.5)
     assert opens_at(quota, 1.0, 1.0) == 8.0
 
 
@@ -220,7 +224,7 @@ def test_second_policy_known_only_from_refusals_is_kept() -> None:
     info = RateLimitInfo(limit=3.0, remaining=0.0, retry_after=2.0, policies=(PolicyField(3.0, 2.0),))
     quota.answered(reservation, 2.0, 429, info, 0.5)
     for _ in range(3):
-        quota.answered(go(quota, 4.0), 4.0, 200, told(90.0), 0.5)
+        quota.answered(go(quota, 4.0), 4.0, 200, reported(90.0), 0.5)
     assert opens_at(quota, 4.0, 1.0) > 4.0
 
 
@@ -230,6 +234,16 @@ def test_new_policy_replaces_the_old() -> None:
     info = RateLimitInfo(limit=500.0, remaining=499.0, policies=(PolicyField(500.0, 60.0),))
     quota.answered(go(quota, 1.0), 2.0, 200, info, 0.5)
     assert quota.snapshot(2.0, 0).limit == 500.0
+
+
+def test_first_request_of_a_route_under_a_new_policy() -> None:
+    """The price of a route is not the difference between units of two policies."""
+    other = RateLimitInfo(limit=500.0, remaining=45.0, policies=(PolicyField(500.0, 3600.0),))
+    for remaining in (45.0, 499.0):
+        quota = started(50.0)
+        reservation = go(quota, 1.0, route="/new")
+        quota.answered(reservation, 2.0, 200, evolve(other, remaining=remaining), 0.5)
+        assert quota.costs.price("/new", None) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -280,12 +294,20 @@ def test_forecast_counts_what_is_ahead() -> None:
 
 def test_forecast_knows_a_drip() -> None:
     """A forecast for a drip follows its pace."""
-    one = Policy(60.0, 60.0, reported=True, kind=Kind.DRIP)
-    one.remaining, one.recorded_at = 0.0, 0.0
+    one = Policy(Balance(60.0, 60.0, reported=True), returns=Returns(TokenBucket()))
+    one.balance.remaining, one.balance.recorded_at = 0.0, 0.0
     assert one.wait_for(0.0, 30.0) == pytest.approx(30.0)
-    bare = Policy(60.0, None)
-    bare.remaining, bare.recorded_at, bare.reset_at = 0.0, 0.0, 5.0
+    bare = Policy(Balance(60.0))
+    bare.balance.remaining, bare.balance.recorded_at, bare.reset.at = 0.0, 0.0, 5.0
     assert bare.wait_for(0.0, 1.0) == 5.0
+
+
+def test_forecast_after_a_refusal_that_reports_nothing_left_and_no_limit() -> None:
+    """The forecast is the wait of the refusal while the size of the limit is unknown."""
+    quota = Quota()
+    info = RateLimitInfo(remaining=0.0, retry_after=9.0)
+    assert quota.answered(go(quota, 0.0), 1.0, 429, info, 0.5) is Verdict.QUOTA
+    assert quota.forecast(1.0, 50.0) == quota.forecast(1.0, 50.0, least=True) == 9.0
 
 
 @given(st.permutations(range(20)), st.sampled_from([1, 5, 50]))
@@ -395,7 +417,7 @@ def test_short_hidden_window_is_no_drip(window: float) -> None:
 
 def test_learned_limit_grows_while_nothing_is_refused() -> None:
     """A limit that was learned too low is tried out, in growing steps."""
-    limit = Policy(10.0, 10.0)
+    limit = Balance(10.0, 10.0)
     trial = Trial(limit)
     now = 0.0
     for _ in range(20):
@@ -409,7 +431,7 @@ def test_learned_limit_grows_while_nothing_is_refused() -> None:
 
 def test_refused_trial_is_taken_back_and_made_less_often() -> None:
     """A refused trial restores limit and window, and doubles the time to the next one."""
-    limit = Policy(10.0, 10.0)
+    limit = Balance(10.0, 10.0)
     trial = Trial(limit)
     now, trials = 0.0, []
     for number in range(60):
@@ -511,21 +533,52 @@ def test_answers_that_may_have_met_no_limiter_let_few_follow() -> None:
 
 operations = st.lists(
     st.tuples(
-        st.sampled_from(["send", "send", "ok", "ok", "refuse", "lose", "unsend", "error"]),
-        st.floats(0.0, 30.0),
+        st.sampled_from(["send"] * 6 + ["ok", "refuse", "lose", "lose", "unsend", "error", "error"]),
+        st.sampled_from([0.0, 0.0, 0.0, 0.3, 1.0]) | st.floats(0.0, 30.0),
         st.integers(0, 100),
     ),
-    max_size=60,
+    min_size=20,
+    max_size=40,
 )
+
+
+@define
+class Bound:
+    """Most probes that may be in flight at once: 1, and 2, 4, 8 ... without a response."""
+
+    most: int = 1
+    sent: float = -inf  # the last one
+    _in_flight: set[Reservation] = field(factory=set[Reservation])
+
+    def send(self, reservation: Reservation, now: float) -> None:
+        """Check a request that leaves, and count it if it is a probe."""
+        number = len(self._in_flight)
+        late = now >= self.sent + self.most  # a second at least for each, before another one follows
+        assert not number or (reservation.probe and (number < self.most or late))
+        if reservation.probe:
+            self.most *= 1 if number < self.most else 2
+            self.sent = now
+            self._in_flight.add(reservation)
+
+    def end(self, reservation: Reservation, what: str) -> None:
+        """Allow twice as many after a lost probe, three at most after errors, one after a response."""
+        self._in_flight.discard(reservation)
+        if what in ("ok", "refuse"):
+            self.most = 1
+        elif what == "lose" and reservation.required_probe:
+            self.most *= 2
+        elif what == "error" and reservation.required_probe:
+            self.most = min(3, self.most + 1)
 
 
 @given(operations, st.booleans())
 def test_nothing_is_sent_in_a_stop_or_beside_a_probe(
     steps: list[tuple[str, float, int]], probe: bool
 ) -> None:
-    """No grant in a stop, nor beside new probes unless one failed; no dead end."""
+    """No grant in a stop; beside probes, as many more as were lost or are late; no dead end."""
     quota = Quota(20, (), probe)
-    failed = False  # a probe, since the last response: then several leave at once
+    quota.costs.learned[""] = 1.0
+    bound = Bound()
     flying: list[Reservation] = []
     now = 0.0
     for what, pause, number in steps:
@@ -534,17 +587,30 @@ def test_nothing_is_sent_in_a_stop_or_beside_a_probe(
             when = opens_at(quota, now, 1.0)
             assert when >= quota.stopped_until or when == inf
             if when <= now:
-                probes = [one for one in flying if one.probe]
-                assert failed or not probes or any(now >= one.sent + 1.0 for one in probes)
                 flying.append(go(quota, now))
+                bound.send(flying[-1], now)
         elif flying:
             reservation = flying.pop(number % len(flying))
-            failed = what not in ("ok", "refuse") and (failed or reservation.probe)
+            bound.end(reservation, what)
             end(quota, reservation, now, what, number)
         assert quota.in_flight == len(flying)
     for reservation in flying:
         quota.lost(reservation, now)
     assert opens_at(quota, now, 1.0) < inf
+
+
+@pytest.mark.parametrize(("what", "numbers"), [("lose", [1, 2, 4, 8, 16]), ("error", [1, 2, 3, 3, 3])])
+def test_probes_at_once_after_each_one_that_failed(what: str, numbers: list[int]) -> None:
+    """After each lost probe twice as many leave at once; after errors of the service, three at most."""
+    quota = Quota()
+    for number in numbers:
+        probes = list[Reservation]()
+        while opens_at(quota, 0.0, 1.0) <= 0.0:
+            probes.append(go(quota, 0.0))
+        assert len(probes) == number
+        end(quota, probes.pop(), 0.0, what, 0)
+        for probe in probes:
+            quota.unsent(probe)
 
 
 def walk(quota: Quota, seed: int, steps: int = 1500) -> Iterator[float]:
@@ -584,11 +650,11 @@ def step(quota: Quota, flying: list[Reservation], now: float, what: str, number:
 def end(quota: Quota, reservation: Reservation, now: float, what: str, number: int) -> None:
     """End a request in a random way."""
     if what == "ok":
-        quota.answered(reservation, now, 200, told(float(number)), 0.5)
+        quota.answered(reservation, now, 200, reported(float(number)), 0.5)
     elif what == "refuse":
-        quota.answered(reservation, now, 429, told(0.0, retry_after=float(number)), 0.5)
+        quota.answered(reservation, now, 429, reported(0.0, retry_after=float(number)), 0.5)
     elif what == "refuse route":
-        quota.answered(reservation, now, 429, told(90.0), 0.5)
+        quota.answered(reservation, now, 429, reported(90.0), 0.5)
     elif what == "error":
         quota.answered(reservation, now, 500, RateLimitInfo(), 0.5)
     elif what == "lose":

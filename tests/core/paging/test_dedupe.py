@@ -65,9 +65,9 @@ UNIQUE = Identity(key=number_of, number=number_of, unique=True)
 
 @define
 class Walker:
-    """Miniature walk over a list that changes, judged by a memory of all rows.
+    """Miniature walk over a list that changes, checked by a memory of all rows.
 
-    Every row has a serial, `_id`, that nobody but the judge sees.
+    Every row has a serial, `_id`, that nobody but the oracle sees.
     """
 
     rows: list[Row]
@@ -135,7 +135,7 @@ class Walker:
         self.restart()
 
     def finish(self) -> None:
-        """Read to the end, and once more for new rows at the head; judge both."""
+        """Read to the end, and once more for new rows at the head; check both."""
         while not self.done:
             self.read(4)
         self.check(whole=False)
@@ -158,7 +158,7 @@ class Walker:
             place %= len(self.rows)
             self.rows[place] = {**self.rows[place], "v": self.rows[place]["v"] + 100}
 
-    # The judge
+    # The oracle
 
     def check(self, *, whole: bool = True) -> None:
         """Compare the rows given with those that the list holds.
@@ -303,7 +303,7 @@ def drive(
     moving: bool = False,
     lowest: int = 0,
 ) -> None:
-    """Apply events to a walk, read the list to its end, and judge.
+    """Apply events to a walk, read the list to its end, and check it.
 
     New rows lie at least `lowest` above the greatest number of the list, and have this key, or one of their
     own. Rows may be changing, or moving to other places, between requests.

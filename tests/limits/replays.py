@@ -18,28 +18,28 @@ from chainapi.client.limiter import Permit
 from chainapi.errors import QuotaWaitError
 from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["CheckedForecasts", "check_forecasts"]
 
 EPSILON = 1e-3  # seconds
 LIMIT = 1e5  # seconds
 
 
 @define
-class Judgement:
+class CheckedForecasts:
     """Results of checked forecasts: their number, and the wrong ones."""
 
     refused: int = 0
-    judged: int = 0
+    checked: int = 0
     wrong: int = 0  # refused, although their turn would have been in time
     again: int = 0  # refused once more at their `retry_after`
     late: int = 0  # failed or sent later than `max_wait` allows
     soon: int = 0  # refused with a `retry_after` of less than a twentieth of a second
 
-    def __add__(self, other: Judgement) -> Judgement:
+    def __add__(self, other: CheckedForecasts) -> CheckedForecasts:
         """Return both together."""
-        return Judgement(
+        return CheckedForecasts(
             self.refused + other.refused,
-            self.judged + other.judged,
+            self.checked + other.checked,
             self.wrong + other.wrong,
             self.again + other.again,
             self.late + other.late,
@@ -48,7 +48,7 @@ class Judgement:
 
     def share(self) -> tuple[float, float]:
         """Return the shares of wrong refusals and of wrong times, in per cent."""
-        return 100.0 * self.wrong / max(self.judged, 1), 100.0 * self.again / max(self.judged, 1)
+        return 100.0 * self.wrong / max(self.checked, 1), 100.0 * self.again / max(self.checked, 1)
 
 
 class _Patient(Client):
@@ -56,7 +56,7 @@ class _Patient(Client):
 
     def __init__(self, scene: Scene, first: Outcome, number: int) -> None:
         super().__init__(scene)
-        self.first, self.number, self.tries = first, number, first.asked[number][1]
+        self.first, self.number, self.tries = first, number, first.attempts[number][1]
         self.until = first.turned_away[number][0]
         self.began, self.waited = -inf, inf
 
@@ -115,25 +115,25 @@ def _play(kind: type[_Patient], scene: Scene, first: Outcome, number: int) -> fl
     return played[0].waited
 
 
-def _judge_one(scene: Scene, first: Outcome, number: int) -> Judgement:
+def _check_one(scene: Scene, first: Outcome, number: int) -> CheckedForecasts:
     assert scene.max_wait is not None
     when, after = first.turned_away[number]
-    return Judgement(
-        judged=1,
+    return CheckedForecasts(
+        checked=1,
         wrong=_play(_Patient, scene, first, number) <= scene.max_wait - EPSILON,
         again=_play(_Repeating, scene, first, number) == inf,
-        late=when - first.asked[number][0] > scene.max_wait + OVERDUE,
+        late=when - first.attempts[number][0] > scene.max_wait + OVERDUE,
         soon=after < 0.05,
     )
 
 
-def judge(scene: Scene, most: int = 4) -> Judgement:
+def check_forecasts(scene: Scene, most: int = 4) -> CheckedForecasts:
     """Run a job whose calls have a `max_wait`, and check `most` of the refused ones."""
     first = run(scene, LIMIT)
     numbers: Sequence[int] = sorted(first.turned_away)
     step = max(1.0, (len(numbers) - 1) / max(1, most - 1))
     picked = [numbers[round(place * step)] for place in range(most) if round(place * step) < len(numbers)]
-    verdicts = map(partial(_judge_one, scene, first), picked)
+    verdicts = map(partial(_check_one, scene, first), picked)
     # Without headers few may be in flight at first; a wait for a place is not a wait for quota.
     overdue = first.overdue if scene.front.form != "none" else 0
-    return sum(verdicts, Judgement(refused=len(numbers), late=overdue))
+    return sum(verdicts, CheckedForecasts(refused=len(numbers), late=overdue))

@@ -1,8 +1,8 @@
-"""Judgement of a walk by the truth: rows that may be missing or repeated.
+"""Oracle of a walk: rows that may be missing or repeated.
 
 A row that was in the list all the time is given; a row is given as often as the list ever held it. Equal
-rows count: the truth is a multiset. Whatever this promise does not cover is an allowance, and all of them are
-here.
+rows count: the oracle is a multiset. Whatever this promise does not cover is an allowance, and all of
+them are here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Walked:
         return evolve(self, given=Counter(self.given), names=Counter(self.names))
 
     def take(self, label: Label, number: int, service: Service) -> None:
-        """Record a row that was given, and judge it."""
+        """Record a row that was given, and check it."""
         name = label[0]
         self.number = number
         self.newest = number if self.newest is None else max(self.newest, number)
@@ -104,7 +104,7 @@ class Walked:
         if self.inexact:
             return "the walk said that rows given before may come again"
         if self.doubted and self.resumed:
-            return "what told the rows apart was refuted, and what came before a resume is in no checkpoint"
+            return "what distinguished the rows was refuted, and rows before a resume are in no checkpoint"
         if self.doubted and self.broken and self.paged:
             return "behind a break, rows are not counted for a reader of pages"
         if self.doubted and self.broken and manners.small:
@@ -114,7 +114,7 @@ class Walked:
         if self.doubted and self.keyless and any(service.shared[key] > 1 for key in service.keys[name]):
             return "rows before KeyNotUnique are known by their keys alone, and another row has this key"
         if self.doubted and self.keyless and (self.ends is None or number in self.ends):
-            return "where a pass ended, only its key told the row from others with its number"
+            return "where a pass ended, only its key distinguished the row from others with its number"
         if self.doubted and self.broken and service.numbers[number] > 1:
             return "rows before a break are known by their numbers alone, and another row has this number"
         return self._may_repeat_in_a_pass(manners)
@@ -151,7 +151,7 @@ class Walked:
             if service.deleted:
                 return "the row that would have shown the disorder was deleted"
             if manners.until:
-                return "a bound below the row was asked for, so no page could show the disorder"
+                return "a bound below the row was requested for, so no page could show the disorder"
         return ""
 
     def refute_key(self, before: Iterable[int]) -> None:

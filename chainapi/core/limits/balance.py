@@ -1,0 +1,160 @@
+"""Balance of a limit: units left by reports of responses, and by counting between them."""
+
+from __future__ import annotations
+
+from math import inf
+
+from attrs import define, field
+
+from chainapi.core.limits.ledger import EPSILON, Ledger
+from chainapi.core.limits.remainders import Remainders
+
+__all__ = ["DEFAULT_WINDOW", "Balance"]
+
+DEFAULT_WINDOW = 60.0  # seconds, if no better value is known
+
+
+@define(eq=False, repr=False)
+class Balance:
+    """Balance of `limit` units in `window` seconds; the window is None if unknown.
+
+    Attributes:
+        reported: whether responses report what remains; else the ledger alone counts.
+        proven: whether a response reported it after the last opening; else few requests leave at first.
+        remaining: units left at `recorded_at`, less those spent since; `returned`: units back since then.
+        recorded_at: when the last response arrived that reported what remains.
+        highest: highest remainder that was reported.
+        reserve: units that stay unused, because requests for the last ones were refused.
+        opened: when the first request since the last return of units was sent.
+        spent: ledger of the spent units.
+
+    """
+
+    limit: float
+    window: float | None = None
+    reported: bool = False
+    proven: bool = field(default=True, init=False)
+    remaining: float = field(init=False)
+    returned: float = field(default=0.0, init=False)
+    recorded_at: float = field(default=-inf, init=False)
+    highest: float = field(default=0.0, init=False)
+    reserve: float = field(default=0.0, init=False)
+    opened: float | None = field(default=None, init=False)
+    spent: Ledger = field(factory=Ledger, init=False)
+    remainders: Remainders = field(factory=Remainders, init=False)
+    _counted: float = field(default=inf, init=False)  # units left by counting alone
+    _silent_at: float = field(default=-inf, init=False)  # time of the last response without the remainder
+    _sent: float = field(default=-inf, init=False)  # when the last request was sent whose response had it
+
+    def __attrs_post_init__(self) -> None:
+        self.remaining = self.limit
+
+    # --- units left -------------------------------------------------------------------------
+
+    def room(self, held: float) -> float:
+        """Return the units left besides the `held` ones, as reported or else counted."""
+        if self.reported:
+            return self.remaining - self.reserve - held
+        return self.remaining + self.returned - held
+
+    def backed(self, cost: float, held: float) -> bool:
+        """Return whether `cost` units are left.
+
+        A request that costs more than the whole limit needs all of it.
+        """
+        if not self.proven:
+            return False
+        whole = self.limit - self.reserve if self.reported else self.limit
+        return self.room(held) >= min(cost, whole) - EPSILON
+
+    def drip(self, seconds: float) -> float:
+        """Return the units that come back within `seconds` if they drip."""
+        return self.limit / self.window * seconds if self.window else 0.0
+
+    @property
+    def left(self) -> float:
+        """Return the units left, those of requests in flight included."""
+        return max(0.0, self.remaining + (0.0 if self.reported else self.returned))
+
+    @property
+    def sure(self) -> bool:
+        """Return whether a response reported `remaining`, and no later one omitted it."""
+        return self.reported and self._sent >= self._silent_at
+
+    # --- spent and returned units -----------------------------------------------------------
+
+    def collect(self, now: float) -> None:
+        """Count the units that came back by `now`."""
+        if self.spent and self.spent.first_back <= now:
+            self.returned += self.spent.collect(now)
+
+    def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
+        """Record a request whose response does not report what remains.
+
+        `counted` if the service has surely counted the request.
+        """
+        self._counted -= cost
+        self._silent_at = now
+        self._note(sent, now, cost)
+        if not counted or not self.reported:
+            self.remaining -= cost
+            return
+        # The reported remainder may include this request, but no more units are left than counted.
+        self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
+        self.remainders.add(now, now, self.remaining)
+
+    def doubt(self, cost: float) -> None:
+        """Record a request that the service may or may not have counted."""
+        self._counted -= cost
+
+    def record(self, sent: float, now: float, low: float, cost: float) -> bool:
+        """Record the lowest remainder reported since a request of `cost` units was sent.
+
+        Return whether units came back since the last one.
+        """
+        self._counted += self.returned - cost + self._forget(now)
+        if not self.reported or low > self.remaining:
+            self._counted = low
+        if sent > self._sent:
+            self._sent = sent
+        if sent < self._silent_at and self._counted < low:
+            low = self.remainders.add(now, now, self._counted)
+        rises = low > self.remaining
+        if rises:
+            self.opened = None
+        self.reported = self.proven = True
+        self.remaining, self.returned, self.recorded_at = low, 0.0, now
+        if low > self.highest:
+            self.highest = low
+        if cost:
+            self._note(sent, now, cost)
+        self.spent.shrink(self.limit - low)
+        return rises
+
+    def _note(self, sent: float, now: float, cost: float) -> None:
+        if self.opened is None:
+            self.opened = sent
+        if self.window:
+            self.spent.add(sent, now, self.window, cost)
+
+    def _forget(self, now: float) -> float:
+        """Remove units from the ledger that may be back; return their number.
+
+        The response includes them.
+        """
+        if not self.spent or self.spent.first_sent > now - (self.window or 0.0):
+            return 0.0
+        return self.spent.forget(now - (self.window or 0.0))
+
+    def exhaust(self, now: float) -> None:
+        """Record all units as spent now: those back by the ledger were not back."""
+        self.remaining, self.returned = 0.0, 0.0
+        self.spent.clear()
+        if self.window:
+            self.spent.add(now, now, self.window, self.limit)
+
+    def restart(self) -> None:
+        """Restart the count after a wait if no response reports the units back."""
+        self.remaining, self.returned, self.proven = self.limit, 0.0, False
+        self._counted = self.limit
+        self.spent.clear()

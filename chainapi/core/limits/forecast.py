@@ -1,0 +1,80 @@
+"""Forecasts of a quota: waits for callers, and snapshots for people."""
+
+from __future__ import annotations
+
+from math import inf
+
+from attrs import define
+
+from chainapi.core.limits.in_flight import InFlight
+from chainapi.core.limits.in_force import LimitsInForce
+from chainapi.core.limits.probe import Probes
+from chainapi.core.limits.refusals import Refusals
+from chainapi.core.limits.snapshot import QuotaSnapshot
+
+__all__ = ["Forecast"]
+
+ROUNDED = 0.05  # seconds by which a promise exceeds a forecast at least while requests are in flight
+ESTIMATE = 0.75  # of the time predicted from a measured pace: the real pace may be faster
+
+
+@define(eq=False, repr=False)
+class Forecast:
+    """Forecast of the time when requests may leave, by the limits in force and the last stop."""
+
+    limits: LimitsInForce
+    in_flight: InFlight
+    refusals: Refusals
+    probes: Probes
+
+    def wait(self, now: float, units: float, requests: float, *, least: bool, probe: bool) -> float:
+        """Return the seconds until a request leaves, `units` including all before it.
+
+        `requests` is their number. With `least`, the earliest possible time: an estimate alone must fail
+        no request; with `probe`, a probe may still show that units drip. `units` excludes requests in
+        flight, and the forecast excludes the time of responses.
+        """
+        limits, discovery = self.limits, self.limits.discovery
+        stop, held = max(now, self.refusals.stopped_until), self.in_flight.units + self.in_flight.lost
+        ends = [stop - now]
+        for one in limits.policies:
+            one.balance.collect(now)
+            ends.append(one.wait_for(now, units, held, least=least, probe=probe))
+        if discovery is not None:
+            counted = requests + self.in_flight.number if limits.announced.known else units + held
+            seconds = discovery.wait_for(stop, counted, least=least)
+            ends.append(stop - now + (ESTIMATE if least else 1.0) * seconds)
+        return max(ends)
+
+    def promise(self, now: float, seconds: float) -> float:
+        """Return the seconds after which a new attempt would leave at once."""
+        if self.limits.discovery is not None:
+            seconds = max(seconds, self.limits.discovery.surely_at(now) - now)
+        # Responses under way may still report a time that is a round trip later.
+        return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight.number else 0.0)
+
+    def snapshot(self, now: float, waiting: int, unix_time: float | None) -> QuotaSnapshot:
+        """Return the known state, for people to read."""
+        limits, held = self.limits, self.in_flight.units
+        policy, discovery = limits.announced.latest, limits.discovery
+        if policy is None and discovery is not None:
+            policy = discovery.learned
+        stopped = self.refusals.stopped_until if self.refusals.stopped_until > now else None
+        reset = stopped
+        if stopped is None:
+            used_up = [one for one in limits.policies if not one.balance.backed(1.0, held)]
+            policy = max(used_up, key=lambda one: one.opens_at(now, 1.0, held), default=policy)
+            opens = policy.opens_at(now, 1.0, held) if used_up and policy is not None else inf
+            reset = opens if opens < inf else None
+        return QuotaSnapshot(
+            time=now,
+            limit=policy.limit if policy else None,
+            remaining=policy.balance.left if policy else None,
+            window=policy.window if policy else None,
+            stopped_until=stopped,
+            reset_at=reset,
+            costs=dict(limits.costs.learned),
+            waiting=waiting,
+            in_flight=self.in_flight.number,
+            unix_time=unix_time,
+        )

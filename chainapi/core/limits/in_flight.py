@@ -1,0 +1,62 @@
+"""Requests in flight: the units held back for them, and for lost ones."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from attrs import define, field
+
+from chainapi.core.limits.reservation import Reservation
+
+__all__ = ["InFlight"]
+
+
+@define(eq=False, repr=False)
+class InFlight:
+    """Requests without a response, and units of lost ones that may have been counted.
+
+    Attributes:
+        number: requests in flight.
+        units: what they cost.
+        guesses: how many of them no response covers.
+        lost: units of lost requests that no later response includes; `losses`: time and units of each.
+
+    """
+
+    number: int = 0
+    units: float = 0.0
+    guesses: int = 0
+    lost: float = 0.0
+    _reservations: dict[Reservation, None] = field(factory=dict[Reservation, None], init=False)
+    losses: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
+
+    def oldest(self, now: float) -> float:
+        """Return when the oldest request in flight was sent; `now` without any."""
+        return next(iter(self._reservations)).sent if self._reservations else now
+
+    def add(self, reservation: Reservation) -> None:
+        """Record a sent request."""
+        self.number += 1
+        self.units += reservation.cost
+        self._reservations[reservation] = None
+        if reservation.guess:
+            self.guesses += 1
+
+    def remove(self, reservation: Reservation) -> None:
+        """Record the end of a request."""
+        del self._reservations[reservation]
+        self.number -= 1
+        # Reset to exactly zero, or rounding errors would accumulate over the years.
+        self.units = self.units - reservation.cost if self.number else 0.0
+        if reservation.guess:
+            self.guesses -= 1
+
+    def lose(self, now: float, units: float) -> None:
+        """Hold units back that a request may have used whose response was lost."""
+        self.losses.append((now, units))
+        self.lost += units
+
+    def include(self, sent: float) -> None:
+        """Release the units lost before a request was sent: its response includes them."""
+        while self.losses and self.losses[0][0] <= sent:
+            self.lost -= self.losses.popleft()[1]

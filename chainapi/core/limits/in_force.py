@@ -1,0 +1,200 @@
+"""Limits in force: those that the user set, those announced, and the one discovered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from attrs import define, field
+
+from chainapi.core.limits.balance import Balance
+from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.discovery import Discovery
+from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.in_flight import InFlight
+from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.policies import Policies
+from chainapi.core.limits.policy import Policy
+from chainapi.core.limits.reservation import Reservation
+
+__all__ = ["LimitsInForce"]
+
+MOST_REMAINDERS = 64  # kept of a policy before old ones are removed
+
+
+@define(eq=False, repr=False)
+class LimitsInForce:
+    """Limits that hold together: a request needs units of each of them.
+
+    Attributes:
+        given: limits that the user set, kept by counting.
+        announced: policies that responses named.
+        discovery: search for a limit that no response announces; None if there is no sign of one.
+        policies: all of them.
+
+    """
+
+    costs: Costs
+    in_flight: InFlight
+    given: tuple[Limit, ...] = ()
+    announced: Policies = field(factory=Policies, init=False)
+    discovery: Discovery | None = field(factory=Discovery, init=False)
+    policies: list[Policy] = field(factory=list[Policy], init=False)
+    _counted: list[Policy] = field(factory=list[Policy], init=False)  # of the given limits
+
+    def add(self, limits: Sequence[Limit]) -> None:
+        """Add limits of the user to those given before."""
+        new = [one for one in limits if one not in self.given]
+        if not new:
+            return
+        self.given = (*self.given, *new)
+        self._counted += [Policy(Balance(one.amount, one.per)) for one in new]
+        self._list()
+        if self.discovery is not None:
+            self.discovery.most = inf
+        if any(one.units for one in new):
+            self.costs.units = True
+
+    def _list(self) -> None:
+        learned = None if self.discovery is None else self.discovery.learned
+        self.policies = [*self._counted, *self.announced.known, *([] if learned is None else [learned])]
+
+    # --- permitted requests -----------------------------------------------------------------
+
+    def scarcest(self, now: float, cost: float, opens: float, *, probe: bool) -> tuple[float, Policy | None]:
+        """Return when `cost` units are free, and the policy that decides that.
+
+        That is at `opens` or later; None if all policies have the units. A `probe` needs no units of a
+        policy whose announced reset has passed.
+        """
+        in_flight = self.in_flight
+        scarce: Policy | None = None
+        for one in self.policies:
+            balance = one.balance
+            balance.collect(now)
+            held = in_flight.units + in_flight.lost if one.named else in_flight.units
+            if balance.backed(cost, held) or (not in_flight.number and balance.backed(cost, 0.0)):
+                # Held back are units that may have been counted, but not for ever: the next response
+                # includes them.
+                continue
+            if one.named and probe and one.reset.at <= now:
+                continue
+            at = one.opens_at(now, cost, held)
+            if at <= now and not one.named:
+                # No guess against a limit kept by counting: a response must arrive first.
+                at = inf
+            if at >= opens:
+                opens, scarce = at, one
+        return opens, scarce
+
+    def room(self) -> float:
+        """Return the units that may leave; 0 if units drip."""
+        if any(one.returns.kind.drips for one in self.policies):
+            return 0.0
+        held = self.in_flight.units + self.in_flight.lost
+        return min((one.balance.room(held) for one in self.policies), default=inf)
+
+    # --- responses --------------------------------------------------------------------------
+
+    def counted(self, cost: float) -> float:
+        """Return the amount counted against a discovered limit.
+
+        Beside announced limits, which count units, that is requests.
+        """
+        return 1.0 if self.announced.known else cost
+
+    def read(
+        self, reservation: Reservation, now: float, info: RateLimitInfo, *, refused: bool
+    ) -> Policy | None:
+        """Return the policy that the numbers of a response report."""
+        announced = self.announced
+        known, cost = announced.known, 0.0 if refused else reservation.cost
+        policy = announced.read(info, now, cost, refused=refused)
+        if announced.known is not known:
+            if announced.known and not known:
+                self.discovery = None
+            self.costs.roof = announced.roof()
+            self._list()
+        return policy
+
+    def find(self, discovery: Discovery, reservation: Reservation, now: float, status: int) -> None:
+        """Learn from a success about limits without headers, or of their absence."""
+        learned = discovery.learned
+        discovery.passed(reservation.sent, now, self.counted(reservation.cost), answered=status < 400)
+        if self.announced.known and discovery.disproved():
+            self.discovery = None
+        if discovery.learned is not learned or self.discovery is None:
+            self._list()
+
+    def refused(self, reservation: Reservation, now: float, *, announced: bool, unannounced: bool) -> None:
+        """Learn from a refusal about limits without headers.
+
+        `announced` if it named a wait; `unannounced` if no announced limit caused it.
+        """
+        if unannounced and self.discovery is None:
+            self.discovery = Discovery(drips=True)
+        if self.discovery is not None and (unannounced or not self.announced.known):
+            self.discovery.refused(reservation.sent, now, self.in_flight.units, announced=announced)
+
+    def doubt(self, reservation: Reservation, now: float) -> None:
+        """Record a request that the service may or may not have counted."""
+        for one in self.policies:
+            if one.balance.reported:
+                one.balance.doubt(reservation.cost)
+            else:
+                one.spend(reservation.sent, now, reservation.cost)
+        self.in_flight.lose(now, reservation.cost)
+
+    def account(
+        self,
+        reservation: Reservation,
+        now: float,
+        info: RateLimitInfo,
+        policy: Policy | None,
+        *,
+        refused: bool,
+        max_stop: float,
+    ) -> None:
+        """Record the cost of a request, and the remainder that its response reports.
+
+        No reset counts that is more than `max_stop` seconds away.
+        """
+        claims = self.announced.claims(info)
+        if policy is not None and info.remaining is not None:
+            claims[policy] = (info.remaining, info.reset)
+        for one in self.policies:
+            claim = claims.get(one)
+            if claim is not None and not (refused and one.only_on_refusal):
+                remaining, reset = claim
+                self._record(one, reservation, now, remaining, refused=refused)
+                if reset is not None and not refused and remaining <= one.balance.remaining:
+                    # Otherwise responses that overtook it are newer.
+                    one.record_reset(now, min(reset, max_stop))
+            elif not refused:
+                self._spend(one, reservation, now)
+            elif one is policy and one.only_on_refusal:
+                one.restart()
+        if self.in_flight.losses:
+            self.in_flight.include(reservation.sent)
+
+    def _spend(self, one: Policy, reservation: Reservation, now: float) -> None:
+        """Record a request whose response does not report what remains of a policy."""
+        if one.named and one.reset.at <= reservation.sent and not one.balance.backed(reservation.cost, 0.0):
+            # The wait is over, and a request passed; no response reported the units back.
+            one.restart()
+        one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
+
+    def _record(
+        self, one: Policy, reservation: Reservation, now: float, remaining: float, *, refused: bool
+    ) -> None:
+        """Record the reported remainder of a policy."""
+        balance, sent = one.balance, reservation.sent
+        cost = 0.0 if refused else reservation.cost
+        one.record(sent, now, remaining, cost, classify=reservation.probe and not refused)
+        if len(balance.remainders.lows) > MOST_REMAINDERS:
+            balance.remainders.prune(self.in_flight.oldest(now))
+        if not refused:
+            drips = one.returns.kind.drips and balance.drip(now - sent) >= 1.0
+            self.costs.sample(
+                one, reservation.route, remaining, sent, now, fresh=reservation.probe, drips=drips
+            )

@@ -1,0 +1,120 @@
+"""Observers of a shared quota: they read its state, and neither send requests nor host it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.share.messages import (
+    VERSION,
+    Denied,
+    FrameError,
+    FromHost,
+    Hello,
+    State,
+    Watch,
+    encode,
+    read_host_frame,
+)
+from chainapi.errors import ShareUnavailableError
+from chainapi.share.link import Link
+
+__all__ = ["PATIENCE", "Observable", "Observer"]
+
+PATIENCE = 5.0  # seconds for the answer of the host
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """Carrier of which an observer needs only this."""
+
+    async def observe(self, name: str) -> Link | None:
+        """Return a link to the host of the quota `name`; None if no process hosts it.
+
+        Raises:
+            ShareUnavailableError: the host does not answer.
+
+        """
+
+    async def aclose(self, name: str) -> None:
+        """End all links of the quota."""
+
+
+class Observer:
+    """Observer at the end of a link to the host of a quota.
+
+    Attributes:
+        processes: number of the processes that share the quota, by the last state.
+
+    Args:
+        link: the link, not started yet.
+        process: name of this process, for the host.
+        now: the wall clock in Unix seconds, for the snapshots.
+
+    """
+
+    def __init__(self, link: Link, process: str, now: Callable[[], float]) -> None:
+        self.processes = 0
+        self._link = link
+        self._now = now
+        self._asked: asyncio.Future[QuotaSnapshot] | None = None
+        self._error: ShareUnavailableError | None = None
+        link.start(self._receive, self._broken)
+        link.send(encode([Hello(VERSION, process)]))
+
+    async def snapshot(self) -> QuotaSnapshot:
+        """Return the state of the quota, on the clock of the running loop; one call at a time.
+
+        Raises:
+            ShareUnavailableError: the host refused this process, ended, or does not answer.
+
+        """
+        if self._error is not None:
+            raise self._error
+        self._asked = asyncio.get_running_loop().create_future()
+        self._link.send(encode([Watch()]))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._asked
+        except TimeoutError:
+            raise ShareUnavailableError(
+                f"the process that hosts the shared quota did not answer for {PATIENCE:g} s: it is stopped,"
+                " or its event loop is blocked. Try again in a moment"
+            ) from None
+        finally:
+            self._asked = None
+
+    def close(self) -> None:
+        """Break the link."""
+        self._link.close()
+
+    def _receive(self, frame: bytes) -> None:
+        try:
+            for message in read_host_frame(frame):
+                self._read(message)
+        except (FrameError, ValueError) as error:
+            self._fail(f"the process that hosts the shared quota sent something else than its state: {error}")
+
+    def _read(self, message: FromHost) -> None:
+        match message:
+            case State():
+                now = asyncio.get_running_loop().time()
+                self.processes = message.processes
+                snapshot = QuotaSnapshot.from_json(message.shown, now, self._now())
+                if self._asked is not None and not self._asked.done():
+                    self._asked.set_result(snapshot)
+            case Denied():
+                self._fail(f"the process that hosts the shared quota refused this one: {message.reason}")
+            case _:  # for members
+                pass
+
+    def _broken(self) -> None:
+        self._fail("the process that hosts the shared quota ended; another one may host it now. Try again")
+
+    def _fail(self, why: str) -> None:
+        if self._error is None:
+            self._error = ShareUnavailableError(why)
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_exception(self._error)

@@ -1,0 +1,260 @@
+"""Processes that use one key: how they share its quota, and what that costs.
+
+`python -m tests.bench.processes` runs eight processes of eight tasks each against one simulated service, once
+for each way to share: 600 requests in 10 seconds, a round trip of 50 ms, 2,400 requests, so 30 seconds at
+best. The time is real, because processes cannot share a virtual clock: one run takes half a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+
+from chainapi import Limit, Session
+from chainapi.share.link import Carrier, Link, Serve
+from chainapi.share.local import LocalCarrier
+from chainapi.simulator import Simulator
+
+PROCESSES, TASKS = 8, 8
+LIMIT, WINDOW, ROUND_TRIP = 600, 10.0, 0.05
+REQUESTS = 2_400
+
+
+# --- a worker: one of the processes ---------------------------------------------------------------
+
+
+class Announcing:
+    """Carrier that prints when this process becomes the host."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+
+    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+        """Connect; see `Carrier.connect`."""
+
+        def announced(memory: bytes, age: float) -> Serve:
+            print("host", flush=True)
+            return make_host(memory, age)
+
+        return await self._carrier.connect(name, announced)
+
+    def store(self, name: str, memory: bytes) -> None:
+        """Store the memory; see `Carrier.store`."""
+        self._carrier.store(name, memory)
+
+    async def aclose(self, name: str) -> None:
+        """Leave; see `Carrier.aclose`."""
+        await self._carrier.aclose(name)
+
+
+def options(way: str, place: str, api_key: str) -> dict[str, Any]:
+    """Return the arguments of a session for a way to share."""
+    if way == "a gate each":
+        return {}
+    if way == "a static eighth each":
+        return {"rate": Limit(LIMIT / PROCESSES, per=WINDOW)}
+    if way == "local":
+        return {"share": Announcing(LocalCarrier(place))}
+    from chainapi.core.share.names import frame_key
+    from chainapi.share.redis import RedisCarrier
+
+    return {"share": Announcing(RedisCarrier(place, secret=frame_key("benchmark", api_key)))}
+
+
+async def work(way: str, place: str, base: str, api_key: str) -> None:
+    """Fetch one resource again and again with some tasks, until the process is told to end."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    async with Session(data_base_url=base, api_key=api_key, **options(way, place, api_key)) as session:
+
+        async def fetch() -> None:
+            while True:
+                await session.data.get("/v1/chains/43114")
+
+        began = time.process_time()
+        tasks = [asyncio.create_task(fetch()) for _ in range(TASKS)]
+        await ended.wait()
+        print("cpu", time.process_time() - began, flush=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled() and task.exception() is not None:
+                print("failed", repr(task.exception()), flush=True)
+
+
+# --- the job --------------------------------------------------------------------------------------
+
+
+@define
+class Worker:
+    """Process of a job, and what it printed."""
+
+    process: asyncio.subprocess.Process
+    host: bool = False
+    killed: bool = False
+    cpu: float = 0.0
+    reader: asyncio.Task[None] | None = None
+    failures: list[str] = field(factory=list[str])
+
+    async def read(self) -> None:
+        """Read what the process prints."""
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            word, _, rest = line.decode().strip().partition(" ")
+            if word == "host":
+                self.host = True
+            elif word == "cpu":
+                self.cpu = float(rest)
+            else:
+                self.failures.append(line.decode().strip())
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.killed = True
+        self.process.kill()
+
+
+@define
+class Outcome:
+    """Outcome of a job."""
+
+    seconds: float
+    refusals: int
+    sent_in_stops: int
+    cpu: float  # microseconds a request, of all processes together
+    failures: list[str]
+
+    def row(self, way: str) -> str:
+        """Return a row of the table."""
+        return (
+            f"| {way} | {self.seconds:.1f} s | {self.refusals} | {self.sent_in_stops} | {self.cpu:,.0f} |"
+            + "".join(f"\n{failure}" for failure in self.failures)
+        )
+
+
+async def start(way: str, place: str, sim: Simulator) -> Worker:
+    """Start one process."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.bench.processes", "work", way, place, sim.data_base_url, sim.api_key),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    worker = Worker(process)
+    worker.reader = asyncio.create_task(worker.read())
+    return worker
+
+
+Event = tuple[float, str]  # seconds after the first response, and "member", "host" or "redis"
+
+
+async def job(
+    way: str,
+    place: str,
+    events: Sequence[Event] = (),
+    restart: Callable[[], Any] | None = None,
+    processes: int = PROCESSES,
+) -> Outcome:
+    """Run the job once."""
+    sim = Simulator(limit=LIMIT, window=WINDOW, latency=ROUND_TRIP)
+    async with sim:
+        workers = [await start(way, place, sim) for _ in range(processes)]
+        try:
+            return await _run(sim, workers, list(events), restart)
+        finally:
+            for worker in workers:
+                with suppress(ProcessLookupError):
+                    worker.process.kill()
+                await worker.process.wait()
+
+
+async def _run(
+    sim: Simulator, workers: list[Worker], events: list[Event], restart: Callable[[], Any] | None
+) -> Outcome:
+    while not sim.stats.answered[200]:  # noqa: ASYNC110 - other processes change it
+        await asyncio.sleep(0.005)
+    began = time.monotonic()
+    while sim.stats.answered[200] < REQUESTS:
+        await asyncio.sleep(0.01)
+        if events and time.monotonic() - began >= events[0][0]:
+            _, kind = events.pop(0)
+            if kind == "redis":
+                assert restart is not None
+                await restart()
+            else:
+                next(one for one in workers if one.host == (kind == "host") and not one.killed).kill()
+    seconds, stats = time.monotonic() - began, sim.stats
+    for worker in workers:
+        with suppress(ProcessLookupError):
+            worker.process.send_signal(signal.SIGTERM)
+    for worker in workers:
+        assert worker.reader is not None
+        await asyncio.wait_for(worker.reader, 20)
+    cpu = sum(worker.cpu for worker in workers)
+    failures = [failure for worker in workers for failure in worker.failures]
+    answered = sum(stats.answered.values())
+    return Outcome(seconds, stats.answered[429], stats.sent_while_stopped, 1e6 * cpu / answered, failures)
+
+
+@asynccontextmanager
+async def delayed(host: str, port: int, seconds: float) -> AsyncIterator[int]:
+    """Run a proxy on loopback that delays each way by `seconds`, and return its port."""
+    loop = asyncio.get_running_loop()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            loop.call_later(seconds, writer.write, data)
+        loop.call_later(seconds, writer.close)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            far_reader, far_writer = await asyncio.open_connection(host, port)
+            await asyncio.wait(
+                [
+                    asyncio.ensure_future(copy(reader, far_writer)),
+                    asyncio.ensure_future(copy(far_reader, writer)),
+                ]
+            )
+
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def report(only: Sequence[str]) -> None:
+    """Print the table."""
+    print("| way to share | time | 429s | sent in stops | CPU us a request |\n|---|---|---|---|---|")
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+
+        async def show(name: str, way: str, place: str, events: Sequence[Event] = (), **rest: Any) -> None:
+            if not only or any(word in name for word in only):
+                print((await job(way, place, events, **rest)).row(name), flush=True)
+
+        await show("one process", "a gate each", "", processes=1)
+        await show("a gate each", "a gate each", "")
+        await show("a static eighth each", "a static eighth each", "")
+        await show("local", "local", str(folder / "plain"))
+        await show("local, two killed", "local", str(folder / "two"), [(5.0, "member"), (15.0, "member")])
+        await show(
+            "local, host killed twice", "local", str(folder / "hosts"), [(5.0, "host"), (15.0, "host")]
+        )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["work"]:
+        asyncio.run(work(*sys.argv[2:6]))
+    else:
+        os.environ.setdefault("PYTHONUNBUFFERED", "1")
+        asyncio.run(report(sys.argv[1:]))

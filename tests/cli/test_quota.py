@@ -1,0 +1,148 @@
+"""``chainapi quota``: the processes that share a quota, as a table and as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from chainapi.cli import run
+from chainapi.cli.terminal import Terminal
+from chainapi.core.share.names import frame_key, quota_name
+from chainapi.share.link import Link, linked_pair
+from tests.cli.terminal import ADDRESSES, Outcome, Stream, chainapi, plain
+from tests.cli.terminal import environment as environment
+from tests.share.test_watch import busy_host
+from tests.virtual_time import VirtualLoop
+
+ORIGIN = "https://simulator.invalid"
+KEY = ADDRESSES["CHAINAPI_API_KEY"]
+
+
+class Machine:
+    """Machine on which processes share the Data API's quota.
+
+    With `ends`, the host is away when it is observed for the second time. Before the observation number
+    `interrupt` the user presses Ctrl-C.
+    """
+
+    def __init__(self, *, ends: bool = False, interrupt: int = 0) -> None:
+        self.asked: list[tuple[str | None, bytes]] = []
+        self.closed = 0
+        self._ends, self._interrupt = ends, interrupt
+        self._observed = 0
+
+    def observable(self, share: str | None, secret: bytes) -> Machine:
+        """Return the machine."""
+        self.asked.append((share, secret))
+        return self
+
+    async def observe(self, name: str) -> Link | None:
+        """Return a link to the host."""
+        if name != quota_name(ORIGIN, KEY):
+            return None
+        self._observed += 1
+        if self._observed == self._interrupt:
+            raise KeyboardInterrupt
+        if self._ends and self._observed == 2:
+            return None
+        host = await busy_host()
+        near, far = linked_pair()
+        host.serve(far)
+        if self._ends:
+            asyncio.get_running_loop().call_later(0.5, far.close)
+        return near
+
+    async def aclose(self, name: str) -> None:
+        """Count."""
+        self.closed += 1
+
+
+def shown(machine: Machine, *tokens: str, tty: bool = True) -> Outcome:
+    """Run ``chainapi quota`` on a machine."""
+    out, err = Stream(terminal=tty), Stream(terminal=tty)
+    terminal = Terminal(out, err, observable=machine.observable)
+    code = run(["quota", *tokens], terminal=terminal, loop_factory=VirtualLoop)
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def test_table_of_spenders() -> None:
+    """The table has the state of the quota, and what each process and tag spent."""
+    machine = Machine()
+    outcome = shown(machine)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = plain(outcome.out)
+    assert lines[0].startswith("data: ")
+    assert "of 100 left (quota a minute), 1 waiting, 0 in flight, rate limit, next" in lines[0]
+    assert lines[1] == "https://simulator.invalid, shared by 2 processes"
+    assert [line.split() for line in lines[2:]] == [
+        ["process", "tag", "requests", "units", "share", "429s", "in", "flight", "waiting"],
+        ["web:1", "api", "2", "2", "100%", "0", "0", "0"],
+        ["job:2", "night", "1", "0", "0%", "1", "0", "0"],
+        ["job:2", "0", "0", "0%", "0", "0", "1"],
+    ]
+    assert machine.asked == [(None, frame_key(ORIGIN, None)), (None, frame_key(ORIGIN, KEY))]
+    assert machine.closed == 2
+
+
+@pytest.mark.parametrize("tty", [True, False])
+def test_state_as_json(tty: bool) -> None:
+    """With --json, or without a terminal, each quota is a line of JSON."""
+    outcome = shown(Machine(), *(["--json"] if tty else []), tty=tty)
+    (record,) = outcome.rows
+    assert (record["service"], record["origin"], record["processes"]) == ("data", ORIGIN, 2)
+    assert (record["limit"], record["window"], record["waiting"]) == (100.0, 60.0, 1)
+    assert 59 <= record["stopped_for"] <= 60
+    assert [one["units"] for one in record["spenders"]] == [2.0, 0.0, 0.0]
+    assert record["spenders"][0]["tag"] == "api"
+
+
+def test_nobody_shares_a_quota() -> None:
+    """Without a host the command fails, and shows what to do."""
+    machine = Machine(ends=True)
+    machine._observed = 1
+    outcome = shown(machine)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "no process shares a quota here: start one with Session(share=True)" in outcome.err
+
+
+def test_watch_reads_the_state_each_second() -> None:
+    """With --watch a line follows each second; the command finds the next host."""
+    outcome = shown(Machine(ends=True, interrupt=4), "--watch", tty=False)
+    assert outcome.code == 130
+    assert [round(row["stopped_for"], 1) for row in outcome.rows] == [60.0, 60.0]
+    assert outcome.err.count("ended") == 2
+    assert outcome.err.count("no process shares a quota here") == 1
+
+
+def test_watch_draws_the_table_again() -> None:
+    """On a terminal --watch draws the state in place."""
+    outcome = shown(Machine(ends=True, interrupt=3), "--watch")
+    assert outcome.code == 130
+    assert "web:1" in outcome.out
+    assert "no process shares a quota here" in outcome.out
+
+
+@pytest.mark.parametrize("share", ["local", "http://localhost", "1"])
+def test_share_is_an_address(share: str) -> None:
+    """--share takes the address of a Redis server."""
+    outcome = shown(Machine(), "--share", share)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--share must be the address of a Redis server" in outcome.err
+
+
+def test_address_of_redis_is_passed_on() -> None:
+    """The carrier over Redis is chosen by --share."""
+    machine = Machine()
+    assert shown(machine, "--share", "redis://localhost:6379/0").code == 0
+    assert {share for share, _ in machine.asked} == {"redis://localhost:6379/0"}
+
+
+def test_services_have_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any address the command names the variables."""
+    for name in ADDRESSES:
+        monkeypatch.delenv(name)
+    outcome = chainapi("quota")
+    assert outcome.code == 2
+    assert "CHAINAPI_METRICS_BASE_URL" in outcome.err
+    assert "CHAINAPI_DATA_BASE_URL" in outcome.err

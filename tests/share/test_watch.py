@@ -1,0 +1,134 @@
+"""Observers of a shared quota: its state by messages, and errors of the host."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.share.messages import (
+    VERSION,
+    Acquire,
+    Answered,
+    Denied,
+    FromMember,
+    Granted,
+    Hello,
+    Join,
+    State,
+    encode,
+    limits_of,
+    read_host_frame,
+)
+from chainapi.errors import ShareUnavailableError
+from chainapi.share.host import Host
+from chainapi.share.link import Link, linked_pair
+from chainapi.share.watch import PATIENCE, Observer
+
+MINUTE = (PolicyField(100.0, 60.0),)
+
+
+class Process:
+    """Process that spends a quota, message by message."""
+
+    def __init__(self, host: Host, name: str, *, tag: str = "") -> None:
+        self._link, far = linked_pair()
+        host.serve(far)
+        self._link.start(self._receive, lambda: None)
+        self.permits: list[int] = []
+        self.send(Hello(VERSION, name), Join(1, tag=tag))
+
+    def send(self, *messages: FromMember) -> None:
+        """Send some messages in one frame."""
+        self._link.send(encode(messages))
+
+    async def ask(self, number: int, tag: str | None = None) -> None:
+        """Ask for a permit; those that were granted are in `permits` soon."""
+        self.send(Acquire(number, 1, "route", tag=tag))
+        await asyncio.sleep(0.01)
+
+    async def answer(self, left: float, status: int = 200) -> None:
+        """Report the response to the first request under way."""
+        limits = limits_of(RateLimitInfo(100.0, left, 60.0, 60.0 if status == 429 else None, MINUTE))
+        self.send(Answered(self.permits.pop(0), status, 0.05, limits))
+        await asyncio.sleep(0.01)
+
+    def _receive(self, frame: bytes) -> None:
+        for message in read_host_frame(frame):
+            if isinstance(message, Granted):
+                self.permits += message.permits
+
+
+async def busy_host() -> Host:
+    """Return a host with two processes: one sent two requests, the other was refused and waits."""
+    host = Host()
+    web, job = Process(host, "web:1", tag="api"), Process(host, "job:2")
+    await web.ask(1)
+    await web.answer(99.0)
+    await web.ask(2)
+    await web.answer(98.0)
+    await job.ask(1, tag="night")
+    await job.answer(0.0, status=429)
+    await job.ask(2)
+    return host
+
+
+def observed(host: Host) -> Observer:
+    """Return an observer of a host."""
+    near, far = linked_pair()
+    host.serve(far)
+    return Observer(near, "observer", lambda: 1000.0)
+
+
+async def test_observer_reads_the_state() -> None:
+    """An observer reads what is left, who waits and who spent it, and is no member itself."""
+    observer = observed(await busy_host())
+    snapshot = await observer.snapshot()
+    assert (snapshot.limit, snapshot.waiting, snapshot.in_flight) == (100.0, 1, 0)
+    assert 59 <= snapshot.stopped_for <= 60
+    assert snapshot.unix_time == 1000.0
+    assert observer.processes == 2
+    spent = [(one.process, one.tag, one.requests, one.refusals, one.waiting) for one in snapshot.spenders]
+    assert spent == [("web:1", "api", 2, 0, 0), ("job:2", "night", 1, 1, 0), ("job:2", "", 0, 0, 1)]
+    await asyncio.sleep(10)
+    later = await observer.snapshot()
+    assert 49 <= later.stopped_for <= 50
+    observer.close()
+
+
+async def test_observer_of_a_host_that_ends() -> None:
+    """When the host ends, or refuses the observer, the observer raises the reason."""
+    near, far = linked_pair()
+    observer = Observer(near, "observer", lambda: 0.0)
+    asked = asyncio.create_task(observer.snapshot())
+    await asyncio.sleep(0)
+    far.close()
+    with pytest.raises(ShareUnavailableError, match="the shared quota ended"):
+        await asked
+    with pytest.raises(ShareUnavailableError, match="the shared quota ended"):
+        await observer.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (encode([Denied("version 9 of the protocol")]), "refused this one: version 9 of the protocol"),
+        (encode([State(b"no snapshot")]), "something else than its state: malformed snapshot"),
+        (b"\xc1", "something else than its state: malformed frame"),
+    ],
+)
+async def test_observer_of_another_service(frame: bytes, reason: str) -> None:
+    """What is no state raises an error with the reason."""
+    near, far = linked_pair()
+    observer = Observer(near, "observer", lambda: 0.0)
+    far.send(frame)
+    with pytest.raises(ShareUnavailableError, match=reason):
+        await observer.snapshot()
+
+
+async def test_observer_of_a_silent_host() -> None:
+    """A host that hangs is reported after some seconds."""
+    link: Link = linked_pair()[0]
+    with pytest.raises(ShareUnavailableError, match=f"did not answer for {PATIENCE:g} s"):
+        await Observer(link, "observer", lambda: 0.0).snapshot()
