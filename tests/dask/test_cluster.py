@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import distributed
 import pytest
 from dask.utils import key_split
+from distributed.scheduler import KilledWorker
 from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
 
 import chainapi.dask
 from chainapi import Session
-from chainapi.dask.coordinator import DistributedResult
+from chainapi.dask.coordinator import DistributedExport, DistributedResult
+from chainapi.dask.partition import Folder
 from chainapi.dask.plugins import SessionArguments, SessionPlugin, install
 from chainapi.errors import (
     AuthenticationError,
@@ -370,3 +375,26 @@ async def test_the_key_travels_encrypted_or_on_this_machine_only() -> None:
 def test_tasks_have_the_name_of_their_route() -> None:
     """The dashboard groups the tasks of an export under its route."""
     assert key_split(job_of(None, [1], export="0a1b2c3d4e5f60718293a4b5c6d7e8f9").key) == f"{ROUTE}-export"
+
+
+async def test_workers_that_die_again_and_again_end_the_export(tmp_path: Path) -> None:
+    """Once Dask gives a partition up, the error says so, and that the export can continue."""
+    run = DistributedExport(
+        None, ROUTE, [1], Folder(str(tmp_path), {}), {}, None, None, 32, 1, 1, None, session_arguments=None
+    )
+
+    last: Any = SimpleNamespace(address="tcp://127.0.0.1:9")
+
+    async def given_up() -> None:
+        raise KilledWorker("task", last, 3)
+
+    with pytest.raises(ExportError, match="workers died again and again in the export to"):
+        await run._result_of(given_up())
+
+
+def test_without_dask_the_error_names_the_extra() -> None:
+    """Without the packages of the extra the import says what to install."""
+    code = "import sys; sys.modules['distributed'] = None; import chainapi.dask"
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 1
+    assert "chainapi.dask needs distributed, which is not installed: pip install" in outcome.stderr

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
+from zlib import compress, crc32
 
 import pytest
 
 from chainapi import Session
 from chainapi.dask.partition import Outcome, export_partition
+from chainapi.dask.parts import partition_of
+from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
+from chainapi.export.records import SourceRecord
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
 from tests.dask.disks import Disk, Killed, Place, job_of, rows_in, rows_of, tables_of
@@ -314,3 +319,53 @@ async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
         outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
         assert outcome.counts["rows"] == 120
         assert rows_of(disk) == await straight(session, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"%", "padding|base64|Only|Non"),
+        (b64encode(b"0000" + compress(b"{}")), "checksum"),
+        (b64encode(crc32(b"[]").to_bytes(4, "big") + compress(b"[]")), "object"),
+        (State(format=2).dumps(), "it has format 2, this version reads 1"),
+        (State(sources=[(1, "a")]).dumps(), "from_fields"),
+    ],
+)
+def test_a_damaged_state_is_refused(text: bytes, reason: str) -> None:
+    """Text in a footer that is no state of this version is an error with the reason."""
+    with pytest.raises(DamagedStateError, match=reason):
+        State.loads(text)
+
+
+def test_a_state_is_read_back() -> None:
+    """A state has the same sources, numbers and logs after it was written."""
+    source = SourceRecord(1, "43114", "query", taken=5, newest=2**80, exported=2**79, exported_ties=("ab",))
+    state = State(3, "writer", "export", 7, 1, (2, 0), {"limit": None}, [source.fields], {"log": [1]})
+    read = State.loads(state.dumps())
+    assert read.records == {"43114": source}
+    assert (read.part, read.before, read.logs) == (3, (2, 0), {"log": [1]})
+
+
+@pytest.mark.parametrize("name", ["part-1.parquet", "part-a-1.parquet", "part-00001-00001.txt", "notes.txt"])
+def test_other_files_are_no_parts(name: str) -> None:
+    """Names of other files are not taken for parts."""
+    assert partition_of(name) is None
+    assert partition_of("part-00012-00001.parquet") == 12
+
+
+async def test_a_damaged_log_is_noticed() -> None:
+    """A log that is needed for a restart and was changed ends the partition with its name."""
+    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
+    path, disk = "/v1/chains/1/blocks", Disk()
+    options: dict[str, Any] = {"route": "data.list", "query": {"page_size": 10, "model": EvmBlock}}
+    async with session_of(simulator) as session:
+        run = asyncio.create_task(export_partition(job_of(Place(disk), [path], **options), session, ignore))
+        await asyncio.sleep(6.5)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        simulator.advance(200)
+        for name in left_behind(disk):
+            disk.pipe_file(name, b"\xc1")
+        with pytest.raises(ExportError, match=r"00003-00001-\w+ in disk://blocks is damaged"):
+            await export_partition(job_of(Place(disk), [path], **options), session, ignore)
