@@ -22,12 +22,15 @@ class Link(Protocol):
         `on_broken` is called once, when the link ends, from whichever side; not after `close` on this side.
         Both are called by the event loop, never from within `start`, `send` or `close`.
         """
+        ...
 
     def send(self, frame: bytes) -> None:
         """Send a frame, without waiting; on a broken link do nothing."""
+        ...
 
     def close(self) -> None:
         """Break the link: frames sent before are still delivered if possible."""
+        ...
 
 
 Serve = Callable[[Link], None]
@@ -47,12 +50,15 @@ class Carrier(Protocol):
             ShareUnavailableError: no host can be reached or elected.
 
         """
+        ...
 
     def store(self, name: str, memory: bytes) -> None:
         """Store the memory of a quota, where the carrier can, for later hosts; called by the host only."""
+        ...
 
     async def aclose(self, name: str) -> None:
         """End this process's part in a quota: its links break, and another process becomes the host."""
+        ...
 
 
 class PairedLink:
