@@ -12,7 +12,17 @@ from typing import TypeAlias
 from attrs import frozen
 
 from chainapi.core.share.host_lease import HostLease
-from chainapi.core.share.packets import NONCE, Incoming, Kind, Outgoing, Packet, link_keys, seal
+from chainapi.core.share.packets import (
+    NONCE,
+    Incoming,
+    Kind,
+    Outgoing,
+    Packet,
+    link_keys,
+    open_memory,
+    seal,
+    seal_memory,
+)
 from chainapi.share.link import Link, Serve, linked_pair
 from chainapi.share.redis_election import Elected, Election
 from chainapi.share.redis_link import OwnLink, RedisLink
@@ -77,7 +87,7 @@ class Term:
     @property
     def memory(self) -> tuple[bytes, float]:
         """Memory of the quota when the term began, and its age in seconds."""
-        return self._elected.memory, self._elected.age
+        return open_memory(self._key, self._elected.memory), self._elected.age
 
     def begin(self, serve: Serve) -> None:
         """Serve links from now on."""
@@ -130,7 +140,7 @@ class Term:
 
     def store(self, memory: bytes) -> None:
         """Store the memory of the quota."""
-        self._election.store(self._wire, self._elected.value, memory)
+        self._election.store(self._wire, self._elected.value, seal_memory(self._key, memory))
 
     def end(self) -> None:
         """Give up being the host, and break all links."""

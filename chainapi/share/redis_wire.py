@@ -20,6 +20,7 @@ from redis.asyncio.connection import ConnectionPool, SSLConnection
 from redis.exceptions import RedisError
 
 from chainapi.errors import ConfigurationError, ShareUnavailableError
+from chainapi.share import forks
 
 __all__ = ["Address", "Answer", "LostError", "OnAnswer", "RefusedError", "Wire", "resolve"]
 
@@ -64,25 +65,26 @@ class LostError(Exception):
 
 
 class Address:
-    """Address of a Redis server, with the credentials of its URL; `str` and `repr` show where it is only."""
+    """Address of a Redis server, with the credentials of its URL, which no text of it shows."""
 
     def __init__(self, url: str) -> None:
+        # Raised outside of the handler: errors of redis-py repeat parts of the URL.
+        refused = None
         try:
-            connection = ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
-            self._tls = connection.ssl_context.get() if isinstance(connection, SSLConnection) else None
+            options: Any = ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
+            self._tls = options.ssl_context.get() if isinstance(options, SSLConnection) else None
+            self._options = options
         except (TypeError, ValueError, OSError, RedisError) as error:
+            refused = type(error).__name__
+        if refused is not None:
             raise ConfigurationError(
-                f"the URL of Redis is malformed, or has an option that redis-py refuses "
-                f"({type(error).__name__}): use redis://USER:PASSWORD@HOST:PORT/DB, rediss://... or unix://PATH"
-            ) from None
-        self._options = connection
-        self._path: str | None = getattr(connection, "path", None)
+                f"the URL of Redis is malformed, or has an option that redis-py refuses ({refused}): "
+                "use redis://USER:PASSWORD@HOST:PORT/DB, rediss://... or unix://PATH"
+            )
+        self._path: str | None = getattr(self._options, "path", None)
 
     def __str__(self) -> str:
         return self._path or f"{self._options.host}:{self._options.port}"
-
-    def __repr__(self) -> str:
-        return f"Address({str(self)!r})"
 
     async def connect(self, wire: Wire) -> None:
         """Connect a wire, without greeting; raises OSError."""
@@ -113,6 +115,7 @@ class Wire(asyncio.Protocol):
         self._where = where
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._parser = hiredis.Reader(notEnoughData=_NOTHING, replyError=RefusedError)
         self._waiting: deque[OnAnswer] = deque()
@@ -226,11 +229,12 @@ class Wire(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self._transport = cast("asyncio.Transport", transport)
-        if self.lost:
-            self._transport.abort()
+        self._descriptor = self._transport.get_extra_info("socket").fileno()
+        forks.hold(self._descriptor)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
+        forks.release(self._descriptor)
         self._closed.set_result(None)
         self._lose()
 

@@ -24,6 +24,7 @@ from chainapi import Limit, Session
 from chainapi.share.link import Carrier, Link, Serve
 from chainapi.share.local import LocalCarrier
 from chainapi.simulator import Simulator
+from tests.share.redis_server import RedisServer
 
 PROCESSES, TASKS = 8, 8
 LIMIT, WINDOW, ROUND_TRIP = 600, 10.0, 0.05
@@ -247,9 +248,21 @@ async def report(only: Sequence[str]) -> None:
         await show("a static eighth each", "a static eighth each", "")
         await show("local", "local", str(folder / "plain"))
         await show("local, two killed", "local", str(folder / "two"), [(5.0, "member"), (15.0, "member")])
-        await show(
-            "local, host killed twice", "local", str(folder / "hosts"), [(5.0, "host"), (15.0, "host")]
-        )
+        hosts = [(5.0, "host"), (15.0, "host")]
+        await show("local, host killed twice", "local", str(folder / "hosts"), hosts)
+        server = await asyncio.to_thread(RedisServer(folder).start)
+        stack.callback(server.stop)
+        port = await stack.enter_async_context(delayed("127.0.0.1", server.port, 0.001))
+        away = f"redis://127.0.0.1:{port}"
+
+        async def restart() -> None:
+            server.stop()
+            await asyncio.to_thread(server.start)
+
+        await show("Redis, 2 ms away", "redis", f"{away}/0")
+        await show("Redis, two killed", "redis", f"{away}/1", [(5.0, "member"), (15.0, "member")])
+        await show("Redis, host killed twice", "redis", f"{away}/2", hosts)
+        await show("Redis, restarted", "redis", f"{away}/3", [(5.0, "redis")], restart=restart)
 
 
 if __name__ == "__main__":
