@@ -180,7 +180,8 @@ async def test_a_client_that_leaves_ends_the_export(tmp_path: Path) -> None:
             await asyncio.wait_for(fetched.wait(), 20)
             plugins = [worker.plugins["chainapi-session"] for worker in cluster.workers.values()]
             tasks = [task for plugin in plugins for task in plugin._tasks.values()]
-            await client.close()
+            closing: Any = client.close()
+            await closing
         await asyncio.wait_for(asyncio.wait(tasks), 20)
         assert 100 <= rows_in(tmp_path / "b").total() < 480
         assert simulator.stats.requests < 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import distributed
 import pytest
@@ -24,9 +25,10 @@ def scheduler() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch, simulated() as simulator:
         for name, value in simulator.environment().items():
             patch.setenv(name, value)
-        with distributed.LocalCluster(
+        cluster: Any = distributed.LocalCluster(
             n_workers=1, processes=False, protocol="tcp", dashboard_address=""
-        ) as cluster:
+        )
+        with cluster:
             yield cluster.scheduler_address
 
 
