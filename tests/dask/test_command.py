@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import distributed
 import pytest
@@ -25,11 +24,10 @@ def scheduler() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch, simulated() as simulator:
         for name, value in simulator.environment().items():
             patch.setenv(name, value)
-        cluster: Any = distributed.LocalCluster(
+        with distributed.LocalCluster(
             n_workers=1, processes=False, protocol="tcp", dashboard_address=""
-        )
-        with cluster:
-            yield cluster.scheduler_address
+        ) as cluster:
+            yield cluster.scheduler_address  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def chainapi(*tokens: str) -> Outcome:
