@@ -234,6 +234,9 @@ async def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
             await run(client, ROUTE, [1], tmp_path / "b", limit=20)
         with pytest.raises(ExportError, match="partitions was 2, is 3"):
             await run(client, ROUTE, [1], tmp_path / "b", limit=10, partitions=3)
+        (tmp_path / "b" / "_export" / "about.json").write_text("{")
+        with pytest.raises(ExportError, match=r"about\.json in .* is damaged"):
+            await run(client, ROUTE, [1], tmp_path / "b", limit=10)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 
 

@@ -126,7 +126,7 @@ class Late(Disk):
         super().pipe_file(path, value, mode, **options)
 
 
-async def test_a_worker_that_was_outrun_goes_on_behind_the_other(tmp_path: Path) -> None:
+async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Path) -> None:
     """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
     simulator = Simulator(chains=CHAINS, rows=40)
     with ThreadPoolExecutor(1) as pool:
