@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from chainapi import Limit, Session
 from chainapi.client import gates
 from chainapi.client.config import ServiceConfig
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
@@ -566,8 +567,8 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     assert leaves.group is not None
     assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
     assert gate.snapshot().waiting == 0
-    assert not gate._queue.all()
-    assert not gate._queue._aside
+    assert not gate._scheduler.queue.all()
+    assert not gate._scheduler.queue._aside
 
 
 async def test_who_was_granted_leaves_before_a_newcomer() -> None:
