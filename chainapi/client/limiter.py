@@ -153,7 +153,7 @@ class Gate:
     @property
     def waiting(self) -> int:
         """Number of requests that wait."""
-        return len(self._scheduler.queue)
+        return self._scheduler.queue.waiting
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""

@@ -119,5 +119,6 @@ class Permit:
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
             self._account.in_flight -= 1
-            self._turns.landed(self._member)
+            if self._member.group is not None:
+                self._turns.landed(self._member.group)
         return reservation

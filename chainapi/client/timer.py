@@ -6,23 +6,24 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from attrs import define
+from attrs import define, field
 
 __all__ = ["Timer"]
 
 
 @define(eq=False, repr=False)
 class Timer:
-    """Timer that calls `rings` once, at the time that was set last."""
+    """Timer that calls `rings` once, at the time that was set last.
+
+    Attributes:
+        running: whether a time is set.
+
+    """
 
     rings: Callable[[], None]
-    _when: float = inf
-    _handle: asyncio.TimerHandle | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether a time is set."""
-        return self._handle is not None
+    running: bool = field(default=False, init=False)
+    _when: float = field(default=inf, init=False)
+    _handle: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def set(self, when: float) -> None:
         """Set a time on the loop's clock; inf stops the timer."""
@@ -31,10 +32,10 @@ class Timer:
                 return
             self._handle.cancel()
             self._handle = None
-        self._when = when
-        if when < inf:
+        self._when, self.running = when, when < inf
+        if self.running:
             self._handle = asyncio.get_running_loop().call_at(when, self._ring)
 
     def _ring(self) -> None:
-        self._handle = None
+        self._handle, self.running = None, False
         self.rings()

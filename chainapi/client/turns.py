@@ -15,6 +15,7 @@ from typing import assert_never
 from chainapi.client.member import Member
 from chainapi.client.timer import Timer
 from chainapi.core.limits.deadlines import GRACE
+from chainapi.core.limits.lane import Group
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Due, Granted, Scheduler, Step, TooLate, Unanswered, Wait
 from chainapi.core.limits.ticket import Ticket
@@ -75,7 +76,7 @@ class Turns:
     def reserve(self, now: float, route: str, cost: float | None, member: Member) -> Reservation | None:
         """Reserve units for a request that may leave now; return None if it has to wait."""
         group = member.group
-        if self._woken or self.queue or (group is not None and (group.paced or not group.room)):
+        if self._woken or self.queue.waiting or (group is not None and (group.paced or not group.room)):
             return None
         reservation = self.scheduler.reserve(now, route, cost)
         if reservation is None:
@@ -119,7 +120,7 @@ class Turns:
         self.advance()
         wait = self.scheduler.wait
         if turn.queued and wait is not None:
-            member.report_wait(wait.reason, now, wait.until, len(self.queue))
+            member.report_wait(wait.reason, now, wait.until, self.queue.waiting)
         if max_wait is not None:
             turn.alarm = loop.call_later(max_wait, self._overdue, turn)
         return turn
@@ -168,19 +169,12 @@ class Turns:
         self._woken -= reservation is not None
         return reservation
 
-    def landed(self, member: Member) -> None:
-        """Record that a request of a member ended; the next one of the member may follow."""
-        if member.group is not None:
-            member.group.in_flight -= 1
-            self.queue.freed(member.group)
-
     def _wait_again(self, turn: Turn, reservation: Reservation | None) -> None:
         """Return a request to its place: it has paid, or a stop came before it could leave."""
         turn.future = asyncio.get_running_loop().create_future()
         if reservation is not None:
-            self.landed(turn.member)
+            self._take_back(turn, reservation)
             self.queue.add(turn)
-            self.quota.unsent(reservation)
         elif turn.queued:
             self.queue.step_in(turn)
         self.advance()
@@ -189,17 +183,27 @@ class Turns:
         """Remove a request, and let the next one have its turn."""
         reservation = self._claim(turn)
         if reservation is not None:
-            self.landed(turn.member)
-            self.quota.unsent(reservation)
+            self._take_back(turn, reservation)
         elif turn.queued:
             self.queue.remove(turn)
         self.advance()
+
+    def _take_back(self, turn: Turn, reservation: Reservation) -> None:
+        """Take a grant back whose request did not leave."""
+        if turn.group is not None:
+            self.landed(turn.group)
+        self.quota.unsent(reservation)
+
+    def landed(self, group: Group) -> None:
+        """Record that a request of a group ended; the next one of the group may follow."""
+        group.in_flight -= 1
+        self.queue.freed(group)
 
     # --- rounds -----------------------------------------------------------------------------
 
     def advance(self) -> None:
         """Give all requests their turns that may leave now."""
-        if not self._timer.running and not self.queue:
+        if not self.queue.waiting and not self._timer.running:
             return
         now = asyncio.get_running_loop().time()
         try:
@@ -215,13 +219,13 @@ class Turns:
                 self._woken += 1
                 turn.future.set_result(None)
             case Due(turn, seconds):
-                turn.member.report_wait("rate", now, now + seconds, len(self.queue))
+                turn.member.report_wait("rate", now, now + seconds, self.queue.waiting)
                 turn.future.set_result(None)
             case TooLate(turn, seconds):
                 turn.future.set_exception(turn.too_late(now, seconds))
             case Wait(until, reason):
                 for member in {turn.member for turn in self.queue.all()}:
-                    member.report_wait(reason, now, until, len(self.queue))
+                    member.report_wait(reason, now, until, self.queue.waiting)
             case _:
                 assert_never(step)
 

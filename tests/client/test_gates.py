@@ -674,7 +674,7 @@ def test_requests_that_may_not_leave_stand_aside() -> None:
         queue.remove(first, granted=True)
         queue.fill()
     assert order == [4, 0, 1, 2, 3]
-    assert (len(queue), group.inside, group.best()) == (0, 0, None)
+    assert (queue.waiting, group.inside, group.best()) == (0, 0, None)
 
 
 def test_request_that_pays_lets_others_pass() -> None:
@@ -691,7 +691,7 @@ def test_request_that_pays_lets_others_pass() -> None:
     queue.add(better)
     queue.add(other)
     assert queue.first() is other
-    assert len(queue) == 3
+    assert queue.waiting == 3
     queue.step_in(pays)
     assert queue.first() is pays
     queue.remove(pays, granted=True)

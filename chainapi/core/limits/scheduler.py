@@ -134,7 +134,7 @@ class Scheduler(Generic[T]):
         """
         quota = self.quota
         known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
-        if self.queue or not known:
+        if self.queue.waiting or not known:
             return 0.0
         room = quota.room(now)
         if room == inf:

@@ -145,7 +145,7 @@ def test_caller_that_gave_up_gets_no_turn() -> None:
     gone, waits = caller(scheduler), caller(scheduler)
     gone.gave_up = True
     assert granted(list(scheduler.round(1.0))) == [waits]
-    assert not scheduler.queue
+    assert scheduler.queue.waiting == 0
 
 
 def test_request_pays_its_ceiling_before_its_grant() -> None:
@@ -191,7 +191,7 @@ def test_request_of_a_closed_route_that_cannot_wait_fails() -> None:
     assert isinstance(step, TooLate)
     assert step.ticket is late
     assert step.seconds == pytest.approx(20.0, abs=0.5)
-    assert not scheduler.queue
+    assert scheduler.queue.waiting == 0
 
 
 def test_round_fails_requests_that_will_be_late() -> None:
