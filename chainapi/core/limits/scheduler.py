@@ -11,11 +11,12 @@ Pure: a round yields steps, and the caller carries each of them out before it ta
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from math import inf
 from typing import Generic, TypeAlias, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
+from msgspec import Struct
 
 from chainapi.core.limits.deadlines import CLOSE, Deadlines
 from chainapi.core.limits.headers import RateLimitInfo
@@ -35,40 +36,35 @@ WORTH_REPORTING = 1.0  # seconds: no shorter wait is reported
 T = TypeVar("T", bound=Ticket)
 
 
-@frozen(eq=False)
-class Granted(Generic[T]):
+class Granted(Struct, Generic[T], frozen=True, eq=False):
     """Grant: the request may leave now, and left the queue."""
 
     ticket: T
     reservation: Reservation
 
 
-@frozen(eq=False)
-class Due(Generic[T]):
+class Due(Struct, Generic[T], frozen=True, eq=False):
     """Turn of a request that pays its ceiling first: that has room after some `seconds`."""
 
     ticket: T
     seconds: float
 
 
-@frozen(eq=False)
-class TooLate(Generic[T]):
+class TooLate(Struct, Generic[T], frozen=True, eq=False):
     """Failure of a request whose turn is too late; a new attempt would leave after some `seconds`."""
 
     ticket: T
     seconds: float
 
 
-@frozen(eq=False)
-class Unanswered(Generic[T]):
+class Unanswered(Struct, Generic[T], frozen=True, eq=False):
     """Failure of a request because the service sent no response at all for some `seconds`."""
 
     ticket: T
     seconds: float
 
 
-@frozen
-class Wait:
+class Wait(Struct, frozen=True):
     """Wait of the whole queue until a known time; the reason is ``"stop"`` or ``"quota"``."""
 
     until: float
@@ -155,7 +151,16 @@ class Scheduler(Generic[T]):
         self.wait = None
         self._reopen(now)
         self.queue.fill()
-        yield from self._serve(now)
+        while (turn := self._next(now)) is not None:
+            if isinstance(turn, TooLate):
+                yield turn
+            elif (step := self._serve(now, turn)) is not None:
+                yield step
+            else:
+                yield from self._hold(now, turn)
+                break
+        else:
+            self.wakes_at = inf
         self.wakes_at = min(self.wakes_at, self.queue.parked_until)
         for ticket in self.deadlines.missed(now, self.wakes_at):
             yield self._too_late(now, ticket)
@@ -169,19 +174,11 @@ class Scheduler(Generic[T]):
             return Unanswered(ticket, now - self._unanswered_since)
         return None
 
-    def _serve(self, now: float) -> Iterator[Step[T]]:
-        """Give requests their turns, until one has to wait."""
-        while (ticket := (yield from self._first(now))) is not None:
-            ceiling = ticket.owes
-            step = self._grant(now, ticket) if ceiling is None else self._due(now, ticket, ceiling)
-            if step is None:
-                yield from self._hold(now, ticket)
-                return
-            yield step
-        self.wakes_at = inf
+    def _next(self, now: float) -> T | TooLate[T] | None:
+        """Return the request whose turn it is; park those whose route is closed.
 
-    def _first(self, now: float) -> Generator[Step[T], None, T | None]:
-        """Return the request whose turn it is; park those whose route is closed."""
+        One of these that cannot wait until its route opens is returned as its failure.
+        """
         queue, routes = self.queue, self.quota.routes
         while (ticket := queue.first()) is not None:
             if ticket.over:
@@ -192,11 +189,13 @@ class Scheduler(Generic[T]):
                 return ticket
             queue.park(ticket, opens)
             if ticket.latest < routes.closed_until(ticket.route):
-                yield self._too_late(now, ticket)
+                return self._too_late(now, ticket)
         return None
 
-    def _grant(self, now: float, ticket: T) -> Granted[T] | None:
-        """Grant a request; None if the quota does not allow it yet."""
+    def _serve(self, now: float, ticket: T) -> Granted[T] | Due[T] | None:
+        """Grant a request, or let it pay its ceiling first; None if the quota does not allow it yet."""
+        if (ceiling := ticket.owes) is not None:
+            return self._due(now, ticket, ceiling)
         reservation = self.reserve(now, ticket.route, ticket.prior)
         return None if reservation is None else self._granted(ticket, reservation)
 
