@@ -28,6 +28,7 @@ LAYERS = (
     {"session", "transport"},
     {"__init__"},
     {"export", "simulator"},
+    {"dask"},
     {"_tooling", "cli", "__main__"},
 )
 
