@@ -114,7 +114,7 @@ class Turns:
         if max_wait is not None:
             turn.max_wait, turn.waits_until = max_wait, now + max_wait
         deadlines = self.scheduler.deadlines
-        if deadlines.too_early_for(now, turn):
+        if deadlines.misses(now, turn):
             raise turn.too_late(now, deadlines.again(now, turn))
         self.queue.add(turn)
         self.advance()

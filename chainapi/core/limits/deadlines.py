@@ -48,8 +48,8 @@ class Deadlines(Generic[T]):
         """Return the seconds after which a new attempt of a request would leave at once."""
         return self.quota.promise(now, self.wait(now, ticket, again=True))
 
-    def too_early_for(self, now: float, ticket: T) -> bool:
-        """Return whether the limits of a new request surely end before its turn."""
+    def misses(self, now: float, ticket: T) -> bool:
+        """Return whether a new request will surely leave too late."""
         latest = ticket.latest
         return latest < inf and now + self.wait(now, ticket, least=True) > latest + CLOSE
 

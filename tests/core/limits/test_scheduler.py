@@ -240,14 +240,14 @@ def test_forecast_counts_the_queue_the_route_and_the_ceiling() -> None:
     assert wait(2.0, first) == 30.0
 
 
-@pytest.mark.parametrize(("latest", "too_early"), [(11.0, True), (11.9, True), (11.96, False), (inf, False)])
-def test_newcomer_is_turned_away_if_it_surely_comes_too_early(latest: float, too_early: bool) -> None:
+@pytest.mark.parametrize(("latest", "misses"), [(11.0, True), (11.9, True), (11.96, False), (inf, False)])
+def test_newcomer_misses_its_deadline_if_the_limits_end_later(latest: float, misses: bool) -> None:
     """A new request fails at once if the limits end later than it may wait, by 0.05 s at least."""
     scheduler = opened()
     scheduler.quota.hold_back(12.0)
     ticket = Caller(next(numbers), 0.0, "", None)
     ticket.waits_until = latest
-    assert scheduler.deadlines.too_early_for(1.0, ticket) is too_early
+    assert scheduler.deadlines.misses(1.0, ticket) is misses
     assert scheduler.deadlines.again(1.0, ticket) == 11.0
 
 
