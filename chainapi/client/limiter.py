@@ -28,7 +28,7 @@ from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.reservation import Decision, Reservation
+from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.spenders import Account, Spenders
@@ -43,6 +43,7 @@ LOOK_AHEAD = 16  # waiters behind an expensive request that may pass it
 UNANSWERED = 5.0  # seconds without any response after which the gate assumes that the service hangs
 GRACE = 1.0  # seconds by which a forecast must exceed the limit of a waiter to fail it early: it may be wrong
 CLOSE = 0.05  # seconds: a request waits for a turn as close as this
+NEWER = 0.05  # seconds: copies of one memory differ by less in age
 
 
 class AnyPermit(Protocol):
@@ -205,6 +206,7 @@ class Gate:
         self._queue: Queue[_Ticket] = Queue(self._quota.costs)
         self._numbers = count()
         self._spenders = Spenders()
+        self._remembers = -inf  # when the restored memory was made
         self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = inf
@@ -281,12 +283,10 @@ class Gate:
     ) -> Permit:
         """Return the permit of a request that is under way since `elapsed` seconds.
 
-        Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
-        response.
+        Another gate permitted it. See `Quota.adopt`.
         """
         quota, sent = self._quota, asyncio.get_running_loop().time() - elapsed
-        decision = Decision(sent, probe=quota.mode in (Mode.LEARNING, Mode.PROBING))
-        reservation = quota.send(decision, sent, route, quota.costs.price(route, cost), cost)
+        reservation = quota.adopt(sent, route, quota.costs.price(route, cost), cost)
         if member.group is not None:
             member.group.in_flight += 1
         return Permit(self, reservation, member, self._account(member, tag, sent + elapsed))
@@ -295,6 +295,17 @@ class Gate:
         """Send nothing for some seconds: another gate met a refusal."""
         self._quota.hold_back(asyncio.get_running_loop().time() + seconds)
         self._pump()
+
+    def memory(self) -> bytes:
+        """Return what the gate learned, for the next host of a shared quota."""
+        return self._quota.memory(asyncio.get_running_loop().time())
+
+    def restore(self, memory: bytes, age: float) -> None:
+        """Continue from a memory made `age` seconds ago, unless a newer one or a response was there first."""
+        now = asyncio.get_running_loop().time()
+        if now - age > self._remembers + NEWER and self._quota.restore(memory, now, age):
+            self._remembers = now - age
+            self._pump()
 
     def surplus(self, route: str, cost: float | None) -> float:
         """Return how many more requests of a route could leave now beside those in flight.

@@ -179,6 +179,9 @@ class SharedGate:
         self._breaks = 0
         self._stopped_until = -inf
         self._shown = QuotaSnapshot(0.0)
+        self._memory = b""  # what the host learned, as last reported
+        self._memory_at = -inf  # when the report arrived, on the loop's clock
+        self._host: Host | None = None  # made by this process, if it was ever elected
         self._processes = 1
         self._error: ShareUnavailableError | ConfigurationError | None = None
         self._fallback: Gate | None = None
@@ -286,6 +289,8 @@ class SharedGate:
         if self._lease_timer is not None:
             self._lease_timer.cancel()
         self._return_leases()
+        if self._host is not None:
+            self._host.save()
         await self._uplink.aclose()
 
     # --- requests that wait -----------------------------------------------------------------
@@ -426,6 +431,8 @@ class SharedGate:
         now = asyncio.get_running_loop().time()
         self._processes = max(1, state.processes)
         self._shown = QuotaSnapshot.from_json(state.shown, now)
+        if state.memory:
+            self._memory, self._memory_at = state.memory, now
         self._stop(state.stopped)
 
     # --- leases -----------------------------------------------------------------------------
@@ -447,13 +454,19 @@ class SharedGate:
     # --- the host comes and goes ------------------------------------------------------------
 
     def _make_host(self, memory: bytes, age: float) -> Serve:
-        return Host(store=self._store).serve
+        """Make a host that continues from the newest memory: that of the carrier, or of this process."""
+        own = asyncio.get_running_loop().time() - self._memory_at
+        if self._memory and (not memory or own < age):
+            memory, age = self._memory, own
+        self._host = Host(memory, age, store=self._store)
+        return self._host.serve
 
     def greeting(self) -> Sequence[FromMember]:
         """Return the first messages to a host: the sessions, what is under way, and what waits."""
         now = asyncio.get_running_loop().time()
         stopped = max(0.0, self._stopped_until - now)
-        first: list[FromMember] = [Hello(VERSION, _process(), self._origin, b"", 0.0, stopped)]
+        age = now - self._memory_at if self._memory else 0.0
+        first: list[FromMember] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
         first += [joined.message for joined in self._joined.values()]
         known = {joined.message.member for joined in self._joined.values()}
         for number, permit in enumerate(self._permits, HOLDING):

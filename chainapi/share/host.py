@@ -60,6 +60,7 @@ OVERDUE = 5.0  # seconds after a request's timeout: then its permit is lost
 SWEEP = 5.0  # seconds between two searches for overdue permits
 TRANSIT = 0.03  # seconds that a report may take: a request must not look younger than it is
 REPORT = 0.5  # seconds between two reports of the state
+STOPPED = 0.02  # seconds until the report of a stop, so that one is enough for refusals that arrive together
 
 _log = logging.getLogger("chainapi.share")
 
@@ -68,12 +69,18 @@ class Host:
     """Gate of one quota for all processes that link to it.
 
     Args:
+        memory: what an earlier host learned; empty for nothing.
+        age: seconds since then.
         store: called with the memory of the quota when it changed, at most twice a second.
 
     """
 
-    def __init__(self, *, store: Callable[[bytes], None] | None = None) -> None:
+    def __init__(
+        self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes], None] | None = None
+    ) -> None:
         self.gate = Gate()
+        if memory:
+            self.gate.restore(memory, age)
         self._store = store
         self._peers: set[_Peer] = set()
         self._reporting: asyncio.TimerHandle | None = None
@@ -110,25 +117,39 @@ class Host:
         """Report a stop to every process at once."""
         for peer in self._peers:
             peer.stopped(self.gate.stopped_for)
+        self._report_in(STOPPED)
 
     def changed(self) -> None:
         """Report the state soon."""
         if self._reporting is None:
-            self._reporting = asyncio.get_running_loop().call_later(REPORT, self._report)
+            self._report_in(REPORT)
+
+    def save(self) -> None:
+        """Store the memory of the quota now, because the host ends."""
+        if self._store is not None:
+            self._store(self.gate.memory())
+
+    def _report_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._reporting is not None:
+            if self._reporting.when() <= loop.time() + seconds:
+                return
+            self._reporting.cancel()
+        self._reporting = loop.call_later(seconds, self._report)
 
     def _report(self) -> None:
         self._reporting = None
-        state = self.state()
+        state = self.state(self.gate.memory())
         for peer in self._peers:
             if peer.welcome:
                 peer.send(state)
         if self._store is not None:
             self._store(state.memory)
 
-    def state(self) -> State:
+    def state(self, memory: bytes = b"") -> State:
         """Return the state of the quota."""
         snapshot = self.gate.snapshot()
-        return State(snapshot.to_json(), b"", self.gate.stopped_for, self.processes)
+        return State(snapshot.to_json(), memory, self.gate.stopped_for, self.processes)
 
 
 @define(eq=False, repr=False)
@@ -230,6 +251,8 @@ class _Peer:
                 " chainapi in all processes"
             )
         self.welcome, self._process = True, message.process
+        if message.memory:
+            self.host.gate.restore(message.memory, message.age)
         if message.stopped:
             self.host.gate.hold_back(message.stopped)
         self.send(Welcome(VERSION))

@@ -60,3 +60,17 @@ class InFlight:
         """Release the units lost before a request was sent: its response includes them."""
         while self.losses and self.losses[0][0] <= sent:
             self.lost -= self.losses.popleft()[1]
+
+    def restore(self, then: float, units: float) -> None:
+        """Hold units back that were in flight or lost at the time of a memory."""
+        if units:
+            self.losses.appendleft((then, units))
+            self.lost += units
+
+    def found(self, sent: float, units: float) -> None:
+        """Release units of a memory: their request is reported as in flight."""
+        if self.losses and sent <= self.losses[0][0]:
+            at, doubtful = self.losses[0]
+            units = min(units, doubtful)
+            self.losses[0] = at, doubtful - units
+            self.lost -= units
