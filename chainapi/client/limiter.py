@@ -327,6 +327,11 @@ class Gate:
         return max(0.0, self._quota.stopped_until - asyncio.get_running_loop().time())
 
     @property
+    def paused(self) -> bool:
+        """Whether requests wait although none is in flight."""
+        return bool(self._queue) and not self._quota.in_flight
+
+    @property
     def waiting(self) -> int:
         """Number of requests that wait."""
         return len(self._queue)

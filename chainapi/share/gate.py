@@ -120,6 +120,14 @@ class _Joined:
     message: Join
 
 
+@frozen(eq=False, repr=False)
+class _Refusal:
+    """Refusal whose meaning the host will send."""
+
+    message: Answered
+    verdict: asyncio.Future[Verdict]
+
+
 @define(eq=False, repr=False)
 class _Request:
     """Request that waits for its permit; None as the result repeats the request."""
@@ -173,7 +181,7 @@ class SharedGate:
         self._requests: dict[int, _Request] = {}
         self._permits: dict[SharedPermit, None] = {}  # of requests under way
         self._unreported: list[tuple[SharedPermit, FromMember]] = []  # ended without a host
-        self._verdicts: dict[int, asyncio.Future[Verdict]] = {}
+        self._verdicts: dict[SharedPermit, _Refusal] = {}
         self._leases = Leases(IDLE_LEASE)
         self._lease_timer: asyncio.TimerHandle | None = None
         self._breaks = 0
@@ -339,12 +347,11 @@ class SharedGate:
             return Verdict.QUOTA if refused else Verdict.PASSED
         if not refused:
             return Verdict.PASSED
-        verdict: asyncio.Future[Verdict] = loop.create_future()
-        self._verdicts[permit.number] = verdict
+        refusal = self._verdicts[permit] = _Refusal(message, loop.create_future())
         try:
-            return await verdict
+            return await refusal.verdict
         finally:
-            self._verdicts.pop(permit.number, None)
+            self._verdicts.pop(permit, None)
 
     def lost(self, permit: SharedPermit) -> None:
         """Record that no response will arrive."""
@@ -374,9 +381,7 @@ class SharedGate:
             case Refused():
                 self._refused(message)
             case messages.Verdict():
-                verdict = self._verdicts.get(message.permit)
-                if verdict is not None and not verdict.done():
-                    verdict.set_result(Verdict(message.verdict))
+                self._judged(message)
             case Recall():
                 self._recall(message)
             case Waiting():
@@ -398,6 +403,11 @@ class SharedGate:
             now = asyncio.get_running_loop().time()
             self._leases.add(_kind(request.message), others, now)
             self._watch_leases()
+
+    def _judged(self, message: messages.Verdict) -> None:
+        for permit, refusal in self._verdicts.items():
+            if permit.number == message.permit and not refusal.verdict.done():
+                refusal.verdict.set_result(Verdict(message.verdict))
 
     def _refused(self, message: Refused) -> None:
         request = self._requests.pop(message.number, None)
@@ -496,9 +506,11 @@ class SharedGate:
         for permit in [permit for permit in self._permits if permit.sent is None]:
             del self._permits[permit]
             permit.drop()
-        for verdict in self._verdicts.values():
-            if not verdict.done():
-                verdict.set_result(Verdict.QUOTA)
+        for permit, refusal in self._verdicts.items():
+            if not refusal.verdict.done():
+                # The last host may have ended before it reported the refusal to the others.
+                self._unreported.append((permit, refusal.message))
+                refusal.verdict.set_result(Verdict.QUOTA)
 
     def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
         """Send by the last known share from now on, or fail all requests."""

@@ -60,7 +60,7 @@ OVERDUE = 5.0  # seconds after a request's timeout: then its permit is lost
 SWEEP = 5.0  # seconds between two searches for overdue permits
 TRANSIT = 0.03  # seconds that a report may take: a request must not look younger than it is
 REPORT = 0.5  # seconds between two reports of the state
-STOPPED = 0.02  # seconds until the report of a stop, so that one is enough for refusals that arrive together
+PAUSED = 0.02  # seconds until the report of a stop or pause: one for all responses that arrive together
 
 _log = logging.getLogger("chainapi.share")
 
@@ -84,6 +84,7 @@ class Host:
         self._store = store
         self._peers: set[_Peer] = set()
         self._reporting: asyncio.TimerHandle | None = None
+        self._paused = False  # as of the last end of a request
 
     def serve(self, link: Link) -> None:
         """Serve the process at the other end of a link until the link breaks."""
@@ -117,7 +118,15 @@ class Host:
         """Report a stop to every process at once."""
         for peer in self._peers:
             peer.stopped(self.gate.stopped_for)
-        self._report_in(STOPPED)
+        self._report_in(PAUSED)
+
+    def ended(self) -> None:
+        """Report the state after the end of a request: very soon if the quota is used up now."""
+        paused, self._paused = self._paused, self.gate.paused
+        if self._paused and not paused:
+            self._report_in(PAUSED)
+        else:
+            self.changed()
 
     def changed(self) -> None:
         """Report the state soon."""
@@ -389,7 +398,7 @@ class _Peer:
             return
         elapsed = None if message.elapsed is None else message.elapsed + TRANSIT
         verdict = permit.answered(message.status, info_of(message.limits), elapsed=elapsed)
-        self.host.changed()
+        self.host.ended()
         if message.status == 429:
             self.send(Verdict(message.permit, verdict.value))
             self.host.stopped()

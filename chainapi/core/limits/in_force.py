@@ -84,9 +84,11 @@ class LimitsInForce:
             balance = one.balance
             balance.collect(now)
             held = in_flight.units + in_flight.lost if one.named else in_flight.units
-            if balance.backed(cost, held) or (not in_flight.number and balance.backed(cost, 0.0)):
+            if balance.backed(cost, held):
+                continue
+            if not in_flight.number and not balance.stale and balance.backed(cost, 0.0):
                 # Held back are units that may have been counted, but not for ever: the next response
-                # includes them.
+                # includes them. By a memory they were counted, and so may be more since then.
                 continue
             if one.named and probe and one.reset.at <= now:
                 continue
