@@ -194,10 +194,10 @@ class Balance:
             [(at - then, low) for at, low in self.remainders.lows[-MOST_LOWS:]],
         )
 
-    def restore(self, part: BalancePart, then: float, now: float, doubtful: float, *, idle: bool) -> None:
+    def restore(self, part: BalancePart, then: float, now: float, *, idle: bool) -> None:
         """Continue from a memory; `idle` if no request has been sent since then.
 
-        Without reports, `doubtful` units count as spent, and so do those that were likely spent until now.
+        Without reports, the units count as spent that were likely spent until now.
         """
         self.reported, self.proven = part.reported, part.proven
         self.remaining, self.returned = part.remaining, part.returned
@@ -210,12 +210,6 @@ class Balance:
         self.spent.restore([(then + sent, then + back, units) for sent, back, units in part.spent])
         self.remainders.lows = [(then + at, low) for at, low in part.lows]
         self.stale = self.reported and not idle
-        if not self.reported:
-            self._assume(then, now, doubtful, idle=idle)
-
-    def _assume(self, then: float, now: float, doubtful: float, *, idle: bool) -> None:
-        """Count units as spent that may have been spent since a memory."""
-        recent = 0.0 if idle else self.spent.outstanding - self.spent.sent_by(then - RECENT)
-        units = doubtful + recent * min(1.0, (now - then) / RECENT)
-        if units:
-            self.spend(then, now, units)
+        if not self.reported and not idle and now > then:
+            recent = self.spent.outstanding - self.spent.sent_by(then - RECENT)
+            self.spend(then, now, recent * min(1.0, (now - then) / RECENT))

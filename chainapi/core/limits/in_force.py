@@ -83,7 +83,7 @@ class LimitsInForce:
         for one in self.policies:
             balance = one.balance
             balance.collect(now)
-            held = in_flight.units + in_flight.lost if one.named else in_flight.units
+            held = in_flight.units + (in_flight.lost if one.named else in_flight.remembered)
             if balance.backed(cost, held):
                 continue
             if not in_flight.number and not balance.stale and balance.backed(cost, 0.0):
@@ -187,8 +187,10 @@ class LimitsInForce:
                 self._spend(one, reservation, now)
             elif one is policy and one.only_on_refusal:
                 one.restart()
-        if self.in_flight.losses:
-            self.in_flight.include(reservation.sent)
+        if self.in_flight.losses and (doubtful := self.in_flight.include(reservation.sent)):
+            for one in self.policies:
+                if not one.balance.reported:
+                    one.spend(reservation.sent, now, doubtful)
 
     def _spend(self, one: Policy, reservation: Reservation, now: float) -> None:
         """Record a request whose response does not report what remains of a policy."""
@@ -223,11 +225,11 @@ class LimitsInForce:
             None if self.discovery is None else self.discovery.memory(then, entries),
         )
 
-    def restore(self, part: LimitsPart, then: float, now: float, doubtful: float, *, idle: bool) -> None:
+    def restore(self, part: LimitsPart, then: float, now: float, *, idle: bool) -> None:
         """Continue from a memory; see `Balance.restore`."""
 
         def restored(policy: PolicyPart) -> Policy:
-            return Policy.restored(policy, then, now, doubtful, idle=idle)
+            return Policy.restored(policy, then, now, idle=idle)
 
         counted = [restored(one) for one in part.counted]
         self.remembered = {(one.limit, one.window): one for one in counted}

@@ -195,11 +195,11 @@ class Policy:
         )
 
     @classmethod
-    def restored(cls, part: PolicyPart, then: float, now: float, doubtful: float, *, idle: bool) -> Policy:
+    def restored(cls, part: PolicyPart, then: float, now: float, *, idle: bool) -> Policy:
         """Return a policy from a memory; see `Balance.restore`."""
         one = cls(Balance(part.balance.limit, part.balance.window), part.named, part.sized)
         one.only_on_refusal, one.guessed = part.only_on_refusal, part.guessed
-        one.balance.restore(part.balance, then, now, doubtful, idle=idle)
+        one.balance.restore(part.balance, then, now, idle=idle)
         one.reset.restore(part.reset, then)
         one.returns.restore(part.returns, then)
         return one

@@ -317,7 +317,7 @@ class Quota:
             return False
         then, idle = now - age, part.idle is not None and age <= part.idle
         self.costs.restore(part.costs)
-        self._in_force.restore(part.limits, then, now, part.doubtful, idle=idle)
+        self._in_force.restore(part.limits, then, now, idle=idle)
         self._refusals.restore(part.refusals, then)
         self.routes.restore(part.routes, then)
         self._in_flight.restore(then, part.doubtful)
