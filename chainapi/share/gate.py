@@ -298,6 +298,8 @@ class SharedGate:
             self._lease_timer.cancel()
         self._return_leases()
         if self._host is not None:
+            self._uplink.flush()
+            await asyncio.sleep(0)  # the host reads what this process reported last
             self._host.save()
         await self._uplink.aclose()
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from math import inf
 from typing import assert_never
 
 from attrs import define, field
@@ -85,6 +86,7 @@ class Host:
         self._peers: set[_Peer] = set()
         self._reporting: asyncio.TimerHandle | None = None
         self._paused = False  # as of the last end of a request
+        self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
     def serve(self, link: Link) -> None:
         """Serve the process at the other end of a link until the link breaks."""
@@ -121,9 +123,11 @@ class Host:
         self._report_in(PAUSED)
 
     def ended(self) -> None:
-        """Report the state after the end of a request: very soon if the quota is used up now."""
+        """Report the state after the end of a request: very soon if a pause begins or ends."""
+        now = asyncio.get_running_loop().time()
         paused, self._paused = self._paused, self.gate.paused
-        if self._paused and not paused:
+        if self._paused is not paused and now >= self._changed_at + REPORT:
+            self._changed_at = now
             self._report_in(PAUSED)
         else:
             self.changed()

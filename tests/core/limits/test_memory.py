@@ -6,12 +6,14 @@ import asyncio
 import pickle
 import random
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import inf, nan
+from typing import Literal, TypeAlias
 
 import msgspec
 import pytest
 from attrs import define, field
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.client.limiter import Gate, Permit
@@ -24,14 +26,16 @@ from tests.core.limits.test_quota import walk
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog
 from tests.virtual_time import VirtualLoop
 
-TRIP = 0.05  # seconds
+Heir: TypeAlias = Literal["same", "fresh", "memory"]
+HEIRS: tuple[Heir, ...] = ("same", "fresh", "memory")
+TRIP, WINDOW = 0.05, 5.0  # seconds
 SERVERS: dict[str, Callable[[], Server]] = {
-    "first": lambda: FromFirst(60.0, 5.0),
-    "clock": lambda: Clocked(60.0, 5.0, phase=2.0),
-    "log": lambda: SlidingLog(60.0, 5.0),
-    "counters": lambda: Counters(60.0, 5.0),
-    "bucket": lambda: Bucket(60.0, 5.0),
-    "small bucket": lambda: Gcra(60.0, 5.0),
+    "first": lambda: FromFirst(60.0, WINDOW),
+    "clock": lambda: Clocked(60.0, WINDOW, phase=2.0),
+    "log": lambda: SlidingLog(60.0, WINDOW),
+    "counters": lambda: Counters(60.0, WINDOW),
+    "bucket": lambda: Bucket(60.0, WINDOW),
+    "small bucket": lambda: Gcra(60.0, WINDOW),
 }
 
 
@@ -50,8 +54,8 @@ class Run:
     Attributes:
         ends: when a gate ends, in seconds.
         age: age of the memory at that time, in seconds.
-        forgets: whether the next gate gets no memory.
-        pause: seconds between this job and another one, by a gate that has the memory.
+        heir: the next gate: the "same", a "fresh" one, or one that has a "memory".
+        pause: seconds between this job and another one, by the next gate.
         hidden: whether responses have no headers but retry-after.
         limits: limits of the user.
 
@@ -60,7 +64,7 @@ class Run:
     server: Server
     ends: Sequence[float] = ()
     age: float = 0.0
-    forgets: bool = False
+    heir: Heir = "memory"
     pause: float | None = None
     hidden: bool = False
     limits: tuple[Limit, ...] = ()
@@ -98,8 +102,9 @@ class Run:
         """Run the job again after a pause."""
         memory, self.left = self.gate.memory(), 240
         await asyncio.sleep(pause)
-        self.make()
-        if not self.forgets:
+        if self.heir != "same":
+            self.make()
+        if self.heir == "memory":
             self.gate.restore(memory, pause)
         await asyncio.gather(*(self.work() for _ in range(8)))
 
@@ -116,7 +121,7 @@ class Run:
         await asyncio.sleep(self.age)
         now = asyncio.get_running_loop().time()
         self.make()
-        if not self.forgets:
+        if self.heir == "memory":
             self.gate.restore(memory, self.age)
         self.gate.hold_back(max(0.0, self.stopped_until - now))  # as each process reports it
         for flight in self.flights:
@@ -153,13 +158,32 @@ class Run:
             flight.permit.answered(response.status, info)
 
 
+@cache
+def alone(name: str, *, hidden: bool = False) -> Run:
+    """Return the run of one gate."""
+    return Run(SERVERS[name](), hidden=hidden).play()
+
+
 @pytest.mark.parametrize("name", SERVERS)
-@given(end=st.floats(TRIP, 13.0), age=st.floats(0.0, 0.5))
+@settings(max_examples=20)
+@given(end=st.floats(6.5, 13.0), age=st.floats(0.0, 0.5))
 def test_gate_continues_from_a_memory(name: str, end: float, age: float) -> None:
-    """A gate with the memory of another needs its time, meets one more 429 at most, and sends in no stop."""
-    alone, replaced = Run(SERVERS[name]()).play(), Run(SERVERS[name](), [end], age).play()
-    assert replaced.refusals <= alone.refusals + 1
-    assert replaced.seconds <= alone.seconds / 0.97 + 2 * TRIP
+    """A gate with the memory of another needs its time, and meets one more 429 at most, in no stop."""
+    one, replaced = alone(name), Run(SERVERS[name](), [end], age).play()
+    more = replaced.refusals - one.refusals
+    assert more <= 1
+    assert replaced.seconds <= one.seconds / 0.97 + 2 * TRIP + max(0, more)  # waits are whole seconds
+    assert replaced.sent_in_stop == 0
+
+
+@pytest.mark.parametrize("name", SERVERS)
+@settings(max_examples=20)
+@given(end=st.floats(TRIP, 6.5), age=st.floats(0.0, 0.5))
+def test_little_learned_costs_a_window_at_most(name: str, end: float, age: float) -> None:
+    """A memory from before the first return of units costs a window and a 429 at most."""
+    one, replaced = alone(name), Run(SERVERS[name](), [end], age).play()
+    assert replaced.refusals <= one.refusals + 1
+    assert replaced.seconds <= one.seconds / 0.97 + WINDOW
     assert replaced.sent_in_stop == 0
 
 
@@ -168,26 +192,25 @@ def test_limits_without_headers_are_remembered(name: str) -> None:
     """A gate with a memory of discovered limits meets fewer refusals than one that has to find them."""
     ends = (6.0, 8.2, 9.9, 12.1)
     with_memory = [Run(SERVERS[name](), [end], 0.2, hidden=True).play() for end in ends]
-    without = [Run(SERVERS[name](), [end], 0.2, forgets=True, hidden=True).play() for end in ends]
+    without = [Run(SERVERS[name](), [end], 0.2, heir="fresh", hidden=True).play() for end in ends]
     assert sum(run.refusals for run in with_memory) < sum(run.refusals for run in without)
-    assert sum(run.seconds for run in with_memory) < sum(run.seconds for run in without)
+    assert max(run.seconds for run in with_memory) <= alone(name, hidden=True).seconds / 0.97 + WINDOW
 
 
 @pytest.mark.parametrize("end", [0.3, 0.7, 3.3])
 def test_limits_of_the_user_are_remembered(end: float) -> None:
     """A limit that the user set holds across gates: not more leaves in its window than it allows."""
-    run = Run(FromFirst(60.0, 5.0), [end], 0.0, hidden=True, limits=(Limit(60, per=5.0),)).play()
+    run = Run(FromFirst(60.0, WINDOW), [end], 0.0, hidden=True, limits=(Limit(60, per=5.0),)).play()
     assert run.refusals == 0
 
 
 @pytest.mark.parametrize("pause", [0.0, 3.0, 5.0, 17.0, 3_600.0, 1e5, 2 * OLDEST])
 @pytest.mark.parametrize("name", SERVERS)
 def test_old_memory_does_no_harm(name: str, pause: float) -> None:
-    """A job after any pause is as fast as by a gate without a memory, with as few 429s."""
-    fresh = Run(SERVERS[name](), forgets=True, pause=pause).play()
-    known = Run(SERVERS[name](), pause=pause).play()
-    assert known.refusals <= fresh.refusals
-    assert known.seconds - pause <= (fresh.seconds - pause) / 0.97
+    """A second job after any pause is as fast by a memory as by the gate of the first or a new one."""
+    same, fresh, known = (Run(SERVERS[name](), pause=pause, heir=one).play() for one in HEIRS)
+    assert known.refusals <= max(same.refusals, fresh.refusals)
+    assert known.seconds - pause <= max(same.seconds - pause, fresh.seconds - pause) / 0.97
     assert known.sent_in_stop == 0
 
 
