@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["OnUnavailable", "SharedGate", "SharedPermit"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
+LAST = 0.001  # seconds in which the host of this process reads what the process sent
 IDLE_LEASE = 0.1  # seconds after which an unused lease goes back
 
 _log = logging.getLogger("chainapi.share")
@@ -299,7 +300,7 @@ class SharedGate:
         self._return_leases()
         if self._host is not None:
             self._uplink.flush()
-            await asyncio.sleep(0)  # the host reads what this process reported last
+            await asyncio.sleep(LAST)  # the host reads what this process reported last
             self._host.save()
         await self._uplink.aclose()
 

@@ -34,6 +34,7 @@ class LimitsInForce:
         announced: policies that responses named.
         discovery: search for a limit that no response announces; None if there is no sign of one.
         policies: all of them.
+        restored: whether it continues from a memory.
         remembered: limits of a memory by amount and window, until a session sets them.
 
     """
@@ -44,6 +45,7 @@ class LimitsInForce:
     announced: Policies = field(factory=Policies, init=False)
     discovery: Discovery | None = field(factory=Discovery, init=False)
     policies: list[Policy] = field(factory=list[Policy], init=False)
+    restored: bool = field(default=False, init=False)
     remembered: dict[tuple[float, float | None], Policy] = field(
         factory=dict[tuple[float, float | None], Policy], init=False
     )
@@ -205,7 +207,9 @@ class LimitsInForce:
         """Record the reported remainder of a policy."""
         balance, sent = one.balance, reservation.sent
         cost = 0.0 if refused else reservation.cost
-        one.record(sent, now, remaining, cost, classify=reservation.probe and not refused)
+        # The first probe after a memory may leave beside others: then it shows no return of units.
+        first = reservation.probe and (reservation.alone or not self.restored)
+        one.record(sent, now, remaining, cost, classify=first and not refused)
         if len(balance.remainders.lows) > MOST_REMAINDERS:
             balance.remainders.prune(self.in_flight.oldest(now))
         if not refused:
@@ -231,6 +235,7 @@ class LimitsInForce:
         def restored(policy: PolicyPart) -> Policy:
             return Policy.restored(policy, then, now, idle=idle)
 
+        self.restored = True
         counted = [restored(one) for one in part.counted]
         self.remembered = {(one.limit, one.window): one for one in counted}
         self._counted = [self._count(one.amount, one.per) for one in self.given]

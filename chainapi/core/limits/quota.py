@@ -71,7 +71,6 @@ class Quota:
     _refusals: Refusals = field(init=False)
     _forecast: Forecast = field(init=False)
     _taught: bool = field(default=False, init=False)  # by a response
-    _restored: bool = field(default=False, init=False)  # from a memory
 
     def __attrs_post_init__(self) -> None:
         self._in_force = LimitsInForce(self.costs, self._in_flight)
@@ -169,7 +168,7 @@ class Quota:
 
         It is a probe as long as nothing is known: others wait for its response.
         """
-        unknown = self.mode in (Mode.LEARNING, Mode.PROBING) and not self._restored
+        unknown = self.mode in (Mode.LEARNING, Mode.PROBING) and not self._in_force.restored
         self._in_flight.found(sent, cost)
         return self.send(Decision(sent, probe=unknown), sent, route, cost, prior)
 
@@ -322,5 +321,4 @@ class Quota:
         self.routes.restore(part.routes, then)
         self._in_flight.restore(then, part.doubtful)
         self.probes.restore(part.trip)
-        self._restored = True
         return True
