@@ -202,16 +202,10 @@ class Costs:
         )
 
     def _part(self, route: str) -> CostPart:
-        learned, above, bound = self.learned.get(route), self._above.get(route), self._bounds.get(route)
-        votes = 0 if learned is None or route not in self._votes else self._votes[route][learned]
-        return CostPart(
-            route,
-            None if learned is None else amount(learned),
-            min(votes, MOST_VOTES),
-            None if above is None else amount(above),
-            None if bound is None else amount(bound),
-            amount(self._tries.get(route, 0.0)),
-        )
+        learned, votes = self.learned.get(route), self._votes.get(route)
+        number = 0 if learned is None or votes is None else votes[learned]
+        above, bound = self._above.get(route), self._bounds.get(route)
+        return CostPart(route, learned, number, above, bound, self._tries.get(route, 0.0))
 
     def restore(self, part: CostsPart) -> None:
         """Continue from a memory."""
