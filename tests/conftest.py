@@ -28,7 +28,14 @@ settings.load_profile("chainapi")
 # Tests of gates and sessions also run on uvloop, which is not built on an asyncio loop. Other tests need a
 # clock that jumps, which uvloop does not have.
 ON_OTHER_LOOPS = frozenset(
-    {"test_gate_outside", "test_gates", "test_lifecycle", "test_limits_loopback", "test_session"}
+    {
+        "test_gate_outside",
+        "test_gates",
+        "test_lifecycle",
+        "test_limits_loopback",
+        "test_local",
+        "test_session",
+    }
 )
 OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
     {} if sys.platform == "win32" else {"uvloop": __import__("uvloop").new_event_loop}

@@ -48,6 +48,7 @@ async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIte
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(tmp_path / "share"))
     async with Simulator(seed=1) as simulator:
         environment = simulator.environment()
         for name, value in environment.items():

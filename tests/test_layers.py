@@ -28,6 +28,7 @@ LAYERS = (
     {"session", "transport"},
     {"__init__"},
     {"export", "simulator"},
+    {"dask"},
     {"_tooling", "cli", "__main__"},
 )
 
@@ -38,21 +39,8 @@ EXCEPTIONS = {("errors", "core.paging.checkpoint")}
 # The core imports nothing that waits, reads a clock, draws random numbers, logs, or reaches out.
 PURE = frozenset(
     {"__future__", "attrs", "base64", "bisect", "collections", "enum", "fractions", "functools", "hashlib"}
-    | {
-        "heapq",
-        "hmac",
-        "itertools",
-        "json",
-        "math",
-        "msgspec",
-        "operator",
-        "re",
-        "string",
-        "struct",
-        "types",
-        "typing",
-    }
-    | {"typing", "urllib.parse"}
+    | {"heapq", "hmac", "itertools", "json", "math", "msgspec", "operator", "re", "string", "struct"}
+    | {"types", "typing", "urllib.parse"}
 )
 PURE_NAMES = {  # of modules that are not pure as a whole
     "datetime": {

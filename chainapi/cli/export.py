@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from attrs import asdict
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from chainapi.cli.cluster import exporting_on, summary
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
@@ -50,7 +52,6 @@ from chainapi.export import export as run
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
     from chainapi.export.run import ExportResult
-    from chainapi.session import Session
 
 __all__ = ["export"]
 
@@ -76,6 +77,7 @@ async def export(
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
+    dask: str | None = None,
     quiet: Flag = False,
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
@@ -99,7 +101,9 @@ async def export(
         items: The field of the response that holds the list of a path; by default the only list.
         limit: Rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
-        concurrency: Sources that are fetched at once.
+        concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
+        dask: Address of a Dask scheduler, such as tcp://host:8786: its workers fetch, and write Parquet files
+            to the folder or the URL of --out.
         quiet: Show no progress.
         connection: Options of the session.
         terminal: The streams of the command.
@@ -117,24 +121,25 @@ async def export(
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
+        "dask": dask,
         "quiet": quiet,
     }
     again = ["chainapi", "export", route, *values, *option_words({**options, **changed(connection)})]
     words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
-    traffic = Progress(asyncio.get_running_loop().time)
-    async with terminal.session(**asdict(connection), on_event=traffic) as session:
-        view = ExportView(traffic, lambda: session.quota, terminal.now)
+    async with _started(terminal, connection, dask) as (view, start):
         try:
             with calling(terminal, route), cancelled_by_sigterm():
-                walk, sources, query = _plan(
-                    session, route, words, param or [], page_size, over=over, api=api, items=items
+                name, sources, query = _plan(
+                    route, words, param or [], page_size, over=over, api=api, items=items
                 )
+                if dask is not None:
+                    _check_distributed(route, format_)
                 async with view.shown(terminal, quiet=quiet):
-                    result = await run(
-                        walk,
+                    line = await start(
+                        name,
                         sources,
                         out,
-                        format=format_,
+                        format_,
                         limit=limit,
                         concurrency=concurrency,
                         on_progress=view.update,
@@ -151,8 +156,41 @@ async def export(
             if isinstance(error, ChainAPIError):
                 return FAILED
             raise
-    terminal.note(_summary(result))
+    terminal.note(line)
     return 0
+
+
+@asynccontextmanager
+async def _started(
+    terminal: Terminal, connection: ConnectionOptions, dask: str | None
+) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[str]]]]:
+    """Open a session, or a connection to a cluster; yield the view, and a function that exports."""
+    if dask is not None:
+        async with exporting_on(dask, connection) as distributed:
+
+            async def start_there(name: str, sources: Any, out: str, _: None, **options: Any) -> str:
+                return summary(await distributed(name, sources, out, **options))
+
+            yield ExportView(None, dict, terminal.now), start_there
+        return
+    traffic = Progress(asyncio.get_running_loop().time)
+    async with terminal.session(**asdict(connection), on_event=traffic) as session:
+
+        async def start_here(name: str, sources: Any, out: str, format_: str | None, **options: Any) -> str:
+            return _summary(await run(method_of(session, name), sources, out, format=format_, **options))
+
+        yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
+
+
+def _check_distributed(route: str, format_: FileFormat | None) -> None:
+    if is_path(route):
+        raise ConfigurationError(
+            "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"
+        )
+    if format_ not in (None, "parquet"):
+        raise ConfigurationError(
+            f"--format {format_} does not apply: workers of a cluster write Parquet only"
+        )
 
 
 def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
@@ -184,7 +222,6 @@ def _lines(name: str) -> list[str]:
 
 
 def _plan(
-    session: Session,
     route: str,
     words: Sequence[str],
     params: Sequence[str],
@@ -193,8 +230,8 @@ def _plan(
     over: str | None,
     api: str | None,
     items: str | None,
-) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
-    """Return the method, its sources, and the arguments that all of them share.
+) -> tuple[str, Sequence[Any], Mapping[str, Any]]:
+    """Return the name of the method, its sources, and the arguments that all of them share.
 
     Raises:
         ConfigurationError: the arguments do not fit together.
@@ -205,10 +242,10 @@ def _plan(
         options = {"page_size": page_size, "items": items}
         given = {name: value for name, value in options.items() if value is not None}
         query = {**given, **read_query(params, _EXPORT_OPTIONS)}
-        return getattr(session, api or "data").list, _paths(route, words), query
+        return f"{api or 'data'}.list", _paths(route, words), query
     refuse(f"the route {route} sets it", api=api, items=items)
     sources, query = _of_route(route, words, with_page_size(params, page_size), over)
-    return method_of(session, route), sources, query
+    return route, sources, query
 
 
 def _paths(route: str, words: Sequence[str]) -> list[str]:

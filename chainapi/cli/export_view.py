@@ -33,14 +33,14 @@ class ExportView:
     """Progress of an export: drawn on a terminal, else reported in a line every 10 s.
 
     Attributes:
-        traffic: counts the requests of the session.
+        traffic: counts the requests of the session; None for those of a cluster, which count their own.
         quota: returns the snapshots of the quotas.
         now: returns the local time, for the end of a wait.
         progress: the last one reported; None before the first page.
 
     """
 
-    traffic: Progress
+    traffic: Progress | None
     quota: Callable[[], Mapping[str, QuotaSnapshot]]
     now: Callable[[], datetime]
     progress: ExportProgress | None = None
@@ -90,15 +90,16 @@ class ExportView:
 
     def counts(self) -> str:
         """Return the counts of sources, rows and requests, and the time left."""
-        progress, requests = self.progress, counted(self.traffic.requests, "request")
+        progress = self.progress
+        requests = [] if self.traffic is None else [counted(self.traffic.requests, "request")]
         if progress is None:
-            return f"{self.kept()} · {requests}"
+            return " · ".join([self.kept(), *requests])
         total = "" if progress.sources is None else f" of {progress.sources:,}"
         parts = [
             f"{progress.done:,}{total} sources",
             counted(progress.rows, "row"),
             f"{progress.rows_per_second:,.0f} rows/s",
-            requests,
+            *requests,
         ]
         if progress.invalid:
             parts.append(f"{progress.invalid:,} invalid")

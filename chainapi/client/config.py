@@ -269,14 +269,14 @@ def _is_text(value: object) -> bool:
 
 def _refuse_plain_http(url: str) -> None:
     parts = urlsplit(url)
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ConfigurationError(
             "data_base_url (or CHAINAPI_DATA_BASE_URL) is http://, which would send the API key in the clear:"
             " use https:// (http:// is accepted for loopback addresses only)"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

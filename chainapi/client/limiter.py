@@ -113,14 +113,13 @@ class Permit:
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
-        verdict = self._gate.answered(reservation, status, info, elapsed)
-        self._account.ended(self._gate.charged(reservation), refused=status == 429)
-        return verdict
+        return self._gate.answered(reservation, self._account, status, info, elapsed)
 
     def lost(self) -> None:
         """Report that no response arrived: the service may have counted the request."""
         if (reservation := self._settle()) is not None:
-            self._account.ended(reservation.cost)
+            self._account.requests += 1
+            self._account.units += reservation.cost
             self._gate.lost(reservation)
 
     def unsent(self) -> None:
@@ -253,7 +252,8 @@ class Gate:
         waiter = _Ticket(next(self._numbers), rank, route, cost, member, loop.create_future())
         self._enter(loop.time(), waiter, max_wait, deadline)
         late = None if max_wait is None else loop.call_later(max_wait, self._late, waiter)
-        account = self._account(member, tag, loop.time())
+        account = self._account(member, tag)
+        account.used = loop.time()
         account.waiting += 1
         try:
             return Permit(self, await self._wait(loop, waiter), member, account)
@@ -276,7 +276,11 @@ class Gate:
             return None
         if member.group is not None:
             member.group.in_flight += 1
-        return Permit(self, reservation, member, self._account(member, tag, now))
+        account = member.account if tag is None else None
+        if account is None or account.closed:
+            account = self._account(member, tag)
+        account.used = now
+        return Permit(self, reservation, member, account)
 
     def adopt(
         self, route: str, *, cost: float | None, member: Member, elapsed: float, tag: str | None = None
@@ -289,7 +293,9 @@ class Gate:
         reservation = quota.adopt(sent, route, quota.costs.price(route, cost), cost)
         if member.group is not None:
             member.group.in_flight += 1
-        return Permit(self, reservation, member, self._account(member, tag, sent + elapsed))
+        account = self._account(member, tag)
+        account.used = sent + elapsed
+        return Permit(self, reservation, member, account)
 
     def hold_back(self, seconds: float) -> None:
         """Send nothing for some seconds: another gate met a refusal."""
@@ -346,19 +352,13 @@ class Gate:
         snapshot = self._quota.snapshot(asyncio.get_running_loop().time(), len(self._queue), unix_time)
         return evolve(snapshot, spenders=self._spenders.shown())
 
-    def _account(self, member: Member, tag: str | None, now: float) -> Account:
-        """Return the account of a spender; each member remembers the one that it used last."""
-        account, tag = member.account, member.tag if tag is None else tag
-        if account is None or account.tag != tag or account.closed:
-            account = member.account = self._spenders.account(member.process, tag)
-        account.used = now
-        return account
-
-    def charged(self, reservation: Reservation) -> float:
-        """Return the units of a request that was answered: the response may have shown its cost."""
-        if not reservation.alone:
-            return reservation.cost
-        return self._quota.costs.price(reservation.route, reservation.prior)
+    def _account(self, member: Member, tag: str | None) -> Account:
+        """Return the account of a spender; each member remembers that of its own tag."""
+        if tag is not None:
+            return self._spenders.account(member.process, tag)
+        if member.account is None or member.account.closed:
+            member.account = self._spenders.account(member.process, member.tag)
+        return member.account
 
     # --- sessions that share it --------------------------------------------------------------
 
@@ -671,14 +671,28 @@ class Gate:
             self._queue.freed(member.group)
 
     def answered(
-        self, reservation: Reservation, status: int, info: RateLimitInfo, elapsed: float | None = None
+        self,
+        reservation: Reservation,
+        account: Account,
+        status: int,
+        info: RateLimitInfo,
+        elapsed: float | None = None,
     ) -> Verdict:
         """Record a response, and return its meaning for the quota."""
+        costs = self._quota.costs
+        version = costs.version
         now = asyncio.get_running_loop().time()
         if elapsed is not None:
             reservation.sent = max(reservation.sent, now - elapsed)
         self._unanswered_since = now if self._quota.in_flight > 1 else inf
         verdict = self._quota.answered(reservation, now, status, info, self._random())
+        account.requests += 1
+        if status == 429:
+            account.refusals += 1
+        elif costs.version == version:
+            account.units += reservation.cost
+        else:  # the response may have shown the cost of its request
+            account.units += costs.price(reservation.route, reservation.prior)
         self._pump()
         return verdict
 

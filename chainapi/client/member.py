@@ -68,7 +68,7 @@ class Member:
         self.most_in_flight = max_in_flight
         self.process = process
         self.tag = tag
-        self.account: Account | None = None  # of its last request, in the gate that it joined
+        self.account: Account | None = None  # of its tag, in the gate that it joined
         self.rate = None if rate is None else _bucket(rate)
         self.rate_units = isinstance(rate, Limit) and rate.units
         self.limits = tuple(limits)

@@ -47,11 +47,6 @@ class RetryState:
     faults: int = 0
     refusals: int = 0
 
-    @property
-    def attempts(self) -> int:
-        """Number of requests that failed."""
-        return self.faults + self.refusals
-
     def fault(self, policy: RetryPolicy) -> bool:
         """Count a fault; return whether another attempt is left.
 

@@ -76,5 +76,6 @@ async def export(
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
-    spec = ExportSpec(walk, over, Target.of(out, format), query, limit, concurrency)
-    return await Exporter(spec, on_progress).run()
+    target = Target.of(out, format)
+    spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency)
+    return await Exporter(spec, target, on_progress).run()

@@ -15,9 +15,8 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError, ExportError
 from chainapi.export.columns import Codec, Column
 from chainapi.export.formats.values import require
-from chainapi.export.journal import Journal
 from chainapi.export.progress import ExportProgress
-from chainapi.export.records import Batch, SourceRecord
+from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream
 from chainapi.export.spec import Arguments, ExportSpec
 from chainapi.export.worker import Worker
@@ -43,7 +42,7 @@ class Fetcher:
     """
 
     spec: ExportSpec
-    journal: Journal
+    journal: PageLog
     worker: Worker
     progress: ExportProgress
     report: Callable[[], None]
@@ -124,8 +123,7 @@ class Fetcher:
         source = await self.worker.run(self.journal.source, arguments.label, query)
         if source.query != query:
             raise ExportError(
-                f"{self.spec.target.path} has rows of {source.label} from another service: "
-                "choose another target"
+                f"{self.spec.target} has rows of {source.label} from another service: choose another target"
             )
         if source.done and not (pages.walk.ordered and _has_order(source)):
             return None
@@ -137,9 +135,9 @@ class Fetcher:
 
     def _begin(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; store or compare the settings of the export."""
-        codec, target = Codec(pages.model), self.spec.target
-        if target.format.needs_columns:
-            require(codec.columns, target.format.name)
+        codec, format_ = Codec(pages.model), self.spec.format
+        if format_.needs_columns:
+            require(codec.columns, format_.name)
         settings = self.spec.settings(pages, codec.columns)
         if self.journal.has_pages():
             self._compare(self.journal.settings(), settings)
@@ -155,7 +153,7 @@ class Fetcher:
         ]
         if changes:
             raise ExportError(
-                f"{self.spec.target.path} holds another export: {'; '.join(changes)}. "
+                f"{self.spec.target} holds another export: {'; '.join(changes)}. "
                 "Use the same settings, or choose another target"
             )
 

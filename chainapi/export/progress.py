@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from attrs import define, field
@@ -11,6 +11,9 @@ from attrs import define, field
 __all__ = ["ExportProgress", "Stage"]
 
 Stage = Literal["fetching", "writing", "done"]
+
+_COUNTS = ("met", "skipped", "done", "failed", "pages", "rows", "invalid")
+_OPEN = "pages_of_open"
 
 
 @define(eq=False)
@@ -69,6 +72,20 @@ class ExportProgress:
         pages_a_source = (self.pages - of_open) / fetched
         pages_left = pages_a_source * (self.sources - self.done - self.failed) - of_open
         return max(pages_left, 0) * self.elapsed / self.pages
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """All counts by name, to send them to another process; see `add_up`."""
+        return {**{name: getattr(self, name) for name in _COUNTS}, _OPEN: self._pages_of_open.total()}
+
+    def add_up(self, counts: Iterable[Mapping[str, int]]) -> None:
+        """Take the sums of the counts of several processes."""
+        sums = Counter[str]()
+        for one in counts:
+            sums.update(one)
+        for name in _COUNTS:
+            setattr(self, name, sums[name])
+        self._pages_of_open = Counter({_OPEN: sums[_OPEN]})
 
     def committed(self, label: str, *, done: bool) -> None:
         """Count a page of a source."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from attrs import define, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.integrity import row_checksum
 
-__all__ = ["Batch", "Part", "SourceRecord"]
+__all__ = ["Batch", "PageLog", "Part", "SourceRecord"]
 
 
 @define
@@ -135,6 +135,37 @@ class Batch:
         for position, (digest, row) in enumerate(rows, last + 1):
             stored = row_checksum(number, position, digest, row) + walk_pass
             yield number, position, digest, walk_pass, stored, row
+
+
+class PageLog(Protocol):
+    """Log of the pages of an export; every method blocks, and all calls come from one thread.
+
+    Attributes:
+        invalid: number of invalid rows committed since the log was opened.
+
+    """
+
+    invalid: int
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the export; an empty dict for a new one."""
+        ...
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Store the settings of an export without pages, in place of those stored before."""
+        ...
+
+    def has_pages(self) -> bool:
+        """Return whether a page was ever committed."""
+        ...
+
+    def source(self, label: str, query: str) -> SourceRecord:
+        """Return the source with this label; create it if it is missing."""
+        ...
+
+    def commit(self, batches: Sequence[Batch]) -> int:
+        """Take the rows of pages and the positions behind; count and return new rows."""
+        ...
 
 
 @frozen

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 
 from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
+from chainapi.export.files import Target
 from chainapi.export.finalize import finalize, recover
 from chainapi.export.journal import Journal
 from chainapi.export.progress import ExportProgress, Stage
@@ -47,11 +48,13 @@ class Exporter:
 
     Attributes:
         spec: specification of the export.
+        target: its file or folder.
         on_progress: called after each commit and at each stage.
 
     """
 
     spec: ExportSpec
+    target: Target
     on_progress: Callable[[ExportProgress], None] | None
     progress: ExportProgress = field(init=False)
     _worker: Worker = field(factory=Worker, init=False)
@@ -77,7 +80,7 @@ class Exporter:
             self._worker.shutdown()
 
     async def _run(self, journal: Journal) -> ExportResult:
-        target, progress, worker = self.spec.target, self.progress, self._worker
+        target, progress, worker = self.target, self.progress, self._worker
         await worker.run(recover, journal, target)
         fetcher = Fetcher(self.spec, journal, worker, progress, self._report)
         await fetcher.fetch()
@@ -91,8 +94,8 @@ class Exporter:
         return ExportResult(target.path, progress.rows, progress.met, written, progress.invalid, invalid)
 
     def _open(self) -> Journal:
-        self.spec.target.prepare()
-        self._journal = Journal.open(self.spec.target.journal_path)
+        self.target.prepare()
+        self._journal = Journal.open(self.target.journal_path)
         return self._journal
 
     def _close(self) -> None:
@@ -109,6 +112,6 @@ class Exporter:
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return IncompleteExportError(
             f"{len(failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others are "
-            f"in {self.spec.target.path}. Start the same export again to fetch the failed ones",
+            f"in {self.target.path}. Start the same export again to fetch the failed ones",
             failures,
         )

@@ -11,7 +11,7 @@ from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import Column
-from chainapi.export.files import Target
+from chainapi.export.formats import Format
 
 __all__ = ["Arguments", "ExportSpec", "Sources"]
 
@@ -28,6 +28,8 @@ class Arguments:
     @classmethod
     def of(cls, source: Any) -> Self:
         """Read a source: an argument, a tuple, or a mapping of named arguments."""
+        if isinstance(source, cls):
+            return source
         if isinstance(source, Mapping):
             return cls(named=source)
         return cls(source if isinstance(source, tuple) else (source,))
@@ -45,7 +47,8 @@ class ExportSpec:
     Attributes:
         walk: method that returns the stream of a source.
         over: the sources.
-        target: file or folder for the rows.
+        target: name of the file or the folder for the rows.
+        format: format of the files.
         query: keyword arguments of `walk` that all sources share.
         limit: rows of each source; None for all.
         concurrency: sources that are open at once.
@@ -54,7 +57,8 @@ class ExportSpec:
 
     walk: Callable[..., Pages[Any]]
     over: Sources
-    target: Target
+    target: str
+    format: Format
     query: Mapping[str, Any]
     limit: int | None
     concurrency: int
@@ -95,7 +99,7 @@ class ExportSpec:
         query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
         settings = {
             "route": route,
-            "format": self.target.format.name,
+            "format": self.format.name,
             "columns": ", ".join(column.name for column in columns),
             "ordered": pages.walk.ordered,
             "limit": self.limit,

@@ -12,8 +12,7 @@ from concurrent.futures import Executor
 
 from attrs import define, field
 
-from chainapi.export.journal import Journal
-from chainapi.export.records import Batch
+from chainapi.export.records import Batch, PageLog
 
 __all__ = ["MAX_PENDING", "Writer"]
 
@@ -32,7 +31,7 @@ class Writer:
 
     """
 
-    journal: Journal
+    journal: PageLog
     thread: Executor
     on_commit: Callable[[Sequence[Batch], int], None]
     on_failure: Callable[[], None]

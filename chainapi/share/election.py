@@ -33,7 +33,7 @@ from attrs import define, field, frozen
 from chainapi.errors import ShareUnavailableError
 from chainapi.share import forks
 
-__all__ = ["BACKLOG", "UNIX_SOCKETS", "Address", "Elections", "Seat", "share_directory"]
+__all__ = ["BACKLOG", "UNIX_SOCKETS", "Address", "Elections", "Seat", "share_directory", "stream_socket"]
 
 UNIX_SOCKETS = hasattr(socket, "AF_UNIX") and sys.platform != "win32"
 BACKLOG = 1024  # connections that wait to be accepted; the kernel may allow fewer
@@ -53,8 +53,9 @@ def share_directory(environment: Mapping[str, str] = os.environ) -> Path:
     runtime = Path(environment.get("XDG_RUNTIME_DIR", ""))
     if runtime.is_absolute():  # by its specification a relative path is ignored
         return runtime / "chainapi"
-    user = "" if sys.platform == "win32" else f"-{os.geteuid()}"
-    return Path(tempfile.gettempdir(), f"chainapi{user}")
+    if sys.platform == "win32":  # the folder for temporary files is the user's
+        return Path(tempfile.gettempdir(), "chainapi")
+    return Path(tempfile.gettempdir(), f"chainapi-{os.geteuid()}")
 
 
 @frozen
@@ -154,7 +155,7 @@ class Elections:
     def alive(self, address: Address) -> bool:
         """Return whether the process of a host exists: it holds its lock."""
         try:
-            with _opened(self._lock(address), create=False) as lock:
+            with _opened(self._lock(address.identity), create=False) as lock:
                 return not _locked(lock)
         except FileNotFoundError:
             return False
@@ -173,7 +174,7 @@ class Elections:
             if former is not None:
                 if former != instead_of and self.alive(former):
                     return None
-                self._unlink(former)
+                self._unlink(former.identity)
             return self._seat(name)
 
     def memory(self, name: str) -> tuple[bytes, float]:
@@ -198,43 +199,38 @@ class Elections:
 
     def remove(self, name: str, address: Address) -> None:
         """Remove the files of a host that ends."""
-        self._unlink(address)
+        self._unlink(address.identity)
         # During an election its winner writes the address; a stale one only says that its host ended.
         with suppress(OSError), self._election(name) as entered:
             if entered and self.address(name) == address:
                 (self.directory / f"{name}.host").unlink()
 
     def _seat(self, name: str) -> Seat:
-        identity = secrets.token_hex(8)
+        identity, secret = secrets.token_hex(8), secrets.token_bytes(32)
         with ExitStack() as undo:
-            lock = _open(self.directory / f"{identity}.lock", create=True)
+            undo.callback(self._unlink, identity)
+            lock = _open(self._lock(identity), create=True)
             undo.callback(_close, lock)
             _locked(lock)
-            listener = self._listener(identity)
+            listener = stream_socket(tcp=self.tcp)
             undo.callback(listener.close)
-            port = listener.getsockname()[1] if self.tcp else 0
-            address = Address(identity, secrets.token_bytes(32), port)
-            undo.callback(self._unlink, address)
+            address = Address(identity, secret, self._listen(listener, identity))
             # In place: a reader of half an address finds no host, and waits for the end of the election.
             _write(self.directory / f"{name}.host", address.encoded())
             undo.pop_all()
         forks.hold(listener.fileno())
         return Seat(name, address, listener, listener.fileno(), lock, self)
 
-    def _listener(self, identity: str) -> socket.socket:
-        listener = socket.socket(socket.AF_INET if self.tcp else socket.AF_UNIX)
-        try:
-            if self.tcp:
-                listener.bind(("127.0.0.1", 0))
-            else:
-                listener.bind(str(self._socket(identity)))
-                self._socket(identity).chmod(0o600)
-            listener.listen(BACKLOG)
-            listener.setblocking(False)
-        except BaseException:
-            listener.close()
-            raise
-        return listener
+    def _listen(self, listener: socket.socket, identity: str) -> int:
+        """Listen, and return the port; 0 for a Unix socket."""
+        path = self._socket(identity)
+        if self.tcp:
+            listener.bind(("127.0.0.1", 0))
+        else:
+            listener.bind(str(path))
+            path.chmod(0o600)
+        listener.listen(BACKLOG)
+        return int(listener.getsockname()[1]) if self.tcp else 0
 
     @contextmanager
     def _election(self, name: str) -> Iterator[bool]:
@@ -242,16 +238,27 @@ class Elections:
         with _opened(self.directory / f"{name}.election", create=True) as lock:
             yield _locked(lock)
 
-    def _unlink(self, address: Address) -> None:
-        for path in (self._lock(address), self._socket(address.identity)):
+    def _unlink(self, identity: str) -> None:
+        for path in (self._lock(identity), self._socket(identity)):
             with suppress(OSError):  # Windows keeps the lock of a process that exists
                 path.unlink()
 
-    def _lock(self, address: Address) -> Path:
-        return self.directory / f"{address.identity}.lock"
+    def _lock(self, identity: str) -> Path:
+        return self.directory / f"{identity}.lock"
 
     def _socket(self, identity: str) -> Path:
         return self.directory / f"{identity}.sock"
+
+
+def stream_socket(*, tcp: bool) -> socket.socket:
+    """Return a socket that does not block: of loopback TCP, or a Unix socket."""
+    if sys.platform == "win32" or tcp:
+        # asyncio switches Nagle's algorithm off if the protocol is named: it would delay frames by 40 ms.
+        sock = socket.socket(socket.AF_INET, proto=socket.IPPROTO_TCP)
+    else:
+        sock = socket.socket(socket.AF_UNIX)
+    sock.setblocking(False)
+    return sock
 
 
 def _fault(status: os.stat_result) -> str | None:

@@ -1,8 +1,8 @@
 """Handshake of a link over a stream: each end proves that it has the secret, without sending it.
 
-The member sends its greeting and a random challenge; the host answers with its greeting, a challenge of its
-own and its proof; the member sends its proof. A proof is an HMAC over both challenges and the role, so that
-no recorded or reflected proof is valid again.
+Both ends begin with a greeting and a random challenge. Then the host sends its proof, and the member checks
+it and sends its own. A proof is an HMAC over both challenges and the role, so that no recorded or reflected
+proof is valid again.
 
 Each side is a generator: it yields the bytes to send with the number of bytes that it needs next, and returns
 the last bytes to send.
@@ -73,9 +73,8 @@ def member_side(secret: bytes) -> Side:
 
     """
     own = secrets.token_bytes(_CHALLENGE)
-    answer = yield GREETING + own, len(GREETING) + _CHALLENGE + _PROOF
-    challenge, proof = _greeted(answer, _CHALLENGE), answer[-_PROOF:]
-    _check(proof, _proof(secret, b"host", own, challenge))
+    challenge = _greeted((yield GREETING + own, len(GREETING) + _CHALLENGE))
+    _check((yield b"", _PROOF), _proof(secret, b"host", own, challenge))
     return _proof(secret, b"member", own, challenge)
 
 
@@ -86,21 +85,21 @@ def host_side(secret: bytes) -> Side:
         HandshakeError: the other end is no member.
 
     """
-    challenge = _greeted((yield b"", len(GREETING) + _CHALLENGE), _CHALLENGE)
     own = secrets.token_bytes(_CHALLENGE)
-    proof = yield GREETING + own + _proof(secret, b"host", challenge, own), _PROOF
+    challenge = _greeted((yield GREETING + own, len(GREETING) + _CHALLENGE))
+    proof = yield _proof(secret, b"host", challenge, own), _PROOF
     _check(proof, _proof(secret, b"member", challenge, own))
     return b""
 
 
-def _greeted(message: bytes, size: int) -> bytes:
-    """Check the greeting at the start of a message, and return the bytes behind it."""
+def _greeted(message: bytes) -> bytes:
+    """Check the greeting at the start of a message, and return the challenge behind it."""
     greeting = message[: len(GREETING)]
     if greeting[:-1] != GREETING[:-1]:
         raise HandshakeError("the other end does not speak this protocol")
     if greeting != GREETING:
         raise VersionError(greeting[-1])
-    return message[len(GREETING) : len(GREETING) + size]
+    return message[len(GREETING) :]
 
 
 def _proof(secret: bytes, role: bytes, of_member: bytes, of_host: bytes) -> bytes:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from math import inf
 from typing import assert_never
 
@@ -99,6 +99,12 @@ class Host:
         """Number of the processes with a session; observers have none."""
         return sum(peer.shares for peer in self._peers)
 
+    def unique(self, process: str) -> str:
+        """Return a name for a process that no other has: each takes turns of its own."""
+        names = {peer.process for peer in self._peers}
+        others = (f"{process}#{number}" for number in count(2))
+        return next(name for name in chain((process,), others) if name not in names)
+
     def left(self, peer: _Peer) -> None:
         """Forget a process whose link broke."""
         self._peers.discard(peer)
@@ -180,7 +186,7 @@ class _Peer:
     host: Host
     link: Link
     welcome: bool = False
-    _process: str = ""
+    process: str = ""
     _members: dict[int, Member] = field(factory=dict[int, Member])
     _timeouts: dict[int, float] = field(factory=dict[int, float])
     _permits: dict[int, _Held] = field(factory=dict[int, _Held])
@@ -263,7 +269,7 @@ class _Peer:
                 f"version {message.version} of the protocol, and the host has {VERSION}: use one version of"
                 " chainapi in all processes"
             )
-        self.welcome, self._process = True, message.process
+        self.welcome, self.process = True, self.host.unique(message.process)
         if message.memory:
             self.host.gate.restore(message.memory, message.age)
         if message.stopped:
@@ -310,7 +316,7 @@ class _Peer:
             probe=message.probe,
             max_stop=message.max_stop,
             on_wait=partial(self._on_wait, message.member),
-            process=self._process,
+            process=self.process,
             tag=message.tag,
         )
         self._timeouts[message.member] = message.timeout

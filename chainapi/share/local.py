@@ -20,14 +20,22 @@ from attrs import define, field
 from chainapi._text import quoted
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
-from chainapi.share.election import BACKLOG, UNIX_SOCKETS, Address, Elections, Seat, share_directory
+from chainapi.share.election import (
+    BACKLOG,
+    UNIX_SOCKETS,
+    Address,
+    Elections,
+    Seat,
+    share_directory,
+    stream_socket,
+)
 from chainapi.share.handshake import Handshake, VersionError, host_side, member_side
 from chainapi.share.link import Link, PairedLink, Serve, linked_pair
 from chainapi.share.stream import PATIENCE, StreamLink
 
 __all__ = ["LocalCarrier"]
 
-ATTEMPTS = 250  # at one host that exists and accepts no connection, within `PATIENCE` ticks
+PAUSE = 0.02  # seconds between two attempts to reach a host, or to become it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -121,7 +129,8 @@ class LocalCarrier:
         """Return a link to the host, or become the host."""
         replaced = self._silent.pop(name, None)
         failures, suspect = 0, None
-        for _ in range(4 * ATTEMPTS):
+        most = max(1, int(PATIENCE * self._tick / PAUSE))  # attempts at a host that refuses connections
+        for _ in range(4 * most):
             address = self._elections.address(name)
             if address is None or address == replaced or not self._elections.alive(address):
                 seat = self._elections.elect(name, replaced)
@@ -132,20 +141,21 @@ class LocalCarrier:
                 if link is not None:
                     return link
                 failures, suspect = (failures + 1 if address == suspect else 1), address
-                if failures >= ATTEMPTS or self._silent.pop(name, None) == address:
+                if failures >= most or self._silent.pop(name, None) == address:
                     replaced = address
-            await asyncio.sleep(PATIENCE * self._tick / ATTEMPTS)
+            await asyncio.sleep(PAUSE)
         raise ShareUnavailableError(
-            "no process that hosts the shared quota can be reached, and this one cannot become the host, because"
-            " another process is stopped or busy in the middle of it. End the processes that have files open in"
-            f" {self._elections.directory}, or let CHAINAPI_SHARE_DIR name another directory"
+            "no process that hosts the shared quota can be reached, and this one cannot become the host,"
+            " because another process is stopped or busy in the middle of that. End the processes that have"
+            f" files open in {self._elections.directory}, or let CHAINAPI_SHARE_DIR name another directory"
         )
 
     async def _dial(self, name: str, address: Address) -> StreamLink | None:
         """Connect to a host; return None if it does not accept this process."""
         link = StreamLink(Handshake(member_side(address.secret)), tick=self._tick, host=False)
+        peer = stream_socket(tcp=address.port != 0)  # an error of it does not count against the host
         try:
-            await self._open_stream(address, link)
+            await self._open_stream(address, peer, link)
         except OSError:
             return None
         try:
@@ -162,23 +172,21 @@ class LocalCarrier:
         link.closed.add_done_callback(lambda _: self._closed(name, address, link))
         return link
 
-    async def _open_stream(self, address: Address, link: StreamLink) -> None:
+    async def _open_stream(self, address: Address, peer: socket.socket, link: StreamLink) -> None:
         loop = asyncio.get_running_loop()
-        peer = socket.socket(socket.AF_INET if address.port else socket.AF_UNIX)
-        peer.setblocking(False)
         forks.hold(peer.fileno())
         try:
             if address.port:
                 await loop.sock_connect(peer, ("127.0.0.1", address.port))
-                await loop.create_connection(lambda: link, sock=peer)
             else:
                 # It succeeds or fails at once. asyncio would take a full queue of connections for a success.
                 peer.connect(self._elections.socket_path(address))
-                await loop.create_unix_connection(lambda: link, sock=peer)
         except BaseException:
             forks.release(peer.fileno())
             peer.close()
             raise
+        create = loop.create_connection if address.port else loop.create_unix_connection
+        await create(lambda: link, sock=peer)
 
     def _closed(self, name: str, address: Address, link: StreamLink) -> None:
         if link.silent:
@@ -193,11 +201,11 @@ class LocalCarrier:
     async def _become_host(self, seat: Seat, make_host: Callable[[bytes, float], Serve]) -> Link:
         try:
             serve = make_host(*self._elections.memory(seat.name))
-            host = _Host(seat, serve, self._tick)
-            await host.start()
         except BaseException:
             seat.release()
             raise
+        host = _Host(seat, serve, self._tick)
+        await host.start()
         self._hosts[seat.name] = host
         return host.own_link()
 
@@ -221,17 +229,24 @@ class _Host:
     _tick: float
     links: set[StreamLink] = field(factory=set[StreamLink], init=False)
     _own: list[PairedLink] = field(factory=list[PairedLink], init=False)
-    _server: asyncio.Server = field(init=False)
+    _server: asyncio.Server | None = field(default=None, init=False)
     _timer: asyncio.TimerHandle = field(init=False)
     _checked: float = field(init=False)
     _ended: bool = field(default=False, init=False)
 
     async def start(self) -> None:
-        """Accept connections."""
+        """Accept connections; if that fails, or is cancelled, end."""
         loop = asyncio.get_running_loop()
-        listen = loop.create_server if self._seat.address.port else loop.create_unix_server
-        self._server = await listen(self._accept, sock=self._seat.listener, backlog=BACKLOG)
         self._check_later()
+        listen = loop.create_server if self._seat.address.port else loop.create_unix_server
+        try:
+            self._server = await listen(
+                self._accept, sock=self._seat.listener, backlog=BACKLOG, start_serving=False
+            )
+            await self._server.start_serving()
+        except BaseException:
+            self.end()
+            raise
 
     def own_link(self) -> Link:
         """Return a link of this process to itself."""
@@ -256,7 +271,8 @@ class _Host:
     def _end(self, end_link: Callable[[StreamLink], None]) -> None:
         self._ended = True
         self._timer.cancel()
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         self._seat.release()
         for link in self.links:
             if link.connected:  # the others notice it when they are

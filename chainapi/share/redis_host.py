@@ -12,7 +12,17 @@ from typing import TypeAlias
 from attrs import frozen
 
 from chainapi.core.share.host_lease import HostLease
-from chainapi.core.share.packets import NONCE, Incoming, Kind, Outgoing, Packet, link_keys, seal
+from chainapi.core.share.packets import (
+    NONCE,
+    Incoming,
+    Kind,
+    Outgoing,
+    Packet,
+    link_keys,
+    open_memory,
+    seal,
+    seal_memory,
+)
 from chainapi.share.link import Link, Serve, linked_pair
 from chainapi.share.redis_election import Elected, Election
 from chainapi.share.redis_link import OwnLink, RedisLink
@@ -37,6 +47,11 @@ class Times:
     def beat(self) -> float:
         """Interval of keep-alives, and of renewals of the lease."""
         return min(self.ttl, self.silence) / 4
+
+    @property
+    def idle(self) -> float:
+        """Time without a packet after which the next beat sends a keep-alive."""
+        return self.beat / 2
 
 
 def lease_clock() -> float:
@@ -77,7 +92,7 @@ class Term:
     @property
     def memory(self) -> tuple[bytes, float]:
         """Memory of the quota when the term began, and its age in seconds."""
-        return self._elected.memory, self._elected.age
+        return open_memory(self._key, self._elected.memory), self._elected.age
 
     def begin(self, serve: Serve) -> None:
         """Serve links from now on."""
@@ -124,13 +139,13 @@ class Term:
         sent = lease_clock()
         self._election.renew(self._wire, self._elected.value, lambda answer: self._renewed(answer, sent))
         for link in self._links.values():
-            link.tick(self._times.beat)
+            link.tick(self._times.idle)
         self._links = {key: link for key, link in self._links.items() if link.open}
         self._own = [own for own in self._own if own.open]
 
     def store(self, memory: bytes) -> None:
         """Store the memory of the quota."""
-        self._election.store(self._wire, self._elected.value, memory)
+        self._election.store(self._wire, self._elected.value, seal_memory(self._key, memory))
 
     def end(self) -> None:
         """Give up being the host, and break all links."""

@@ -20,6 +20,7 @@ from redis.asyncio.connection import ConnectionPool, SSLConnection
 from redis.exceptions import RedisError
 
 from chainapi.errors import ConfigurationError, ShareUnavailableError
+from chainapi.share import forks
 
 __all__ = ["Address", "Answer", "LostError", "OnAnswer", "RefusedError", "Wire", "resolve"]
 
@@ -60,29 +61,33 @@ class RefusedError(Exception):
 
 
 class LostError(Exception):
-    """The connection was lost before the answer arrived."""
+    """The connection was lost before the answer arrived, for a reason in words."""
+
+    def __init__(self, reason: str = "the server ended, or the network failed") -> None:
+        super().__init__(reason)
 
 
 class Address:
-    """Address of a Redis server, with the credentials of its URL; `str` and `repr` show where it is only."""
+    """Address of a Redis server, with the credentials of its URL, which no text of it shows."""
 
     def __init__(self, url: str) -> None:
+        # Raised outside of the handler: errors of redis-py repeat parts of the URL.
+        refused = None
         try:
-            connection = ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
-            self._tls = connection.ssl_context.get() if isinstance(connection, SSLConnection) else None
+            options: Any = ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
+            self._tls = options.ssl_context.get() if isinstance(options, SSLConnection) else None
+            self._options = options
         except (TypeError, ValueError, OSError, RedisError) as error:
+            refused = type(error).__name__
+        if refused is not None:
             raise ConfigurationError(
-                f"the URL of Redis is malformed, or has an option that redis-py refuses "
-                f"({type(error).__name__}): use redis://USER:PASSWORD@HOST:PORT/DB, rediss://... or unix://PATH"
-            ) from None
-        self._options = connection
-        self._path: str | None = getattr(connection, "path", None)
+                f"the URL of Redis is malformed, or has an option that redis-py refuses ({refused}): "
+                "use redis://USER:PASSWORD@HOST:PORT/DB, rediss://... or unix://PATH"
+            )
+        self._path: str | None = getattr(self._options, "path", None)
 
     def __str__(self) -> str:
         return self._path or f"{self._options.host}:{self._options.port}"
-
-    def __repr__(self) -> str:
-        return f"Address({str(self)!r})"
 
     async def connect(self, wire: Wire) -> None:
         """Connect a wire, without greeting; raises OSError."""
@@ -113,6 +118,7 @@ class Wire(asyncio.Protocol):
         self._where = where
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._parser = hiredis.Reader(notEnoughData=_NOTHING, replyError=RefusedError)
         self._waiting: deque[OnAnswer] = deque()
@@ -188,9 +194,7 @@ class Wire(asyncio.Protocol):
             advice = _ADVICE.get(answer.code, "look into its log")
             raise ShareUnavailableError(f"Redis at {self._where} refused a command ({answer.code}): {advice}")
         if isinstance(answer, LostError):
-            raise ShareUnavailableError(
-                f"the connection to Redis at {self._where} was lost: the server ended, or the network failed"
-            )
+            raise ShareUnavailableError(f"the connection to Redis at {self._where} was lost: {answer}")
         return answer
 
     def silent(self, seconds: float) -> ShareUnavailableError:
@@ -217,22 +221,23 @@ class Wire(asyncio.Protocol):
         self.abort()
         await self._closed
 
-    def abort(self) -> None:
-        """Close the connection at once."""
+    def abort(self, error: LostError | None = None) -> None:
+        """Close the connection at once; `error` is the answer to what waits for one."""
         if self._transport is not None:
             self._transport.abort()
-        self._lose()
+        self._lose(error or LostError())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self._transport = cast("asyncio.Transport", transport)
-        if self.lost:
-            self._transport.abort()
+        self._descriptor = self._transport.get_extra_info("socket").fileno()
+        forks.hold(self._descriptor)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
+        forks.release(self._descriptor)
         self._closed.set_result(None)
-        self._lose()
+        self._lose(LostError())
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
@@ -240,8 +245,8 @@ class Wire(asyncio.Protocol):
         try:
             while (answer := self._parser.gets()) is not _NOTHING and not self.lost:
                 self._take(answer)
-        except hiredis.ProtocolError:  # no Redis at all, such as a web server
-            self.abort()
+        except hiredis.ProtocolError:
+            self.abort(LostError("the server sent something else than Redis does; correct the URL"))
 
     def _take(self, answer: Answer) -> None:
         if isinstance(answer, hiredis.PushNotification):
@@ -264,11 +269,11 @@ class Wire(asyncio.Protocol):
         else:
             self._transport.write(data)
 
-    def _lose(self) -> None:
+    def _lose(self, error: LostError) -> None:
         if self.lost:
             return
         self.lost = True
         waiting, self._waiting = self._waiting, deque()
         for on_answer in waiting:
-            on_answer(LostError())
+            on_answer(error)
         self.on_lost()

@@ -456,13 +456,13 @@ def test_memory_does_not_grow_with_the_rows(
     form: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory does not grow with twenty times as many rows, or with an earlier file."""
-    monkeypatch.setattr("chainapi.export.formats.arrow.GROUP_ROWS", 2_000)
+    monkeypatch.setattr("chainapi.export.formats.arrow.GROUP_ROWS", 1_000)
     for module in ("arrow", "parquet", "duckdb"):
-        monkeypatch.setattr(f"chainapi.export.formats.{module}.BATCH_ROWS", 500)
+        monkeypatch.setattr(f"chainapi.export.formats.{module}.BATCH_ROWS", 250)
     peaks: list[int] = []
-    for rows in (4_000, 80_000):
+    for rows in (2_000, 40_000):
         first = peak(form, tmp_path / f"{rows}", rows)
-        peaks.append(max(first, peak(form, tmp_path / "added", 4_000, tmp_path / f"{rows}")))
+        peaks.append(max(first, peak(form, tmp_path / "added", 2_000, tmp_path / f"{rows}")))
     assert peaks[1] < 1.3 * peaks[0] + 2**20
 
 

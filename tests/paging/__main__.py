@@ -64,6 +64,7 @@ def main() -> None:
             done += rounds[running[future]]
             print(f"{done:>7} examples, {time.monotonic() - began:.0f} s", flush=True)
     killed = walk_and_kill(pages=10_000, kills=50, seed=seed)
+    killed.check(pages=10_000, kills=50)
     print(f"10,000 pages, {killed.kills} kills, {killed.rows} rows, each once: {killed.seconds:.0f} s")
 
 

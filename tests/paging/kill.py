@@ -53,6 +53,13 @@ class Killed:
     lines: list[int]
     seconds: float
 
+    def check(self, pages: int, kills: int) -> None:
+        """Raise AssertionError unless each row is there once and in order."""
+        assert self.kills == kills
+        assert len(self.lines) == self.rows == pages * PAGE
+        assert self.lines == list(range(self.lines[0], self.lines[0] - pages * PAGE, -1))
+        assert self.requests > pages  # what was lost with a walker was requested again
+
 
 class Walker:
     """Process that is killed."""

@@ -1,4 +1,4 @@
-"""Runs of the machine: the settings of CI and of the long soak."""
+"""Runs of the machine: the settings of the tests and of the long soak."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.paging.machine import FlowMachine, PagingMachine
 
 __all__ = ["EXAMPLES", "check"]
 
-EXAMPLES = 500  # of CI, and of each round of the soak
+EXAMPLES = 500  # of each round of the soak
 STEPS = 12  # rules of one example
 
 

@@ -315,3 +315,21 @@ async def test_refusal_without_a_verdict_reaches_the_next_host() -> None:
         await asyncio.sleep(0.1)
         (await three.acquire()).unsent()
         assert time() >= began + 29.9
+
+
+async def test_priorities_hold_across_processes() -> None:
+    """A request of higher priority in one process passes those that wait in another."""
+    async with processes(2) as (one, two):
+        await end(await one.acquire(), 429, headers(0, 10.0))
+        order: list[str] = []
+
+        async def call(process: Process, name: str, priority: int) -> None:
+            permit = await process.acquire(priority=priority)
+            order.append(name)
+            await end(permit, 200, headers(50))
+
+        waiting = [asyncio.create_task(call(one, "low", 0)) for _ in range(5)]
+        await asyncio.sleep(1)
+        waiting.append(asyncio.create_task(call(two, "high", 1)))
+        await asyncio.wait(waiting)
+        assert order[0] == "high"

@@ -37,7 +37,7 @@ class Spender:
 
 @define(eq=False, repr=False)
 class Account:
-    """Counts of one spender; see `Spender`.
+    """Counts of one spender; see `Spender`. The gate counts.
 
     `used` is the time of its last request on any clock, `closed` whether it was added up.
     """
@@ -56,14 +56,6 @@ class Account:
     def idle(self) -> bool:
         """Return whether no request is in flight or waits."""
         return not self.in_flight and not self.waiting
-
-    def ended(self, units: float, *, refused: bool = False) -> None:
-        """Count a request that was sent, for so many units; a refused one costs nothing."""
-        self.requests += 1
-        if refused:
-            self.refusals += 1
-        else:
-            self.units += units
 
     def shown(self) -> Spender:
         """Return the counts."""

@@ -24,9 +24,6 @@ class DigestCounter:
         self._used = [0] * TABLES
         self._large: dict[bytes, tuple[int, int]] = {}
 
-    def __len__(self) -> int:
-        return sum(self._used)
-
     def __contains__(self, digest: bytes) -> bool:
         return self._get(digest) != (0, 0)
 

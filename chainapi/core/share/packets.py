@@ -22,12 +22,17 @@ __all__ = [
     "Packet",
     "link_keys",
     "link_of",
+    "open_memory",
     "open_packet",
+    "quota_key",
+    "seal",
+    "seal_memory",
 ]
 __all__ += ["quota_key", "seal"]
 
 NONCE = 16  # bytes of the random number of a link, and of the answer to it
 _MAC = 16  # bytes
+_OF_MEMORY = b"chainapi memory"
 _HEADER = Struct(f">BQ{NONCE}sQ")  # kind, term, link, number
 
 
@@ -100,6 +105,19 @@ def open_packet(key: bytes, data: bytes) -> Packet | None:
     return Packet(kind, term, link, number, data[_HEADER.size :])
 
 
+def seal_memory(key: bytes, memory: bytes) -> bytes:
+    """Return the memory of a quota with its MAC, unless the key is empty."""
+    return _mac(key, memory, _OF_MEMORY) + memory if key else memory
+
+
+def open_memory(key: bytes, stored: bytes) -> bytes:
+    """Return the memory of a quota as it was stored; empty if its MAC is wrong."""
+    if not key:
+        return stored
+    memory = stored[_MAC:]
+    return memory if hmac.compare_digest(stored[:_MAC], _mac(key, memory, _OF_MEMORY)) else b""
+
+
 class Outgoing:
     """One direction of a link at its sender: numbers its packets from 0."""
 
@@ -147,5 +165,5 @@ _KINDS = frozenset(map(int, Kind))
 _IN_LINKS = frozenset(map(int, (Kind.FRAME, Kind.BEAT, Kind.CLOSE)))
 
 
-def _mac(key: bytes, data: bytes) -> bytes:
-    return blake2b(data, key=key, digest_size=_MAC).digest()
+def _mac(key: bytes, data: bytes, person: bytes = b"chainapi packet") -> bytes:
+    return blake2b(data, key=key, digest_size=_MAC, person=person).digest()

@@ -32,12 +32,11 @@ snapshots = st.builds(
 
 
 def test_accounts_count_requests_units_and_refusals() -> None:
-    """Refused requests cost nothing; those with the most units come first."""
+    """An account is that of its process and tag; those with the most units come first."""
     spenders = Spenders()
     small, big = spenders.account("a", "small"), spenders.account("b", "big")
-    small.ended(1.0)
-    small.ended(2.5, refused=True)
-    big.ended(20.0)
+    small.requests, small.units, small.refusals = 2, 1.0, 1
+    big.requests, big.units = 1, 20.0
     big.in_flight, big.waiting = 2, 3
     assert spenders.account("a", "small") is small
     assert spenders.shown() == (Spender("b", "big", 1, 20.0, 0, 2, 3), Spender("a", "small", 2, 1.0, 1))
@@ -51,17 +50,16 @@ def test_spenders_used_least_recently_are_added_up() -> None:
     for number in range(2000):
         account = spenders.account("", str(number))
         account.used = number
-        account.ended(2.0, refused=number % 10 == 0)
+        account.requests, account.units = 1, 2.0
+        account.refusals = number % 10 == 0
         assert len(spenders.shown()) <= MOST_SPENDERS
     shown = {one.tag: one for one in spenders.shown()}
     assert {"busy", OTHER, "1999", "1900"} <= shown.keys()
     assert "0" not in shown
     assert not busy.closed
     assert shown[OTHER].units == max(one.units for one in shown.values())
-    assert [sum(one.requests for one in shown.values()), sum(one.units for one in shown.values())] == [
-        2000,
-        3600.0,
-    ]
+    assert sum(one.requests for one in shown.values()) == 2000
+    assert sum(one.units for one in shown.values()) == 4000.0
     assert sum(one.refusals for one in shown.values()) == 200
 
 

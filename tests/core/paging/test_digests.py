@@ -64,7 +64,7 @@ def compare(ones: list[bytes], steps: list[tuple[bool, int] | None]) -> None:
             assert ours.meet(one) == theirs.meet(one)
         assert one in ours or not theirs.given[one]
     assert [one in ours for one in ones] == [theirs.given[one] > 0 for one in ones]
-    assert len(ours) == sum(count > 0 for count in theirs.given.values())
+    assert sum(ours._used) == sum(count > 0 for count in theirs.given.values())
 
 
 @given(STEPS)
@@ -111,7 +111,7 @@ def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int)
     ours.give(one)
     ours.restart()
     assert sum(ours.meet(one) for _ in range(count + 5)) == count + 1
-    assert len(ours) == 2
+    assert sum(ours._used) == 2
 
 
 @pytest.mark.untraced
@@ -125,7 +125,7 @@ def test_memory() -> None:
             sizes.append(sum(len(table or b"") for table in ours._tables) / (number + 1))
     assert max(sizes) <= CELL / 0.375
     assert min(sizes) <= 28
-    assert len(ours) == 100_000
+    assert sum(ours._used) == 100_000
     ours.restart()
     assert all(ours.meet(digest(number)) for number in range(0, 100_000, 997))
     assert not any(ours.meet(digest(number)) for number in range(0, 100_000, 997))
@@ -137,5 +137,5 @@ def test_an_empty_counter_takes_nothing() -> None:
     ours.restart()
     assert not ours.meet(digest(1))
     assert digest(1) not in ours
-    assert len(ours) == 0
+    assert sum(ours._used) == 0
     assert not any(ours._tables)

@@ -1,0 +1,61 @@
+"""Exports of the command line on a Dask cluster (extra ``dask``)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from chainapi.cli.common import ConnectionOptions, changed
+from chainapi.cli.wording import counted
+from chainapi.errors import ConfigurationError, ExportError
+
+if TYPE_CHECKING:
+    from chainapi.dask.coordinator import DistributedResult
+
+__all__ = ["exporting_on", "summary"]
+
+DistributedRun: TypeAlias = "Callable[..., Awaitable[DistributedResult]]"
+
+
+@asynccontextmanager
+async def exporting_on(address: str, connection: ConnectionOptions) -> AsyncIterator[DistributedRun]:
+    """Connect to the scheduler at an address; yield `chainapi.dask.export` without its first argument.
+
+    Raises:
+        ConfigurationError: the address is malformed, or a package is missing.
+        ExportError: the scheduler cannot be reached.
+
+    """
+    import chainapi.dask as cluster
+
+    async with _connected(address) as client:
+        yield partial(cluster.export, client, session_arguments=changed(connection) or None)
+
+
+@asynccontextmanager
+async def _connected(address: str) -> AsyncIterator[Any]:
+    from distributed import Client
+
+    client: Any = Client(address, asynchronous=True)
+    try:
+        await client
+    except OSError as error:
+        raise ExportError(
+            f"the Dask scheduler at {address} cannot be reached ({error}): start it, or check --dask"
+        ) from error
+    except ValueError as error:
+        raise ConfigurationError(f"--dask {address}: {error}") from error
+    async with client:
+        yield client
+
+
+def summary(result: DistributedResult) -> str:
+    """Return the line that ends an export on a cluster."""
+    rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
+    if not result.written:
+        return f"no new rows: {result.target} has the rows of {sources}"
+    invalid = f"; {result.invalid:,} invalid in _invalid" if result.invalid else ""
+    files = counted(len(result.written), "file")
+    return f"{rows} of {sources} fetched, {files} written to {result.target}{invalid}"

@@ -1,0 +1,141 @@
+"""Dask: one quota for a cluster, and exports on all of its workers (extra ``dask``).
+
+::
+
+    client = distributed.Client("scheduler:8786")
+    chainapi.dask.export(client, "data.evm.blocks", [43114, 43113], "s3://bucket/blocks")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from chainapi.core.arguments import whole_number
+from chainapi.errors import ConfigurationError
+
+try:
+    import distributed as _distributed  # noqa: F401 - every module of the package needs it
+except ModuleNotFoundError as error:
+    raise ConfigurationError(
+        f"chainapi.dask needs {error.name}, which is not installed: pip install 'chainapi[dask]'"
+    ) from None
+
+from chainapi.dask.plugins import session
+
+if TYPE_CHECKING:
+    from chainapi.export.progress import ExportProgress
+
+__all__ = ["export", "register", "session"]
+
+PART_ROWS = 100_000
+PART_BYTES = 64 << 20  # of rows as JSON
+
+
+def export(
+    client: Any,
+    route: str,
+    sources: Iterable[Any] | AsyncIterable[Any],
+    target: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    partitions: int | None = None,
+    limit: int | None = None,
+    concurrency: int = 32,
+    part_rows: int = PART_ROWS,
+    on_progress: Callable[[ExportProgress], None] | None = None,
+    session_arguments: Mapping[str, Any] | None = None,
+    **query: Any,
+) -> Any:
+    """Export many lists at once on the workers of a Dask cluster, into a folder of Parquet files.
+
+    The same call continues an export that was stopped, at any moment and by anything, and later fetches new
+    rows, as `chainapi.export.export` does. Each row is in the folder exactly once. A file appears whole, with
+    rows and checkpoints together: nothing is renamed, and the folder is its own journal.
+
+    The sources are divided into partitions by a checksum of their labels. A worker exports a partition with
+    `merge`, through the session of `register`; without one, `export` registers sessions that take their
+    arguments from the environment of the workers.
+
+    Args:
+        client: a ``distributed.Client``, synchronous or not.
+        route: dotted name of a method of a session that returns `Pages`, such as ``data.evm.blocks``.
+        sources: the sources: each the first argument of the method, a tuple of its arguments, or a mapping of
+            named ones; joined with "/" they are the column ``source`` of its rows.
+        target: a folder that all workers reach: a path, or a URL of fsspec such as ``s3://bucket/blocks``.
+        storage_options: options of the file system of `target`.
+        partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
+        limit: rows of each source; all by default. Later runs fetch all new rows.
+        concurrency: number of sources that are open at once in each running partition.
+        part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
+            worker that is killed loses the rows behind its last file, and they are fetched again.
+        on_progress: called in the event loop of the client, several times a second.
+        session_arguments: arguments of sessions for this export alone, as `register` takes them.
+        query: further arguments of the method, the same for all sources. ``on_invalid="raw"`` writes invalid
+            rows as JSON lines into the folder ``_invalid``.
+
+    Returns:
+        A `DistributedResult`; for an asynchronous client, an awaitable of it.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or a package is missing.
+        IncompleteExportError: some sources failed; the others are in the target.
+        ExportError: the target cannot be read or written, holds another export, or was taken over by another
+            run; or the cluster failed.
+        ChainAPIError: an error that concerns all sources, such as a rejected key.
+
+    """
+    from chainapi.dask.coordinator import DistributedExport
+    from chainapi.dask.partition import Folder
+    from chainapi.dask.store import absolute
+
+    for name, value in (("limit", limit), ("partitions", partitions)):
+        if value is not None:
+            whole_number(name, value)
+    for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
+        whole_number(name, value)
+    if "resume" in query:
+        raise ConfigurationError(
+            "export() does not take resume=: call it again with the same target to continue an export"
+        )
+    run = DistributedExport(
+        client,
+        route,
+        sources if isinstance(sources, AsyncIterable) else [*sources],
+        Folder(absolute(target), dict(storage_options or {})),
+        query,
+        limit,
+        partitions,
+        concurrency,
+        part_rows,
+        PART_BYTES,
+        on_progress,
+        session_arguments,
+    )
+    return client.sync(run.run)
+
+
+def register(client: Any, **session_arguments: Any) -> Any:
+    """Open a session on each worker of a cluster, now and whenever a worker comes, behind one gate.
+
+    The gate lives beside the scheduler, so all workers together keep within one quota. `session` returns the
+    session inside of tasks. Calling `register` again replaces the sessions.
+
+    Args:
+        client: a ``distributed.Client``, synchronous or not.
+        session_arguments: arguments of `chainapi.Session`, which have to be picklable. What is left out comes
+            from the environment of the workers: set CHAINAPI_API_KEY there. An ``api_key=`` travels in the
+            messages of Dask and stays in the memory of the scheduler; it is refused where they are not
+            encrypted.
+
+    Returns:
+        None; for an asynchronous client, an awaitable.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the key would travel unencrypted.
+
+    """
+    from chainapi.dask.plugins import install
+
+    return client.sync(install, client, session_arguments)

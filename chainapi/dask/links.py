@@ -1,0 +1,233 @@
+"""Links of a Dask cluster: the scheduler hosts the gates, workers reach it by Dask's own communication.
+
+Frames travel as messages of the stream that each worker has with its scheduler, so a cluster with TLS
+encrypts them, and no further port is opened. If that stream ends, Dask removes the worker and the worker
+ends itself: the scheduler's ends of its links break at once (`GatePlugin.remove_worker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from attrs import define, field
+from distributed import SchedulerPlugin
+from distributed.comm.core import CommClosedError
+
+from chainapi.errors import ShareUnavailableError
+from chainapi.share.host import Host
+from chainapi.share.link import Link, Serve
+
+__all__ = ["DaskCarrier", "GatePlugin"]
+
+OPERATION = "chainapi-share"  # name of the messages, in both directions
+MOST_UNSENT = 10_000  # messages of a stream: a peer that lets more wait does not read
+
+
+@define(eq=False, repr=False)
+class _End:
+    """One end of a link.
+
+    Attributes:
+        pass_on: sends a frame to the other end, or with None the end of the link; False if it cannot.
+        forget: called once, when the link ended; its result has no meaning.
+
+    """
+
+    pass_on: Callable[[bytes | None], bool]
+    forget: Callable[[], object]
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
+    _early: list[bytes] = field(factory=list[bytes])
+    _on_frame: Callable[[bytes], None] | None = None
+    _on_broken: Callable[[], None] | None = None
+    _open: bool = True
+
+    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
+        """See `Link.start`."""
+        self._on_frame, self._on_broken = on_frame, on_broken
+        early, self._early = self._early, []
+        for frame in early:
+            self._loop.call_soon(self._hand_over, frame)
+        if not self._open:
+            self._loop.call_soon(on_broken)
+
+    def send(self, frame: bytes) -> None:
+        """See `Link.send`."""
+        if self._open and not self.pass_on(frame):
+            self.snap()
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        if self._open:
+            self._open = False
+            self._on_frame = self._on_broken = None
+            self.pass_on(None)
+            self.forget()
+
+    def deliver(self, frame: bytes) -> None:
+        """Take a frame from the other end."""
+        self._loop.call_soon(self._hand_over, frame)
+
+    def snap(self) -> None:
+        """Break the link, because the other end closed it or cannot be reached."""
+        if self._open:
+            self._open = False
+            self.forget()
+            self._loop.call_soon(self._report_break)
+
+    def _hand_over(self, frame: bytes) -> None:
+        if self._on_frame is not None:
+            self._on_frame(frame)
+        else:
+            self._early.append(frame)
+
+    def _report_break(self) -> None:
+        self._on_frame = None
+        if self._on_broken is not None:
+            self._on_broken()
+
+
+def _message(link: str, frame: bytes | None, **more: str) -> dict[str, Any]:
+    return {"op": OPERATION, "link": link, "frame": frame, **more}
+
+
+class DaskCarrier:
+    """Carrier of one worker: its scheduler is the host.
+
+    All sessions of a worker use the same one: `of` returns it, and each of them closes it.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._users = 0
+        self._ends: dict[str, _End] = {}
+        worker.stream_handlers[OPERATION] = self._received
+
+    @classmethod
+    def of(cls, worker: Any) -> DaskCarrier:
+        """Return the carrier of a worker, for one more user."""
+        handler = worker.stream_handlers.get(OPERATION)
+        carrier: DaskCarrier = cls(worker) if handler is None else handler.__self__
+        carrier._users += 1
+        return carrier
+
+    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+        """Return a link to the scheduler; this process never hosts.
+
+        Raises:
+            ShareUnavailableError: the worker has lost its scheduler.
+
+        """
+        link = uuid4().hex
+        end = _End(partial(self._send, link), partial(self._ends.pop, link, None))
+        if not self._pass_on(_message(link, None, name=name)):
+            raise ShareUnavailableError(
+                "the worker has lost its scheduler, which hosts the shared quota: Dask ends such a worker; "
+                "start the work again on another one"
+            )
+        self._ends[link] = end
+        return end
+
+    def store(self, name: str, memory: bytes) -> None:
+        """Do nothing: the scheduler keeps its gates."""
+
+    async def aclose(self, name: str) -> None:
+        """Do nothing: the link was closed."""
+
+    def close(self) -> None:
+        """Break all links after the last user."""
+        self._users -= 1
+        if self._users > 0:
+            return
+        for end in [*self._ends.values()]:
+            end.snap()
+        self._worker.stream_handlers.pop(OPERATION, None)
+
+    def _send(self, link: str, frame: bytes | None) -> bool:
+        return self._pass_on(_message(link, frame))
+
+    def _pass_on(self, message: dict[str, Any]) -> bool:
+        stream = self._worker.batched_stream
+        try:
+            if stream.comm is None or len(stream.buffer) > MOST_UNSENT:
+                return False
+            stream.send(message)
+        except CommClosedError:
+            return False
+        return True
+
+    def _received(self, link: str, frame: bytes | None, **_: Any) -> None:
+        end = self._ends.get(link)
+        if end is None:
+            if frame is not None:  # the host learns that nobody reads
+                self._send(link, None)
+        elif frame is None:
+            end.snap()
+        else:
+            end.deliver(frame)
+
+
+class GatePlugin(SchedulerPlugin):
+    """Hosts the gates of all quotas beside the scheduler.
+
+    A gate stays when its last worker leaves, so that nothing has to be learned again.
+    """
+
+    name = "chainapi-gates"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._scheduler: Any = None
+        self._hosts: dict[str, Host] = {}
+        self._ends: dict[tuple[str, str], _End] = {}  # by worker and link
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+    async def start(self, scheduler: Any) -> None:
+        """Receive the messages of workers."""
+        self._scheduler = scheduler
+        scheduler.stream_handlers[OPERATION] = self._received
+
+    def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
+        """Break the links of a worker that left or died."""
+        for end in [end for (address, _), end in self._ends.items() if address == worker]:
+            end.snap()
+
+    async def close(self) -> None:
+        """Break all links: the scheduler ends."""
+        for end in [*self._ends.values()]:
+            end.close()
+
+    def _received(self, worker: str, link: str, frame: bytes | None, name: str = "", **_: Any) -> None:
+        end = self._ends.get((worker, link))
+        if name:
+            self._open(worker, link, name)
+        elif end is None:
+            if frame is not None:
+                self._send(worker, link, None)
+        elif frame is None:
+            end.snap()
+        else:
+            end.deliver(frame)
+
+    def _open(self, worker: str, link: str, name: str) -> None:
+        key = worker, link
+        end = self._ends[key] = _End(partial(self._send, worker, link), partial(self._ends.pop, key, None))
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = Host()
+        host.serve(end)
+
+    def _send(self, worker: str, link: str, frame: bytes | None) -> bool:
+        stream = self._scheduler.stream_comms.get(worker)
+        try:
+            if stream is None or len(stream.buffer) > MOST_UNSENT:
+                return False
+            stream.send(_message(link, frame))
+        except CommClosedError:
+            return False
+        return True

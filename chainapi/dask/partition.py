@@ -1,0 +1,256 @@
+"""Export of one partition on a worker: the task that the scheduler runs."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from attrs import define, field, frozen
+from distributed import get_worker
+
+from chainapi.dask.parts import Outrun, PartLog, partition_of
+from chainapi.dask.plugins import plugin_of
+from chainapi.dask.store import Store
+from chainapi.errors import ChainAPIError, ExportError
+from chainapi.export.fetch import Fetcher
+from chainapi.export.formats import format_of
+from chainapi.export.progress import ExportProgress
+from chainapi.export.spec import Arguments, ExportSpec
+from chainapi.export.worker import Worker
+
+__all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "group_of", "prepare", "topic_of"]
+
+ABOUT = "_export/about.json"
+REPORT_EVERY = 0.2  # seconds between two reports of a partition
+
+Report = Callable[[Mapping[str, int]], None]
+
+
+@frozen
+class Folder:
+    """Folder of an export, as workers open it.
+
+    Attributes:
+        url: URL or absolute path.
+        options: options of its fsspec file system.
+
+    """
+
+    url: str
+    options: Mapping[str, Any] = field(repr=False)  # may have the credentials of the file system
+
+    def open(self) -> Store:
+        """Open the folder."""
+        return Store.of(self.url, self.options)
+
+
+@frozen
+class Job:
+    """One partition of an export.
+
+    Attributes:
+        export: name of the export's run.
+        sessions: name of the plugin that has the sessions.
+        number: number of the partition.
+        folder: folder of the export.
+        route: dotted name of the method of a session.
+        sources: arguments of each source.
+        query: keyword arguments that all sources share.
+        limit: rows of each source; None for all.
+        concurrency: sources that are open at once.
+        part_rows: rows of a part.
+        part_bytes: bytes of the rows of a part, as JSON.
+
+    """
+
+    export: str
+    sessions: str
+    number: int
+    folder: Folder
+    route: str
+    sources: tuple[Arguments, ...] = field(repr=False)
+    query: Mapping[str, Any] = field(repr=False)
+    limit: int | None
+    concurrency: int
+    part_rows: int
+    part_bytes: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Key of the task; the dashboard groups tasks by its first words."""
+        return group_of(self.route, self.export), self.number
+
+    @property
+    def topic(self) -> str:
+        """Topic of the progress of the export."""
+        return topic_of(self.export)
+
+
+def group_of(route: str, export: str) -> str:
+    """Return the first part of the keys of all tasks of an export."""
+    return f"{route}-export-{export}"
+
+
+def topic_of(export: str) -> str:
+    """Return the topic under which workers report the progress of an export."""
+    return f"chainapi-export-{export}"
+
+
+@frozen
+class Outcome:
+    """Outcome of one partition.
+
+    Attributes:
+        counts: counts of `ExportProgress`.
+        failures: error of each source that failed, by label.
+        written: names of the files that this run wrote.
+
+    """
+
+    counts: Mapping[str, int]
+    failures: Mapping[str, ChainAPIError]
+    written: tuple[str, ...]
+
+
+def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) -> int:
+    """Check the folder of an export and store the settings; return the number of partitions.
+
+    Args:
+        folder: folder of the export.
+        about: settings that must stay the same when the export is started again.
+        partitions: number of partitions; None for that of the folder, or 32.
+
+    Raises:
+        ExportError: the folder holds other files or another export, or cannot be written.
+
+    """
+    store = folder.open()
+    names = store.names()
+    if names and ABOUT.partition("/")[0] not in names:
+        raise ExportError(
+            f"{folder.url} is not empty, and no distributed export wrote it (no {ABOUT} is in it): move the "
+            "files away, or choose another target"
+        )
+    begun = any(partition_of(name) is not None for name in names)
+    if begun:
+        old = _read_about(store)
+        wanted = {**about, "partitions": partitions or old.get("partitions")}
+        _compare(folder, old, wanted)
+    else:  # an export without parts has nothing to protect: its command may have been a mistake
+        wanted = {**about, "partitions": partitions or 32}
+        store.replace(ABOUT, msgspec.json.encode(wanted))
+    store.remove_unfinished()
+    return int(wanted["partitions"])
+
+
+def _read_about(store: Store) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(store.read(ABOUT), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ExportError(
+            f"{ABOUT} in {store.url} is damaged ({error}): put it back as it was, or choose another target"
+        ) from error
+
+
+def _compare(folder: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    changes = [
+        f"{name} was {old.get(name)}, is {new.get(name)}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+    if changes:
+        raise ExportError(
+            f"{folder.url} holds another export: {'; '.join(changes)}. Use the same settings, or choose "
+            "another target"
+        )
+
+
+async def fetch_partition(job: Job) -> Outcome:
+    """Export a partition with the session of the worker that runs this task.
+
+    Raises:
+        ConfigurationError: the worker has no session, or the route rejects the arguments.
+        ExportError: the folder cannot be read or written, or a newer export has the partition.
+        ChainAPIError: an error that concerns all sources, such as a rejected key.
+
+    """
+    worker = get_worker()
+    plugin = plugin_of(worker, job.sessions)
+
+    def report(counts: Mapping[str, int]) -> None:
+        worker.log_event(job.topic, {"partition": job.number, **counts})
+
+    return await plugin.run(job.key, export_partition(job, plugin.session, report))
+
+
+async def export_partition(job: Job, session: object, report: Report) -> Outcome:
+    """Export a partition with a session; start behind the parts of another worker that was faster."""
+    while True:
+        try:
+            return await _Run(job, session, report).run()
+        except Outrun:
+            continue
+
+
+@define(eq=False)
+class _Run:
+    """One attempt at a partition."""
+
+    job: Job
+    session: object
+    report: Report
+    thread: Worker = field(factory=Worker, init=False)
+    progress: ExportProgress = field(init=False)
+    log: PartLog = field(init=False)
+    fetcher: Fetcher = field(init=False)
+    _reported: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        job = self.job
+        self.progress = ExportProgress(len(job.sources), clock=asyncio.get_running_loop().time)
+        self.log = PartLog(
+            job.folder.open(),
+            job.number,
+            job.export,
+            lambda: self.fetcher.columns,
+            job.part_rows,
+            job.part_bytes,
+        )
+        spec = ExportSpec(
+            operator.attrgetter(job.route)(self.session),
+            job.sources,
+            job.folder.url,
+            format_of("parquet"),
+            job.query,
+            job.limit,
+            job.concurrency,
+        )
+        self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
+
+    async def run(self) -> Outcome:
+        """Fetch what the parts lack; what is fetched is written also after an error or a cancellation."""
+        try:
+            await self.thread.run(self.log.open)
+            try:
+                await self.fetcher.fetch()
+            finally:
+                await self.thread.run(self.log.close)
+        finally:
+            self.thread.shutdown()
+        counts = self._counts()
+        self.report(counts)
+        return Outcome(counts, self.fetcher.failures, tuple(self.log.written))
+
+    def _report(self) -> None:
+        now = self.progress.elapsed
+        if now - self._reported >= REPORT_EVERY:
+            self._reported = now
+            self.report(self._counts())
+
+    def _counts(self) -> dict[str, int]:
+        """Return the counts; those of rows include what an earlier worker wrote in this run of the export."""
+        rows, invalid = self.log.counts
+        return {**self.progress.counts, "rows": rows, "invalid": invalid}

@@ -1,0 +1,192 @@
+"""Plugins of a cluster: the gates beside the scheduler, and a session on each worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+from distributed import Reschedule, WorkerPlugin, get_worker
+
+from chainapi.client.config import is_loopback
+from chainapi.dask.links import DaskCarrier, GatePlugin
+from chainapi.errors import ConfigurationError, SessionClosedError
+from chainapi.session import Session
+
+__all__ = ["SESSIONS", "SessionPlugin", "install", "plugin_of", "session", "stop_tasks"]
+
+T = TypeVar("T")
+
+SESSIONS = "chainapi-session"  # name of the plugin
+
+
+@frozen
+class SessionArguments:
+    """Arguments of a session, on their way to the workers; no repr shows them.
+
+    They are pickled as they are: an API key among them travels in the messages of Dask, and the scheduler
+    keeps it for workers that come later.
+    """
+
+    values: Mapping[str, Any] = field(repr=False)
+
+
+class SessionPlugin(WorkerPlugin):
+    """Opens a session on its worker, in the worker's event loop, and closes it when the worker ends."""
+
+    def __init__(
+        self, arguments: SessionArguments, name: str = SESSIONS, *, idempotent: bool = False
+    ) -> None:
+        self.name = name
+        self.idempotent = idempotent
+        self._arguments = arguments
+        self._tasks: dict[tuple[str, int], asyncio.Task[Any]] = {}
+        self._stopped: set[str] = set()
+        self._carrier: DaskCarrier | None = None
+        self.session: Session | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (self._arguments, self.name, self.idempotent)
+
+    def setup(self, worker: Any) -> None:
+        """Open the session.
+
+        Raises:
+            ConfigurationError: an argument, or a variable in the environment of the worker, is invalid.
+
+        """
+        self._carrier = DaskCarrier.of(worker)
+        arguments = self._arguments.values
+        share = {} if arguments.get("isolated") else {"share": self._carrier}
+        self.session = Session(**{**share, **arguments})
+
+    async def teardown(self, worker: Any) -> None:
+        """End the tasks of the session, each with what it has, and close it."""
+        await _cancel(self._tasks.values())
+        if self.session is not None:
+            await self.session.aclose()
+        if self._carrier is not None:
+            self._carrier.close()
+
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        """Cancel a task that the scheduler released: its client is gone, or another worker has it."""
+        if finish == "released" and key in self._tasks:
+            _cancel_once(self._tasks[key])
+
+    async def run(self, key: tuple[str, int], coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as the task `key`, which `stop` cancels, and the end of the worker too.
+
+        Raises:
+            SessionClosedError: the group of the key was stopped.
+            Reschedule: the worker ends, and another one has to run the task.
+
+        """
+        task = asyncio.create_task(coroutine)
+        self._tasks[key] = task
+        if key[0] in self._stopped:
+            task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if key[0] in self._stopped:
+                raise SessionClosedError("the export was stopped") from None
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise Reschedule from None
+        finally:
+            del self._tasks[key]
+
+    async def stop(self, group: str) -> None:
+        """Cancel the tasks of a group, those to come included, and wait for their ends."""
+        self._stopped.add(group)
+        await _cancel(task for key, task in self._tasks.items() if key[0] == group)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    if found := [*tasks]:
+        for task in found:
+            _cancel_once(task)
+        await asyncio.wait(found)
+
+
+def _cancel_once(task: asyncio.Task[Any]) -> None:
+    """Cancel a task; a second time would keep it from writing what it has."""
+    if not task.cancelling():
+        task.cancel()
+
+
+def _remake(arguments: SessionArguments, name: str, idempotent: bool) -> SessionPlugin:
+    return SessionPlugin(arguments, name, idempotent=idempotent)
+
+
+def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
+    """Return the plugin of a worker.
+
+    Raises:
+        ConfigurationError: the worker has no session.
+
+    """
+    plugin = worker.plugins.get(name)
+    if not isinstance(plugin, SessionPlugin) or plugin.session is None:
+        raise ConfigurationError(
+            "this worker has no session: call chainapi.dask.register(client) first; after that, the log of "
+            "the worker has the reason"
+        )
+    return plugin
+
+
+def session() -> Session:
+    """Return the session of the worker that runs this task.
+
+    Use it in coroutines: it belongs to the event loop of the worker. Do not close it.
+
+    Raises:
+        ConfigurationError: this is no task of a worker, or the worker has no session.
+
+    """
+    try:
+        worker = get_worker()
+    except ValueError:
+        raise ConfigurationError("chainapi.dask.session() works inside tasks of a Dask worker only") from None
+    found = plugin_of(worker).session
+    if found is None:  # plugin_of checked it
+        raise AssertionError
+    return found
+
+
+async def stop_tasks(group: str, sessions: str, dask_worker: Any) -> None:
+    """Stop the tasks of a group on a worker; for ``client.run``."""
+    await plugin_of(dask_worker, sessions).stop(group)
+
+
+async def install(
+    client: Any, arguments: Mapping[str, Any], name: str = SESSIONS, *, idempotent: bool = False
+) -> None:
+    """Install both plugins; with `idempotent` keep a session plugin that is there.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the key would travel unencrypted.
+
+    """
+    if arguments.get("api_key") is not None:
+        known = await client.scheduler.identity(n_workers=-1)
+        for address in (client.scheduler.address, *known["workers"]):
+            _check_encrypted(address)
+    await client.register_plugin(GatePlugin())
+    await client.register_plugin(SessionPlugin(SessionArguments(arguments), name, idempotent=idempotent))
+
+
+def _check_encrypted(address: str) -> None:
+    parts = urlsplit(address)
+    if parts.scheme in ("tls", "wss", "inproc") or is_loopback(parts.hostname or ""):
+        return
+    raise ConfigurationError(
+        f"api_key= would travel unencrypted to {address}: secure the cluster with TLS, or leave api_key= out "
+        "and set CHAINAPI_API_KEY in the environment of the workers"
+    )

@@ -1,0 +1,153 @@
+"""Gate beside a Dask scheduler: workers share one quota, and links break when a worker leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, Security
+
+from chainapi.client.limiter import Permit
+from chainapi.client.member import Member
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.scope import Verdict
+from chainapi.dask.links import DaskCarrier, GatePlugin
+from chainapi.errors import ShareUnavailableError
+from chainapi.share.gate import SharedGate, SharedPermit
+from tests.dask.clusters import cluster_of
+
+pytestmark = pytest.mark.real_time
+
+
+def headers(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
+    """Return the limit headers of a service with 100 units a minute."""
+    return RateLimitInfo(100.0, remaining, None, retry_after, (PolicyField(100.0, 60.0),))
+
+
+class Process:
+    """Worker with one session on a shared quota."""
+
+    def __init__(self, worker: Any, name: str = "quota") -> None:
+        self.worker, self.member = worker, Member()
+        self.carrier = DaskCarrier.of(worker)
+        self.gate = SharedGate(name, "https://data.test", self.carrier, "fail")
+        self.gate.join(self.member)
+
+    async def acquire(self, **options: Any) -> SharedPermit | Permit:
+        """Return a permit."""
+        return await asyncio.wait_for(self.gate.acquire("/a", member=self.member, **options), 10)
+
+    async def aclose(self) -> None:
+        """Leave the quota."""
+        self.gate.leave(self.member)
+        await self.gate.aclose()
+        self.carrier.close()
+
+
+@asynccontextmanager
+async def workers_of(
+    number: int, **options: Any
+) -> AsyncIterator[tuple[list[Process], Client, LocalCluster, GatePlugin]]:
+    """Start workers that share a quota."""
+    async with cluster_of(number, **options) as (client, cluster):
+        await client.register_plugin(GatePlugin())
+        assert cluster.scheduler is not None
+        plugin = cluster.scheduler.plugins[GatePlugin.name]
+        assert isinstance(plugin, GatePlugin)
+        processes = [Process(worker) for worker in cluster.workers.values()]
+        try:
+            yield processes, client, cluster, plugin
+        finally:
+            for process in processes:
+                await process.aclose()
+
+
+async def end(permit: SharedPermit | Permit, status: int, info: RateLimitInfo) -> Verdict:
+    """Report a response."""
+    verdict = permit.answered(status, info)
+    return verdict if isinstance(verdict, Verdict) else await verdict
+
+
+@pytest.mark.parametrize("protocol", ["inproc", "tcp", "tls"])
+async def test_a_refusal_of_one_worker_stops_all(protocol: str) -> None:
+    """After a 429 on one worker no other sends before its retry-after has passed."""
+    options = {"security": Security.temporary()} if protocol == "tls" else {}
+    async with workers_of(2, protocol=protocol, **options) as ((one, two), *_):
+        assert one.worker.address.startswith(f"{protocol}://")
+        await end(await one.acquire(), 200, headers(99))
+        assert await end(await one.acquire(), 429, headers(0, 0.3)) is Verdict.QUOTA
+        began = asyncio.get_running_loop().time()
+        (await two.acquire()).unsent()
+        assert asyncio.get_running_loop().time() - began >= 0.25
+
+
+async def test_permits_of_a_worker_that_leaves_are_lost() -> None:
+    """A worker that leaves ends its links at once: the next one does not wait for its probe."""
+    async with workers_of(2, protocol="tcp") as ((one, two), client, _, plugin):
+        await one.acquire()  # the probe, which holds the others back
+        waiting = asyncio.create_task(two.acquire())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await client.retire_workers([one.worker.address])
+        (await waiting).unsent()
+        assert {worker for worker, _ in plugin._ends} == {two.worker.address}
+
+
+async def test_the_gate_keeps_what_it_learned_without_workers() -> None:
+    """A gate beside the scheduler outlives its last worker."""
+    async with workers_of(1) as ((one,), _, cluster, _):
+        assert await end(await one.acquire(), 429, headers(0, 0.3)) is Verdict.QUOTA
+        began = asyncio.get_running_loop().time()
+        await one.aclose()
+        again = Process(next(iter(cluster.workers.values())))
+        (await again.acquire()).unsent()
+        assert asyncio.get_running_loop().time() - began >= 0.25
+        await again.aclose()
+
+
+async def test_quotas_have_gates_of_their_own() -> None:
+    """A refusal of one quota does not stop another."""
+    async with workers_of(1) as ((one,), _, cluster, _):
+        other = Process(next(iter(cluster.workers.values())), "another")
+        assert other.carrier is one.carrier
+        assert await end(await one.acquire(), 429, headers(0, 30.0)) is Verdict.QUOTA
+        (await other.acquire()).unsent()
+        await other.aclose()
+
+
+async def test_a_worker_without_a_scheduler_has_no_host() -> None:
+    """Once the stream to the scheduler is closed, links break, and connecting fails."""
+    async with workers_of(1, protocol="tcp") as ((one,), *_):
+        (await one.acquire()).unsent()
+        one.worker.batched_stream.comm.abort()
+        with pytest.raises(ShareUnavailableError, match="lost its scheduler"):
+            await one.carrier.connect("quota", lambda memory, age: lambda link: None)
+        [link] = one.carrier._ends.values()
+        broken = asyncio.Event()
+        link.start(lambda frame: None, broken.set)
+        link.send(b"")
+        await asyncio.wait_for(broken.wait(), 10)
+        assert not one.carrier._ends
+
+
+async def test_a_scheduler_that_ends_breaks_its_links() -> None:
+    """The scheduler's ends of all links close with it."""
+    async with workers_of(2) as ((one, two), _, _, plugin):
+        (await one.acquire()).unsent()
+        (await two.acquire()).unsent()
+        assert len(plugin._ends) == 2
+        await plugin.close()
+        assert not plugin._ends
+
+
+async def test_messages_of_forgotten_links_are_answered_by_their_end() -> None:
+    """A frame for a link that the other side has forgotten breaks the link on this side."""
+    async with workers_of(1) as ((one,), _, _, plugin):
+        (await one.acquire()).unsent()
+        plugin._ends.clear()
+        [before] = one.carrier._ends
+        (await one.acquire()).unsent()  # connects again
+        assert before not in one.carrier._ends

@@ -1,0 +1,372 @@
+"""Partitions of a distributed export: each row exactly once, wherever a worker dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+from zlib import compress, crc32
+
+import pytest
+
+from chainapi import Session
+from chainapi.dask.partition import Outcome, export_partition
+from chainapi.dask.parts import partition_of
+from chainapi.dask.state import DamagedStateError, State
+from chainapi.errors import AuthenticationError, ExportError
+from chainapi.export import export
+from chainapi.export.records import SourceRecord
+from chainapi.models import EvmBlock
+from chainapi.simulator import Fault, Simulator
+from tests.dask.disks import Disk, Killed, Place, job_of, rows_in, rows_of, tables_of
+from tests.export import test_invalid as invalid
+from tests.export.test_export import session_of
+
+CHAINS = (1, 2, 3)
+
+
+def ignore(_: Mapping[str, int]) -> None:
+    """Take no progress."""
+
+
+async def straight(session: Session, folder: Path, sources: Any = CHAINS) -> Counter[str]:
+    """Return the rows of a local export."""
+    await export(session.data.evm.blocks, sources, folder / "straight.parquet", page_size=10)
+    return rows_in(folder / "straight.parquet")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_kill_at_any_step_costs_no_row(when: str, tmp_path: Path) -> None:
+    """A worker that dies before or after any step leaves what another completes to the same rows."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    async with session_of(simulator) as session:
+        expected = await straight(session, tmp_path)
+        disk = Disk()
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert rows_of(disk) == expected
+        steps = disk.steps
+        assert steps > 10
+        for step in range(1, steps + 1):
+            disk = Disk()
+            disk.revive(**{when: step})
+            with pytest.raises(Killed):
+                await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+            assert set(rows_of(disk)) <= set(expected)
+            disk.revive()
+            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+            assert rows_of(disk) == expected, f"{when} step {step}"
+            assert left_behind(disk) == []
+
+
+def left_behind(disk: Disk) -> list[str]:
+    """Return the objects that no state names, after a complete export."""
+    return [name for name in disk.store if "/logs/" in name or "/_export/invalid/" in name]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_many_kills_cost_no_row(seed: int, tmp_path: Path) -> None:
+    """A partition whose workers die again and again, at random steps, has each row once."""
+    simulator = Simulator(chains=CHAINS, rows=120, latency=lambda draw: draw.uniform(0.05, 0.5))
+    draw, disk = Random(seed), Disk()
+    async with session_of(simulator) as session:
+        for _ in range(100):
+            disk.revive(**{draw.choice(("before", "after")): draw.randint(1, 9)})
+            try:
+                await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+            except Killed:
+                continue
+            break
+        assert not disk.dead
+        assert rows_of(disk) == await straight(session, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_two_workers_of_one_partition_do_not_both_commit(seed: int, tmp_path: Path) -> None:
+    """The worker that began later completes the partition; the other stops, and no row is there twice."""
+    simulator = Simulator(chains=CHAINS, rows=120, latency=lambda draw: draw.uniform(0.05, 0.5))
+    draw, disk = Random(seed), Disk()
+    async with session_of(simulator) as session:
+        first = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+        await asyncio.sleep(draw.uniform(0, 2))
+        second = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+        outcome, newest = await asyncio.gather(first, second, return_exceptions=True)
+        assert isinstance(outcome, ExportError)
+        assert "began after this one" in str(outcome)
+        assert isinstance(newest, Outcome)
+        assert rows_of(disk) == await straight(session, tmp_path)
+
+
+class Late(Disk):
+    """Disk on which the first part arrives only after a second worker has read the state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived, self.read, self._opened = threading.Event(), threading.Event(), 0
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        """List a folder."""
+        found = super().ls(path, detail, **options)
+        self._opened += path == "/blocks"
+        if self._opened == 2:
+            self.read.set()
+        return found
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Create or replace an object."""
+        if path.endswith(".parquet") and not self.arrived.is_set():
+            self.arrived.set()
+            assert self.read.wait(10)
+        super().pipe_file(path, value, mode, **options)
+
+
+async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Path) -> None:
+    """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    with ThreadPoolExecutor(1) as pool:
+        async with session_of(simulator) as session:
+            disk = Late()
+            older = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+            await asyncio.get_running_loop().run_in_executor(pool, disk.arrived.wait, 10)
+            newer = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+            outcomes = await asyncio.gather(older, newer, return_exceptions=True)
+            assert isinstance(outcomes[0], ExportError)
+            assert isinstance(outcomes[1], Outcome)
+            assert rows_of(disk) == await straight(session, tmp_path)
+
+
+async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> None:
+    """Rows of a list without an order are matched with those of dead workers, by their logs."""
+    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
+    path, disk = "/v1/chains/1/blocks", Disk()
+    options: dict[str, Any] = {"route": "data.list", "query": {"page_size": 10, "model": EvmBlock}}
+    async with session_of(simulator) as session:
+        run = asyncio.create_task(export_partition(job_of(Place(disk), [path], **options), session, ignore))
+        await asyncio.sleep(6.5)
+        disk.dead = True
+        with pytest.raises(Killed):
+            await run
+        assert 0 < rows_of(disk).total() < 70
+        disk.revive(after=7)
+        simulator.advance(200)
+        simulator.insert(path, 5)
+        with pytest.raises(Killed):
+            await export_partition(job_of(Place(disk), [path], **options), session, ignore)
+        disk.revive()
+        simulator.advance(200)
+        await export_partition(job_of(Place(disk), [path], **options), session, ignore)
+        assert set(rows_of(disk).values()) == {1}
+        assert rows_of(disk).total() >= 100
+        assert left_behind(disk) == []
+
+
+async def test_updates_add_the_new_rows(tmp_path: Path) -> None:
+    """A finished partition fetches only new rows, and writes no part without any."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk = Disk()
+    async with session_of(simulator) as session:
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        parts, requests = len(disk.store), simulator.stats.requests
+        outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert (outcome.counts["rows"], outcome.written) == (0, ())
+        assert (len(disk.store), simulator.stats.requests) == (parts, requests + 3)
+        simulator.insert("/v1/chains/2/blocks", 15)
+        outcome = await export_partition(job_of(Place(disk), (*CHAINS,)), session, ignore)
+        assert outcome.counts["rows"] == 15
+        assert rows_of(disk) == await straight(session, tmp_path)
+
+
+async def test_counts_of_a_run_include_what_a_dead_worker_wrote() -> None:
+    """The rows of a run are those of all of its workers, also of dead ones."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk = Disk()
+    disk.revive(before=9)
+    async with session_of(simulator) as session:
+        with pytest.raises(Killed):
+            await export_partition(job_of(Place(disk), CHAINS, export="one"), session, ignore)
+        disk.revive()
+        assert rows_of(disk)
+        outcome = await export_partition(job_of(Place(disk), CHAINS, export="one"), session, ignore)
+        assert outcome.counts["rows"] == 120
+
+
+async def test_a_failed_source_keeps_its_pages_and_continues(tmp_path: Path) -> None:
+    """The pages before a failure are written, and the next run requests only those behind."""
+    simulator = Simulator(chains=(1, 2), rows=100)
+    disk = Disk()
+    async with session_of(simulator, max_attempts=1) as session:
+        simulator.faults = (Fault(at=4, status=500),)
+        outcome = await export_partition(job_of(Place(disk), [1]), session, ignore)
+        assert set(outcome.failures) == {"1"}
+        assert rows_of(disk).total() == 30
+        simulator.faults = ()
+        requests = simulator.stats.requests
+        await export_partition(job_of(Place(disk), [1]), session, ignore)
+        assert simulator.stats.requests == requests + 7
+        assert rows_of(disk) == await straight(session, tmp_path, [1])
+
+
+async def test_a_cancelled_partition_writes_what_it_fetched() -> None:
+    """Pages fetched before a cancellation are in a part, and are not requested again."""
+    simulator = Simulator(chains=(1,), rows=100, latency=1.0)
+    disk = Disk()
+    async with session_of(simulator) as session:
+        run = asyncio.create_task(export_partition(job_of(Place(disk), [1]), session, ignore))
+        await asyncio.sleep(5.5)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert rows_of(disk).total() == 50
+        requests = simulator.stats.requests
+        await export_partition(job_of(Place(disk), [1]), session, ignore)
+    assert simulator.stats.requests == requests + 5
+    assert rows_of(disk).total() == 100
+
+
+async def test_a_rejected_key_ends_the_partition() -> None:
+    """An error that concerns all sources is raised unchanged."""
+    simulator = Simulator(chains=CHAINS)
+    session = Session(
+        transport=simulator.transport(), data_base_url=simulator.data_base_url, api_key="another-key"
+    )
+    async with session:
+        with pytest.raises(AuthenticationError):
+            await export_partition(job_of(Place(Disk()), CHAINS), session, ignore)
+
+
+async def test_another_export_is_refused() -> None:
+    """Parts of other settings are left alone, and the error names the difference."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk = Disk()
+    async with session_of(simulator) as session:
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        with pytest.raises(ExportError, match="limit was None, is 10"):
+            await export_partition(job_of(Place(disk), CHAINS, limit=10), session, ignore)
+
+
+async def test_a_missing_or_damaged_part_is_noticed() -> None:
+    """A part that is missing or was changed ends the export before a request."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk = Disk()
+    async with session_of(simulator) as session:
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        requests = simulator.stats.requests
+        names = sorted(name for name in disk.store if name.endswith(".parquet"))
+        removed = disk.cat_file(names[1])
+        disk.rm_file(names[1])
+        with pytest.raises(ExportError, match="are missing: put them back"):
+            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        disk.pipe_file(names[1], removed)
+        disk.pipe_file(names[-1], disk.cat_file(names[-1]).replace(b"chainapi", b"chainapo"))
+        with pytest.raises(ExportError, match=r"is damaged, or of another version"):
+            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+    assert simulator.stats.requests == requests
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_invalid_rows_are_published_once(when: str) -> None:
+    """Invalid rows are in a file of their own, each once, wherever the worker dies."""
+    chains = invalid.Chains()
+    options: dict[str, Any] = {"query": {"page_size": 4, "on_invalid": "raw"}, "part_rows": 25}
+    async with invalid.session_of(chains) as session:
+        for step in range(1, 100):
+            disk = Disk()
+            disk.revive(**{when: step})
+            try:
+                await export_partition(job_of(Place(disk), invalid.CHAINS, **options), session, ignore)
+            except Killed:
+                disk.revive()
+                await export_partition(job_of(Place(disk), invalid.CHAINS, **options), session, ignore)
+            rows = [
+                (row["source"], row["row"]["blockNumber"])
+                for name in disk.store
+                if "/_invalid/" in name
+                for row in map(json.loads, disk.cat_file(name).splitlines())
+            ]
+            assert Counter(rows) + numbers_of(disk) == invalid.EXPECTED, f"{when} step {step}"
+            assert left_behind(disk) == []
+            if not disk.died:
+                assert step > 10
+                break
+
+
+def numbers_of(disk: Disk) -> Counter[tuple[str, int]]:
+    """Count the valid rows on a disk by source and number."""
+    return Counter((row["source"], row["block_number"]) for row in tables_of(disk))
+
+
+class Unclear(Disk):
+    """Disk whose every creation succeeds and then fails, as with a response that is lost."""
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Create or replace an object."""
+        super().pipe_file(path, value, mode, **options)
+        if mode == "create" and "/claims/" not in path:
+            raise OSError("connection reset")
+
+
+async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
+    """A worker recognises its own part in spite of an error, and fetches nothing again."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk = Unclear()
+    async with session_of(simulator) as session:
+        outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert outcome.counts["rows"] == 120
+        assert simulator.stats.requests == 12
+        assert rows_of(disk) == await straight(session, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"%", "padding|base64|Only|Non"),
+        (b64encode(b"0000" + compress(b"{}")), "checksum"),
+        (b64encode(crc32(b"[]").to_bytes(4, "big") + compress(b"[]")), "object"),
+        (State(format=2).dumps(), "it has format 2, this version reads 1"),
+        (State(sources=[(1, "a")]).dumps(), "from_fields"),
+    ],
+)
+def test_a_damaged_state_is_refused(text: bytes, reason: str) -> None:
+    """Text in a footer that is no state of this version is an error with the reason."""
+    with pytest.raises(DamagedStateError, match=reason):
+        State.loads(text)
+
+
+def test_a_state_is_read_back() -> None:
+    """A state has the same sources, numbers and logs after it was written."""
+    source = SourceRecord(1, "43114", "query", taken=5, newest=2**80, exported=2**79, exported_ties=("ab",))
+    state = State(3, "writer", "export", 7, 1, (2, 0), {"limit": None}, [source.fields], {"log": [1]})
+    read = State.loads(state.dumps())
+    assert read.records == {"43114": source}
+    assert (read.part, read.before, read.logs) == (3, (2, 0), {"log": [1]})
+
+
+@pytest.mark.parametrize("name", ["part-1.parquet", "part-a-1.parquet", "part-00001-00001.txt", "notes.txt"])
+def test_other_files_are_no_parts(name: str) -> None:
+    """Names of other files are not taken for parts."""
+    assert partition_of(name) is None
+    assert partition_of("part-00012-00001.parquet") == 12
+
+
+async def test_a_damaged_log_is_noticed() -> None:
+    """A log that is needed for a restart and was changed ends the partition with its name."""
+    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
+    path, disk = "/v1/chains/1/blocks", Disk()
+    options: dict[str, Any] = {"route": "data.list", "query": {"page_size": 10, "model": EvmBlock}}
+    async with session_of(simulator) as session:
+        run = asyncio.create_task(export_partition(job_of(Place(disk), [path], **options), session, ignore))
+        await asyncio.sleep(6.5)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        simulator.advance(200)
+        for name in left_behind(disk):
+            disk.pipe_file(name, b"\xc1")
+        with pytest.raises(ExportError, match=r"00003-00001-\w+ in disk://blocks is damaged"):
+            await export_partition(job_of(Place(disk), [path], **options), session, ignore)

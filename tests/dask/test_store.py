@@ -1,0 +1,88 @@
+"""Objects of a folder: created whole, and at most once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from chainapi.dask.store import Store, absolute
+from chainapi.errors import ConfigurationError, ExportError
+from tests.dask.disks import Disk
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Return a local folder, or one in memory."""
+    return Store.of(str(tmp_path / "b"), {}) if request.param == "file" else Store("disk://b", Disk(), "/b")
+
+
+def test_an_object_is_created_once(store: Store) -> None:
+    """The second creation of a name changes nothing; a replacement does."""
+    assert store.create("a/one", b"first")
+    assert not store.create("a/one", b"second")
+    assert store.read("a/one") == b"first"
+    store.replace("a/one", b"third")
+    assert store.read("a/one") == b"third"
+    assert (store.names(), store.names("a"), store.names("c")) == (["a"], ["one"], [])
+    with store.opened("a/one") as file:
+        assert file.read(2) == b"th"
+    store.remove(["a/one", "a/two"])
+    assert store.names("a") == []
+
+
+def test_of_many_writers_one_creates(tmp_path: Path) -> None:
+    """Of many writers that create one name at once, one succeeds, and the object is that one's."""
+    store = Store.of(str(tmp_path / "b"), {})
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(20):
+            contents = [f"{number} {writer}".encode() * 1000 for writer in range(8)]
+            created = [*pool.map(lambda content, number=number: store.create(str(number), content), contents)]
+            assert created.count(True) == 1
+            assert store.read(str(number)) == contents[created.index(True)]
+    assert len([*(tmp_path / "b").iterdir()]) == 20
+
+
+def test_what_a_killed_writer_left_behind_is_no_object(tmp_path: Path) -> None:
+    """An unfinished local file has no name, and is removed later."""
+    store = Store.of(str(tmp_path), {})
+    store.create("whole", b"")
+    (tmp_path / "_export").mkdir()
+    for folder in (tmp_path, tmp_path / "_export"):
+        (folder / ".part.0123.unfinished").write_bytes(b"half")
+    assert store.names() == ["_export", "whole"]
+    store.remove_unfinished()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_export", "whole"]
+    assert [*(tmp_path / "_export").iterdir()] == []
+
+
+def test_errors_name_the_object(tmp_path: Path) -> None:
+    """What cannot be read or written is an ExportError with its path and the reason."""
+    (tmp_path / "file").write_text("")
+    store = Store.of(str(tmp_path / "file"), {})
+    with pytest.raises(ExportError, match=r"file/one cannot be written: .*start the same export again"):
+        store.create("one", b"")
+    with pytest.raises(ExportError, match="missing cannot be read"):
+        Store.of(str(tmp_path), {}).read("missing")
+
+
+def test_unknown_file_systems_are_refused() -> None:
+    """A protocol that fsspec lacks, or whose package is missing, is a ConfigurationError."""
+    with pytest.raises(ConfigurationError, match="nowhere://b cannot be opened by fsspec"):
+        Store.of("nowhere://b", {})
+
+
+def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path means the folder of the client, and URLs stay as they are."""
+    monkeypatch.chdir(tmp_path)
+    assert absolute("b") == str(tmp_path / "b")
+    assert absolute(Path("b")) == str(tmp_path / "b")
+    for url in ("s3://bucket/b", "memory://b", "simplecache::s3://bucket/b"):
+        assert absolute(url) == url
+
+
+def test_options_of_a_file_system_are_not_shown() -> None:
+    """A repr has the address, but not the options, which may be credentials."""
+    shown = repr(Store("s3://bucket", {"secret": "hush"}, "bucket"))
+    assert shown == "Store(url='s3://bucket')"

@@ -1,0 +1,658 @@
+"""Carrier between the processes of one machine: several carriers in one process, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from attrs import define, field
+
+from chainapi.client.member import Member
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.scope import Verdict
+from chainapi.core.share.messages import MAX_FRAME
+from chainapi.errors import ConfigurationError, ShareUnavailableError
+from chainapi.share import forks
+from chainapi.share.election import Elections, share_directory
+from chainapi.share.gate import SharedGate
+from chainapi.share.handshake import GREETING
+from chainapi.share.link import Link, Serve
+from chainapi.share.local import LocalCarrier
+from chainapi.share.stream import PATIENCE
+
+real_time = pytest.mark.real_time
+both_sockets = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Return a path for a directory, short enough for a Unix socket."""
+    with tempfile.TemporaryDirectory(prefix="share") as folder:
+        yield Path(folder, "chainapi")
+
+
+@define(eq=False)
+class Process:
+    """Carrier with a host that returns each frame with its name before it."""
+
+    name: str
+    carrier: LocalCarrier
+    quota: str = "q"
+    hosted: int = 0
+    memory: tuple[bytes, float] = (b"", 0.0)
+    served: list[Link] = field(factory=list[Link])
+    served_broken: int = 0
+    frames: asyncio.Queue[bytes] = field(factory=asyncio.Queue[bytes])
+    broken: asyncio.Event = field(factory=asyncio.Event)
+    link: Link | None = None
+
+    async def connect(self) -> Link:
+        """Connect, and start the link."""
+        self.link = await self.carrier.connect(self.quota, self.make_host)
+        self.broken.clear()
+        self.link.start(self.frames.put_nowait, self.broken.set)
+        return self.link
+
+    async def asked(self, frame: bytes = b"") -> bytes:
+        """Send a frame to the host, and return its answer."""
+        assert self.link is not None
+        self.link.send(frame or b"?")
+        return await asyncio.wait_for(self.frames.get(), 30)
+
+    async def host(self) -> str:
+        """Return the name of the host."""
+        return (await self.asked()).decode().removesuffix("?")
+
+    def make_host(self, memory: bytes, age: float) -> Serve:
+        """Begin to host."""
+        self.hosted += 1
+        self.memory = memory, age
+
+        def serve(link: Link) -> None:
+            self.served.append(link)
+            link.start(lambda frame: link.send(self.name.encode() + frame), broken)
+
+        def broken() -> None:
+            self.served_broken += 1
+
+        return serve
+
+
+@asynccontextmanager
+async def processes(directory: Path, count: int, tcp: bool = False) -> AsyncIterator[list[Process]]:
+    """Connect some carriers, the first of which becomes the host."""
+    members = [Process(f"p{number}", LocalCarrier(directory, tcp=tcp)) for number in range(count)]
+    try:
+        for member in members:
+            await member.connect()
+            await member.host()  # it served the link
+        yield members
+    finally:
+        for member in reversed(members):
+            await member.carrier.aclose("q")
+
+
+def files(directory: Path) -> dict[str, int]:
+    """Return the names and modes of the files in a directory."""
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+
+
+async def raw_stream(directory: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the host's socket without a handshake."""
+    address = Elections(directory).address("q")
+    assert address is not None
+    if address.port:
+        return await asyncio.open_connection("127.0.0.1", address.port)
+    return await asyncio.open_unix_connection(Elections(directory).socket_path(address))
+
+
+# --- links --------------------------------------------------------------------------------------
+
+
+@real_time
+@both_sockets
+async def test_the_first_hosts_all(directory: Path, tcp: bool) -> None:
+    """The first process becomes the host, once; twelve others connect to it, and frames go both ways."""
+    async with processes(directory, 13, tcp) as members:
+        assert [await member.host() for member in members] == ["p0"] * 13
+        assert [member.hosted for member in members] == [1] + [0] * 12
+        assert len(members[0].served) == 13
+
+
+@real_time
+@both_sockets
+async def test_frames_keep_their_order_and_size(directory: Path, tcp: bool) -> None:
+    """Frames of 1 byte to almost 1 MiB arrive whole and in order at both ends."""
+    async with processes(directory, 2, tcp) as (_, member):
+        assert member.link is not None
+        sizes = [1, 70_000, MAX_FRAME - 10, *range(1, 200)]
+        for size in sizes:
+            member.link.send(b"x" * size)
+        answers = [await asyncio.wait_for(member.frames.get(), 30) for _ in sizes]
+        assert [len(answer) - 2 for answer in answers] == sizes
+
+
+@real_time
+@both_sockets
+async def test_the_end_of_the_host_elects_another(directory: Path, tcp: bool) -> None:
+    """When the host ends, all links break at both ends, and one of the others hosts the rest."""
+    async with processes(directory, 4, tcp) as (first, *others):
+        await first.carrier.aclose("q")
+        for member in (first, *others):
+            await asyncio.wait_for(member.broken.wait(), 30)
+        assert first.served_broken == 4
+        await asyncio.gather(*(member.connect() for member in others))
+        assert len({await member.host() for member in others}) == 1
+        assert sum(member.hosted for member in others) == 1
+
+
+@real_time
+@both_sockets
+async def test_the_end_of_a_member_is_noticed(directory: Path, tcp: bool) -> None:
+    """When a member ends, its link breaks at the host, after the frames that it sent last."""
+    async with processes(directory, 2, tcp) as (first, member):
+        received: asyncio.Queue[bytes | None] = asyncio.Queue()
+        first.served[1].start(received.put_nowait, lambda: received.put_nowait(None))
+        assert member.link is not None
+        member.link.send(b"last")
+        await member.carrier.aclose("q")
+        assert [await asyncio.wait_for(received.get(), 30) for _ in range(2)] == [b"last", None]
+        assert await first.host() == "p0"
+
+
+@real_time
+async def test_garbage_breaks_only_its_connection(directory: Path) -> None:
+    """A connection that sends garbage is closed, and is never served; the links of others stay."""
+    async with processes(directory, 2) as (first, member):
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n" * 10, GREETING + bytes(16 + 32), b"\xff" * 100_000):
+            reader, writer = await raw_stream(directory)
+            writer.write(garbage)
+            assert GREETING.startswith((await asyncio.wait_for(_until_end(reader), 30))[:8])
+            writer.close()
+        assert await member.host() == "p0"
+        assert len(first.served) == 2
+
+
+async def _until_end(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:  # the host closed it with bytes unread
+        return GREETING
+
+
+@real_time
+async def test_a_wrong_secret_is_refused_over_tcp(directory: Path) -> None:
+    """A process that knows the port and not the secret gets no link."""
+    async with processes(directory, 1, tcp=True) as (first,):
+        address = directory / "q.host"
+        right = address.read_bytes()
+        address.write_bytes(right[:17] + b"0" * 64 + right[81:])
+        stranger = LocalCarrier(directory)
+        with pytest.raises(ShareUnavailableError, match="does not answer"):
+            await stranger.observe("q")
+        assert len(first.served) == 1
+        address.write_bytes(right)
+        link = await stranger.observe("q")
+        assert link is not None
+        await stranger.aclose("q")
+
+
+async def test_the_host_connects_to_itself_again(directory: Path) -> None:
+    """A host whose own link ended gets another one, without an election."""
+    async with processes(directory, 1) as (first,):
+        assert first.link is not None
+        first.link.close()
+        await first.connect()
+        assert await first.host() == "p0"
+        assert first.hosted == 1
+
+
+async def test_quotas_have_hosts_of_their_own(directory: Path) -> None:
+    """Two quotas in one directory have one host each."""
+    one, other = LocalCarrier(directory), LocalCarrier(directory)
+    members = [Process("a0", one, "a"), Process("b0", other, "b")]
+    members += [Process("a1", other, "a"), Process("b1", one, "b")]
+    for member in members:
+        await member.connect()
+    assert [await member.host() for member in members] == ["a0", "b0", "a0", "b0"]
+    for carrier in (one, other):
+        await carrier.aclose("a")
+        await carrier.aclose("b")
+
+
+async def test_processes_share_a_gate_through_it(directory: Path) -> None:
+    """A 429 of one process stops the others, and still does after the host ended."""
+    gates = [SharedGate("q", "https://data.test", LocalCarrier(directory), "degrade") for _ in range(3)]
+    members = [Member() for _ in gates]
+    for gate, member in zip(gates, members, strict=True):
+        gate.join(member)
+    loop = asyncio.get_running_loop()
+    permit = await gates[0].acquire("/a", member=members[0])
+    refused = permit.answered(429, RateLimitInfo(100.0, 0.0, None, 20.0, (PolicyField(100.0, 60.0),)))
+    assert (refused if isinstance(refused, Verdict) else await refused) is Verdict.QUOTA
+    began = loop.time()
+    waits = [
+        asyncio.create_task(gate.acquire("/a", member=one)) for gate, one in zip(gates, members, strict=True)
+    ]
+    await asyncio.sleep(1)
+    waits.pop(0).cancel()
+    gates[0].leave(members[0])
+    await gates[0].aclose()  # the host
+    done, _ = await asyncio.wait(waits, return_when="FIRST_COMPLETED")
+    assert loop.time() - began == pytest.approx(20.0, abs=0.5)
+    for task in waits:
+        if task in done:
+            task.result().unsent()
+        else:
+            (await task).unsent()
+    for gate, member in zip(gates[1:], members[1:], strict=True):
+        gate.leave(member)
+        await gate.aclose()
+
+
+# --- election -----------------------------------------------------------------------------------
+
+
+async def test_all_start_at_once(directory: Path) -> None:
+    """Of many processes that start at the same time one becomes the host, and all reach it."""
+    members = [Process(f"p{number}", LocalCarrier(directory)) for number in range(20)]
+    await asyncio.gather(*(member.connect() for member in members))
+    assert len({await member.host() for member in members}) == 1
+    assert sum(member.hosted for member in members) == 1
+    for member in members:
+        await member.carrier.aclose("q")
+
+
+def died(directory: Path, tcp: bool = False) -> None:
+    """Leave the files of a host that was killed."""
+    elections = Elections(directory, tcp)
+    elections.prepare()
+    seat = elections.elect("q")
+    assert seat is not None
+    for descriptor in (seat._lock, seat._listening):
+        forks.release(descriptor)
+    seat.listener.close()
+    os.close(seat._lock)
+
+
+@real_time
+@both_sockets
+async def test_the_files_of_a_killed_host_are_replaced(directory: Path, tcp: bool) -> None:
+    """A stale address, lock and socket do not keep a process from becoming the host."""
+    died(directory, tcp)
+    stale = files(directory).keys()
+    async with processes(directory, 2) as members:
+        assert [await member.host() for member in members] == ["p0", "p0"]
+        assert files(directory).keys() & stale == {"q.election", "q.host"}
+
+
+async def test_files_that_vanish_elect_another_host(directory: Path) -> None:
+    """When something removes the files of a host, it ends, and the processes elect one again."""
+    async with processes(directory, 2) as members:
+        for name in files(directory):
+            (directory / name).unlink()
+        for member in members:
+            await member.broken.wait()
+            await member.connect()
+        assert len({await member.host() for member in members}) == 1
+        assert sum(member.hosted for member in members) == 2
+
+
+def test_an_election_has_one_winner(directory: Path) -> None:
+    """A second election finds the host alive; without its lock file, or in its place, it has a new winner."""
+    elections = Elections(directory)
+    elections.prepare()
+    first = elections.elect("q")
+    assert first is not None
+    assert elections.elect("q") is None
+    second = elections.elect("q", instead_of=first.address)
+    assert second is not None
+    assert (first.valid(), second.valid()) == (False, True)
+    assert elections.elect("q", instead_of=first.address) is None
+    (directory / f"{second.address.identity}.lock").unlink()
+    third = elections.elect("q")
+    assert third is not None
+    for seat in (first, second, third):
+        seat.release()
+    assert files(directory).keys() == {"q.election"}
+
+
+async def test_a_silent_host_is_replaced(directory: Path) -> None:
+    """A process that holds the lock and accepts no handshake is replaced after `PATIENCE` ticks."""
+    elections = Elections(directory)
+    elections.prepare()
+    stopped = elections.elect("q")  # it listens, and never accepts
+    assert stopped is not None
+    began = asyncio.get_running_loop().time()
+    async with processes(directory, 2) as members:
+        assert asyncio.get_running_loop().time() - began == pytest.approx(PATIENCE, abs=0.5)
+        assert [await member.host() for member in members] == ["p0", "p0"]
+        assert not stopped.valid()
+        stopped.release()  # it wakes up: the files of its successor stay
+        assert await members[1].host() == "p0"
+        late = Process("late", LocalCarrier(directory))
+        await late.connect()
+        assert await late.host() == "p0"
+        await late.carrier.aclose("q")
+
+
+async def test_a_host_that_refuses_connections_is_replaced(directory: Path) -> None:
+    """A process that holds the lock and does not listen is replaced after some seconds."""
+    elections = Elections(directory)
+    elections.prepare()
+    stopped = elections.elect("q")
+    assert stopped is not None
+    stopped.listener.close()
+    began = asyncio.get_running_loop().time()
+    async with processes(directory, 1):
+        assert asyncio.get_running_loop().time() - began == pytest.approx(PATIENCE, abs=0.5)
+    stopped.release()
+
+
+async def test_a_host_that_was_replaced_steps_down(directory: Path) -> None:
+    """A host that finds another address breaks all links, its own too, and connects to its successor."""
+    async with processes(directory, 2) as (first, member):
+        elections = Elections(directory)
+        address = elections.address("q")
+        assert address is not None
+        successor = elections.elect("q", instead_of=address)
+        assert successor is not None
+        await first.broken.wait()
+        await member.broken.wait()
+        assert first.served_broken == 2
+        successor.release()
+        await member.connect()
+        await first.connect()
+        assert await first.host() == "p1"
+        assert first.hosted == 1
+
+
+async def test_a_host_that_wakes_up_answers_nothing(directory: Path) -> None:
+    """A host that was stopped and replaced drops what arrived meanwhile."""
+    async with processes(directory, 2) as (first, member):
+        elections, loop = Elections(directory), asyncio.get_running_loop()
+        successor = elections.elect("q", instead_of=elections.address("q"))
+        assert successor is not None
+        assert member.link is not None
+        member.link.send(b"?")
+        loop.jump(60)  # type: ignore[attr-defined]
+        await member.broken.wait()
+        assert member.frames.empty()
+        assert first.carrier._hosts["q"].check() is False
+        successor.release()
+
+
+async def test_an_election_that_never_ends_is_reported(directory: Path) -> None:
+    """A process that holds the lock of the election makes connecting fail, with the directory in the text."""
+    elections = Elections(directory)
+    elections.prepare()
+    with elections._election("q") as entered:
+        assert entered
+        with pytest.raises(ShareUnavailableError, match=f"(?s)stopped or busy.*{directory}"):
+            await LocalCarrier(directory).connect("q", Process("p", LocalCarrier(directory)).make_host)
+
+
+async def test_a_host_that_cannot_be_made_leaves_the_place(directory: Path) -> None:
+    """An error of `make_host` reaches the caller, and the next process becomes the host."""
+
+    def fail(memory: bytes, age: float) -> Serve:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await LocalCarrier(directory).connect("q", fail)
+    async with processes(directory, 1) as (first,):
+        assert await first.host() == "p0"
+
+
+async def test_connecting_can_be_cancelled(directory: Path) -> None:
+    """A call that is cancelled while a host does not answer leaves no socket open."""
+    elections = Elections(directory)
+    elections.prepare()
+    stopped = elections.elect("q")
+    assert stopped is not None
+    member = Process("p", LocalCarrier(directory))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(member.connect(), 1)
+    await asyncio.sleep(0)
+    stopped.release()
+    assert not forks._held
+
+
+@real_time
+@both_sockets
+@pytest.mark.parametrize("first", [True, False], ids=["as the host", "as a member"])
+async def test_connecting_can_be_cancelled_at_any_moment(directory: Path, tcp: bool, first: bool) -> None:
+    """A call that is cancelled after any number of steps leaves nothing open, and no lock."""
+    async with processes(directory, 0 if first else 1, tcp):
+        for steps in range(1, 12):
+            member = Process("p", LocalCarrier(directory, tcp=tcp))
+            task = asyncio.create_task(member.connect())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            await member.carrier.aclose("q")
+            await asyncio.sleep(0)
+            assert len(files(directory)) == (1 if first else 4 - tcp)
+    async with processes(directory, 2, tcp) as members:
+        assert [await member.host() for member in members] == ["p0", "p0"]
+
+
+async def test_another_version_is_reported(directory: Path) -> None:
+    """A host of another version is not replaced: the error names both versions."""
+    elections = Elections(directory)
+    elections.prepare()
+    seat = elections.elect("q")
+    assert seat is not None
+
+    def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GREETING[:-1] + b"\x02" + bytes(48))
+        writer.close()
+
+    server = await asyncio.start_unix_server(greet, sock=seat.listener)
+    member = Process("p", LocalCarrier(directory))
+    with pytest.raises(ShareUnavailableError, match=r"version 2 .* version 1"):
+        await member.connect()
+    await asyncio.sleep(0.1)
+    server.close()
+    seat.release()
+
+
+# --- observers, memory --------------------------------------------------------------------------
+
+
+async def test_an_observer_never_hosts(directory: Path) -> None:
+    """An observer reaches a host; without one, or after it was killed, it gets None."""
+    observer = LocalCarrier(directory)
+    assert observer.names() == []
+    assert await observer.observe("q") is None
+    async with processes(directory, 1) as (first,):
+        assert observer.names() == ["q"]
+        link = await observer.observe("q")
+        assert link is not None
+        answers: asyncio.Queue[bytes] = asyncio.Queue()
+        link.start(answers.put_nowait, lambda: None)
+        link.send(b"?")
+        assert await answers.get() == b"p0?"
+        await observer.aclose("q")
+        assert len(first.served) == 2
+    assert observer.names() == []
+    died(directory)
+    assert observer.names() == ["q"]
+    assert await observer.observe("q") is None
+
+
+async def test_memory_outlives_all_processes(directory: Path) -> None:
+    """A host stores memory for the next one, which also learns its age; a process that is no host cannot."""
+    async with processes(directory, 2) as (first, member):
+        assert first.memory == (b"", 0.0)
+        first.carrier.store("q", b"a long memory")
+        first.carrier.store("q", b"learned")
+        member.carrier.store("q", b"wrong")
+    stored = directory / "q.memory"
+    os.utime(stored, (stored.stat().st_atime, stored.stat().st_mtime - 3600))
+    async with processes(directory, 1) as (first,):
+        assert first.memory[0] == b"learned"
+        assert first.memory[1] == pytest.approx(3600, abs=30)
+
+
+async def test_memory_that_cannot_be_written_is_dropped(directory: Path) -> None:
+    """A full disk, or whatever refuses the file, does not end the host."""
+    async with processes(directory, 1) as (first,):
+        (directory / "q.draft").mkdir()
+        first.carrier.store("q", b"learned")
+        assert await first.host() == "p0"
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@real_time
+@both_sockets
+async def test_only_the_user_can_use_the_files(directory: Path, tcp: bool) -> None:
+    """The directory has mode 0700; every file and socket in it has mode 0600, whatever the umask."""
+    umask = os.umask(0)
+    try:
+        async with processes(directory, 2, tcp) as (first, _):
+            first.carrier.store("q", b"learned")
+            modes = files(directory)
+    finally:
+        os.umask(umask)
+    assert files(directory.parent) == {"chainapi": 0o700}
+    assert set(modes.values()) == {0o600}
+    suffixes = {Path(name).suffix for name in modes}
+    assert suffixes == {".host", ".election", ".lock", ".memory"} | (set() if tcp else {".sock"})
+
+
+def _foreign(directory: Path) -> Path:
+    if os.geteuid() != 0:
+        return Path("/")
+    directory.mkdir(mode=0o700)
+    os.chown(directory, 65_534, -1)
+    return directory
+
+
+def _linked(directory: Path) -> Path:
+    directory.mkdir(mode=0o700)
+    link = directory.with_name("link")
+    link.symlink_to(directory)
+    return link
+
+
+def _open(directory: Path) -> Path:
+    directory.mkdir()
+    directory.chmod(0o750)
+    return directory
+
+
+def _file(directory: Path) -> Path:
+    directory.touch(0o700)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (_foreign, "it belongs to another user"),
+        (_linked, "it is a link or a file"),
+        (_file, "it is a link or a file"),
+        (_open, r"it is open to others \(mode 0750 instead of 0700\)"),
+        (lambda path: path / ("x" * 100), "a path that is too long for a Unix socket"),
+        (lambda path: _file(path) / "inside", "Not a directory"),
+    ],
+    ids=["foreign", "link", "file", "open", "long", "unusable"],
+)
+async def test_an_unsafe_directory_is_refused(
+    make: Callable[[Path], Path], fault: str, directory: Path
+) -> None:
+    """A directory that another user could use, or that is unusable, is refused with the way out."""
+    path = make(directory)
+    carrier = LocalCarrier(path)
+    with pytest.raises(ShareUnavailableError, match=f"(?s){path}.*{fault}.*CHAINAPI_SHARE_DIR"):
+        await carrier.connect("q", Process("p", carrier).make_host)
+    with pytest.raises(ShareUnavailableError, match=fault):
+        await carrier.observe("q")
+
+
+@real_time
+async def test_a_long_path_is_no_fault_over_tcp(directory: Path) -> None:
+    """A path that is too long for a Unix socket works with loopback TCP."""
+    async with processes(directory / ("x" * 100), 2, tcp=True) as members:
+        assert [await member.host() for member in members] == ["p0", "p0"]
+
+
+async def test_a_damaged_address_is_replaced(directory: Path) -> None:
+    """A file that has no address does not keep a process from becoming the host."""
+    Elections(directory).prepare()
+    (directory / "q.host").write_bytes(b"damaged" * 100)
+    async with processes(directory, 2) as members:
+        assert [await member.host() for member in members] == ["p0", "p0"]
+
+
+def test_the_directory_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable names it, else it is in the runtime directory, else with the temporary files."""
+    temporary = Path(tempfile.gettempdir(), f"chainapi-{os.geteuid()}")
+    runtime = {"XDG_RUNTIME_DIR": "/run/user/7"}
+    assert share_directory({"CHAINAPI_SHARE_DIR": "/srv/x", **runtime}) == Path("/srv/x")
+    assert share_directory(runtime) == Path("/run/user/7/chainapi")
+    assert share_directory({"XDG_RUNTIME_DIR": "relative"}) == temporary
+    assert share_directory({}) == temporary
+    monkeypatch.setenv("CHAINAPI_SHARE_DIR", "/srv/y")
+    assert LocalCarrier()._elections.directory == Path("/srv/y")
+
+
+@pytest.mark.parametrize("name", ["", "../q", "a b", "x" * 65, "a.b"])
+async def test_names_are_no_paths(name: str, directory: Path) -> None:
+    """A name that could leave the directory is refused."""
+    carrier = LocalCarrier(directory)
+    with pytest.raises(ConfigurationError, match="letters, digits"):
+        await carrier.connect(name, Process("p", carrier).make_host)
+    assert files(directory.parent) == {}
+
+
+async def test_a_secret_is_in_no_text(directory: Path) -> None:
+    """The address of a host shows its secret neither in its text nor in that of its place."""
+    elections = Elections(directory)
+    elections.prepare()
+    seat = elections.elect("q")
+    assert seat is not None
+    assert seat.address.secret.hex() not in repr(seat)
+    assert repr(seat.address.secret) not in repr(seat)
+    seat.release()
+
+
+# --- forks --------------------------------------------------------------------------------------
+
+
+def test_held_descriptors_are_dropped() -> None:
+    """A held socket ends for its peer; a number that belongs to another file meanwhile is left alone."""
+    held, peer = socket.socketpair()
+    other, other_peer = socket.socketpair()
+    with held, peer, other, other_peer:
+        before = dict(forks._held)
+        forks._held.clear()
+        forks.hold(held.fileno())
+        forks._held[other.fileno()] = (0, 0)  # another file had this number
+        forks._held[10_000] = (0, 0)  # closed
+        forks.drop()
+        assert peer.recv(1) == b""
+        other.send(b"x")
+        assert other_peer.recv(1) == b"x"
+        assert not forks._held
+        forks._held.update(before)
+
+
+async def test_nothing_is_held_after_the_end(directory: Path) -> None:
+    """After `aclose` of all processes no descriptor and no file of a host is left."""
+    async with processes(directory, 3) as members:
+        assert len(forks._held) == 2 + 2 * 2  # lock, listener, and two links with two ends each
+        await members[0].carrier.aclose("q")
+    assert not forks._held
+    assert files(directory).keys() == {"q.election"}

@@ -1,0 +1,367 @@
+"""Links over streams: frames, keep-alive, and ends that do not read or do not answer.
+
+They meet over real socket pairs, in virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from attrs import define, field
+
+from chainapi.core.share.messages import MAX_FRAME, framed
+from chainapi.share.handshake import GREETING, Handshake, host_side, member_side
+from chainapi.share.link import Link
+from chainapi.share.stream import PATIENCE, QUIET, StreamLink
+
+SECRET = b"s" * 32
+TICK = 1.0
+
+
+@define(eq=False)
+class Reader:
+    """What one end receives."""
+
+    link: Link
+    frames: asyncio.Queue[bytes] = field(factory=asyncio.Queue[bytes])
+    broken: asyncio.Event = field(factory=asyncio.Event)
+    calls: list[str] = field(factory=list[str])
+
+    def __attrs_post_init__(self) -> None:
+        self.link.start(self.receive, self.end)
+
+    def receive(self, frame: bytes) -> None:
+        """Keep a frame."""
+        self.calls.append("frame")
+        self.frames.put_nowait(frame)
+
+    def end(self) -> None:
+        """Note the end."""
+        self.calls.append("broken")
+        self.broken.set()
+
+
+async def opened(sock: socket.socket, link: StreamLink) -> StreamLink:
+    """Run a link over a socket."""
+    sock.setblocking(False)
+    await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=sock)
+    return link
+
+
+def member_end() -> StreamLink:
+    """Return the end of a member."""
+    return StreamLink(Handshake(member_side(SECRET)), tick=TICK, host=False)
+
+
+def host_end(active: Callable[[], bool] = lambda: True) -> StreamLink:
+    """Return the end of a host."""
+    return StreamLink(Handshake(host_side(SECRET)), tick=TICK, host=True, active=active)
+
+
+@asynccontextmanager
+async def linked(active: Callable[[], bool] = lambda: True) -> AsyncIterator[tuple[StreamLink, StreamLink]]:
+    """Return the ends of a member and of a host."""
+    one, other = socket.socketpair()
+    member, host = await opened(one, member_end()), await opened(other, host_end(active))
+    try:
+        assert await member.opened
+        assert await host.opened
+        yield member, host
+    finally:
+        member.close()
+        host.close()
+        await asyncio.wait([member.closed, host.closed])
+
+
+@asynccontextmanager
+async def facing(end: StreamLink) -> AsyncIterator[socket.socket]:
+    """Return the raw socket that an end faces."""
+    one, other = socket.socketpair()
+    await opened(one, end)
+    with other:
+        other.setblocking(False)
+        yield other
+        end.close()
+        await end.closed
+
+
+async def greeted(raw: socket.socket) -> None:
+    """Take part in the handshake of a host's end as a member."""
+    loop = asyncio.get_running_loop()
+    member = Handshake(member_side(SECRET))
+    reply, rest = member.feed(b"")
+    while rest is None:
+        await loop.sock_sendall(raw, reply)
+        reply, rest = member.feed(await loop.sock_recv(raw, 1024))
+    await loop.sock_sendall(raw, reply)
+
+
+async def test_frames_arrive_in_order_both_ways() -> None:
+    """Frames of all sizes arrive in order, those sent before `start` too."""
+    async with linked() as (member, host):
+        frames = [b"x" * size for size in (1, 2, 65_536, MAX_FRAME, 3)]
+        for frame in frames:
+            member.send(frame)
+        await asyncio.sleep(0.1)
+        at_host = Reader(host)
+        assert [await at_host.frames.get() for _ in frames] == frames
+        at_member = Reader(member)
+        host.send(frames[3])
+        assert await at_member.frames.get() == frames[3]
+
+
+async def test_frames_before_the_start_come_first() -> None:
+    """A frame that arrives while earlier ones wait for `start` is delivered after them, and then the end."""
+    async with linked() as (member, host):
+        member.send(b"1")
+        await asyncio.sleep(0.1)
+        reader = Reader(host)
+        host.data_received(framed(b"2"))  # in the iteration that called `start`
+        member.send(b"3")
+        member.close()
+        await reader.broken.wait()
+        assert [reader.frames.get_nowait() for _ in range(3)] == [b"1", b"2", b"3"]
+        assert reader.calls == ["frame"] * 3 + ["broken"]
+
+
+async def test_a_break_before_the_start_is_reported() -> None:
+    """An end that starts after the break receives the frames from before, and the break."""
+    async with linked() as (member, host):
+        member.send(b"1")
+        member.close()
+        await host.closed
+        reader = Reader(host)
+        assert reader.calls == []  # never from within `start`
+        await reader.broken.wait()
+        assert reader.calls == ["frame", "broken"]
+
+
+async def test_close_is_silent_on_its_own_side() -> None:
+    """After `close` nothing is delivered on that side; the other one receives all frames and the break."""
+    async with linked() as (member, host):
+        at_member, at_host = Reader(member), Reader(host)
+        host.send(b"late")
+        member.send(b"last")
+        member.close()
+        member.send(b"never")
+        await at_host.broken.wait()
+        await member.closed
+        assert at_member.calls == []
+        assert at_host.frames.get_nowait() == b"last"
+        assert at_host.frames.empty()
+
+
+async def test_close_within_a_frame_ends_delivery() -> None:
+    """Frames that arrived together with one whose reader closes the link are dropped."""
+    async with linked() as (_, host):
+        seen: list[bytes] = []
+
+        def receive(frame: bytes) -> None:
+            seen.append(frame)
+            host.close()
+
+        host.start(receive, lambda: seen.append(b"broken"))
+        await asyncio.sleep(0)
+        host.data_received(framed(b"1") + framed(b"2"))
+        await host.closed
+        assert seen == [b"1"]
+
+
+async def test_a_reader_that_fails_breaks_the_link() -> None:
+    """An error of the function that takes frames breaks the link, and goes to the loop's handler."""
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    async with linked() as (member, host):
+        other = Reader(member)
+        member.send(b"1")
+        await asyncio.sleep(0.1)
+
+        def fail(_: bytes) -> None:
+            raise ZeroDivisionError
+
+        host.start(fail, lambda: None)
+        await other.broken.wait()
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+
+
+@pytest.mark.parametrize("frame", [b"", bytes(MAX_FRAME + 1)], ids=["empty", "too long"])
+async def test_a_frame_that_cannot_be_sent_breaks_the_link(frame: bytes) -> None:
+    """A frame that the other end would not accept breaks the link at both ends."""
+    async with linked() as (member, host):
+        at_member, at_host = Reader(member), Reader(host)
+        member.send(frame)
+        assert at_member.calls == []
+        await at_member.broken.wait()
+        await at_host.broken.wait()
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n" * 9, bytes(200)])
+async def test_garbage_instead_of_a_handshake_ends_the_stream(data: bytes) -> None:
+    """An end that is sent garbage at the start ends the stream, and was never open."""
+    async with facing(host_end()) as raw:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(raw, data)
+        assert (await loop.sock_recv(raw, 100)).startswith(GREETING)
+        assert await loop.sock_recv(raw, 1) == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux names the user at the other end of a socket")
+async def test_a_process_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end ends the stream before the handshake if another user runs the other process."""
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    end = host_end()
+    async with facing(end) as raw:
+        assert await end.opened is False
+        assert await asyncio.get_running_loop().sock_recv(raw, 1) == b""
+
+
+async def test_an_oversized_frame_breaks_the_link() -> None:
+    """A length beyond the limit breaks the link before the frame is there."""
+    end = host_end()
+    async with facing(end) as raw:
+        await greeted(raw)
+        reader = Reader(end)
+        await asyncio.get_running_loop().sock_sendall(raw, framed(b"ok") + b"\xff\xff\xff\xff")
+        await reader.broken.wait()
+        assert reader.frames.get_nowait() == b"ok"
+
+
+async def test_an_idle_link_stays() -> None:
+    """A link without frames lives for an hour, and a member's messages of nothing are answered."""
+    async with linked() as (member, host):
+        await asyncio.sleep(3600)
+        at_member = Reader(member)
+        host.send(b"good morning")
+        assert await at_member.frames.get() == b"good morning"
+
+
+async def test_keep_alive_sends_nothing_while_frames_arrive() -> None:
+    """A member that receives a frame every second sends no empty ones; after `QUIET` seconds it sends one."""
+    end = member_end()
+    async with facing(end) as raw:
+        loop = asyncio.get_running_loop()
+        host = Handshake(host_side(SECRET))
+        rest = None
+        while rest is None:
+            reply, rest = host.feed(await loop.sock_recv(raw, 1024))
+            await loop.sock_sendall(raw, reply)
+        for _ in range(20):
+            await loop.sock_sendall(raw, framed(b"news"))
+            await asyncio.sleep(TICK)
+        with pytest.raises(BlockingIOError):
+            raw.recv(1)
+        began = loop.time()
+        assert await loop.sock_recv(raw, 10) == framed(b"")
+        assert loop.time() - began <= QUIET * TICK
+
+
+async def test_a_host_that_does_not_answer_is_given_up() -> None:
+    """A member breaks the link `QUIET` + `PATIENCE` ticks after the last byte, and reports silence."""
+    async with linked() as (member, host):
+        loop = asyncio.get_running_loop()
+        reader = Reader(member)
+        began = loop.time()
+        host._transport.pause_reading()  # a host whose loop is blocked
+        await reader.broken.wait()
+        assert (QUIET + PATIENCE - 1) * TICK <= loop.time() - began <= (QUIET + PATIENCE) * TICK
+        assert member.silent
+
+
+@pytest.mark.parametrize("make", [member_end, host_end])
+async def test_a_handshake_that_does_not_continue_is_given_up(make: Callable[[], StreamLink]) -> None:
+    """An end waits `PATIENCE` ticks for the handshake, even if single bytes arrive."""
+    end = make()
+    async with facing(end) as raw:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(PATIENCE - 1):
+            await loop.sock_sendall(raw, b"c")
+            await asyncio.sleep(TICK)
+        assert await end.opened is False
+        assert loop.time() - began == pytest.approx(PATIENCE * TICK)
+        assert end.silent
+
+
+async def test_a_host_that_was_stopped_is_not_given_up_by_a_member_that_was_stopped() -> None:
+    """Time in which the member's own loop did not run does not count."""
+    async with linked() as (member, host):
+        reader, loop = Reader(member), asyncio.get_running_loop()
+        for _ in range(3):
+            loop.jump(3600)  # type: ignore[attr-defined]
+            await asyncio.sleep(2 * TICK)
+        host.send(b"still here")
+        assert await reader.frames.get() == b"still here"
+
+
+async def test_a_peer_that_does_not_read_is_given_up() -> None:
+    """An end breaks after `PATIENCE` ticks in which the other one does not read."""
+    async with linked() as (member, host):
+        reader, loop = Reader(host), asyncio.get_running_loop()
+        member._transport.pause_reading()
+        began = loop.time()
+        for _ in range(6):
+            host.send(bytes(100_000))
+        await reader.broken.wait()
+        assert loop.time() - began == pytest.approx(PATIENCE * TICK)
+
+
+async def test_unsent_bytes_are_bounded() -> None:
+    """An end breaks at once when more than 1 MiB waits for a peer that does not read."""
+    async with linked() as (member, host):
+        reader, loop = Reader(host), asyncio.get_running_loop()
+        member._transport.pause_reading()
+        began = loop.time()
+        for _ in range(40):
+            host.send(bytes(100_000))
+        await reader.broken.wait()
+        assert loop.time() == pytest.approx(began, abs=TICK / 2)
+
+
+async def test_a_peer_that_reads_again_keeps_its_link() -> None:
+    """A pause shorter than `PATIENCE` ticks loses nothing."""
+    async with linked() as (member, host):
+        reader = Reader(member)
+        for _ in range(3):
+            member._transport.pause_reading()
+            for _ in range(6):
+                host.send(bytes(100_000))
+            await asyncio.sleep((PATIENCE - 2) * TICK)
+            member._transport.resume_reading()
+            for _ in range(6):
+                assert len(await reader.frames.get()) == 100_000
+
+
+async def test_close_gives_up_a_peer_that_does_not_read() -> None:
+    """A closed link ends within `PATIENCE` ticks, even if not all frames can be sent."""
+    async with linked() as (member, host):
+        member._transport.pause_reading()
+        host.send(bytes(MAX_FRAME))
+        host.close()
+        await asyncio.wait_for(host.closed, PATIENCE * TICK)
+
+
+async def test_a_host_that_is_no_longer_active_uses_no_frame() -> None:
+    """Frames that arrive at a host that was replaced are dropped, and break the link."""
+    active = True
+    async with linked(lambda: active) as (member, host):
+        at_host, at_member = Reader(host), Reader(member)
+        active = False
+        member.send(b"acquire")
+        await at_member.broken.wait()
+        await at_host.broken.wait()
+        assert at_host.calls == ["broken"]
+
+
+async def test_no_member_is_accepted_by_a_host_that_is_no_longer_active() -> None:
+    """A connection to a host that was replaced ends at once."""
+    end = host_end(lambda: False)
+    async with facing(end) as raw:
+        assert await end.opened is False
+        assert await asyncio.get_running_loop().sock_recv(raw, 1) == b""
