@@ -72,7 +72,7 @@ class Host:
     Args:
         memory: what an earlier host learned; empty for nothing.
         age: seconds since then.
-        store: called with the memory of the quota when it changed, at most twice a second.
+        store: called with the memory of the quota: twice a second while requests are sent, and at each stop.
 
     """
 
