@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = ["OnUnavailable", "SharedGate", "SharedPermit"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
+LAST = 0.001  # seconds in which the host of this process reads what the process sent
 IDLE_LEASE = 0.1  # seconds after which an unused lease goes back
 
 _log = logging.getLogger("chainapi.share")
@@ -121,6 +122,14 @@ class _Joined:
     message: Join
 
 
+@frozen(eq=False, repr=False)
+class _Refusal:
+    """Refusal whose meaning the host will send."""
+
+    message: Answered
+    verdict: asyncio.Future[Verdict]
+
+
 @define(eq=False, repr=False)
 class _Request:
     """Request that waits for its permit; None as the result repeats the request."""
@@ -174,12 +183,15 @@ class SharedGate:
         self._requests: dict[int, _Request] = {}
         self._permits: dict[SharedPermit, None] = {}  # of requests under way
         self._unreported: list[tuple[SharedPermit, FromMember]] = []  # ended without a host
-        self._verdicts: dict[int, asyncio.Future[Verdict]] = {}
+        self._verdicts: dict[SharedPermit, _Refusal] = {}
         self._leases = Leases(IDLE_LEASE)
         self._lease_timer: asyncio.TimerHandle | None = None
         self._breaks = 0
         self._stopped_until = -inf
         self._shown = QuotaSnapshot(0.0)
+        self._memory = b""  # what the host learned, as last reported
+        self._memory_at = -inf  # when the report arrived, on the loop's clock
+        self._host: Host | None = None  # made by this process, if it was ever elected
         self._processes = 1
         self._error: ShareUnavailableError | ConfigurationError | None = None
         self._fallback: Gate | None = None
@@ -287,6 +299,10 @@ class SharedGate:
         if self._lease_timer is not None:
             self._lease_timer.cancel()
         self._return_leases()
+        if self._host is not None:
+            self._uplink.flush()
+            await asyncio.sleep(LAST)  # the host reads what this process reported last
+            self._host.save()
         await self._uplink.aclose()
 
     # --- requests that wait -----------------------------------------------------------------
@@ -335,12 +351,11 @@ class SharedGate:
             return Verdict.QUOTA if refused else Verdict.PASSED
         if not refused:
             return Verdict.PASSED
-        verdict: asyncio.Future[Verdict] = loop.create_future()
-        self._verdicts[permit.number] = verdict
+        refusal = self._verdicts[permit] = _Refusal(message, loop.create_future())
         try:
-            return await verdict
+            return await refusal.verdict
         finally:
-            self._verdicts.pop(permit.number, None)
+            self._verdicts.pop(permit, None)
 
     def lost(self, permit: SharedPermit) -> None:
         """Record that no response will arrive."""
@@ -370,9 +385,7 @@ class SharedGate:
             case Refused():
                 self._refused(message)
             case messages.Verdict():
-                verdict = self._verdicts.get(message.permit)
-                if verdict is not None and not verdict.done():
-                    verdict.set_result(Verdict(message.verdict))
+                self._judged(message)
             case Recall():
                 self._recall(message)
             case Waiting():
@@ -394,6 +407,11 @@ class SharedGate:
             now = asyncio.get_running_loop().time()
             self._leases.add(_kind(request.message), others, now)
             self._watch_leases()
+
+    def _judged(self, message: messages.Verdict) -> None:
+        for permit, refusal in self._verdicts.items():
+            if permit.number == message.permit and not refusal.verdict.done():
+                refusal.verdict.set_result(Verdict(message.verdict))
 
     def _refused(self, message: Refused) -> None:
         request = self._requests.pop(message.number, None)
@@ -427,6 +445,8 @@ class SharedGate:
         now = asyncio.get_running_loop().time()
         self._processes = max(1, state.processes)
         self._shown = QuotaSnapshot.from_json(state.shown, now)
+        if state.memory:
+            self._memory, self._memory_at = state.memory, now
         self._stop(state.stopped)
 
     # --- leases -----------------------------------------------------------------------------
@@ -448,13 +468,19 @@ class SharedGate:
     # --- the host comes and goes ------------------------------------------------------------
 
     def _make_host(self, memory: bytes, age: float) -> Serve:
-        return Host(store=self._store).serve
+        """Make a host that continues from the newest memory: that of the carrier, or of this process."""
+        own = asyncio.get_running_loop().time() - self._memory_at
+        if self._memory and (not memory or own < age):
+            memory, age = self._memory, own
+        self._host = Host(memory, age, store=self._store)
+        return self._host.serve
 
     def greeting(self) -> Sequence[FromMember]:
         """Return the first messages to a host: the sessions, what is under way, and what waits."""
         now = asyncio.get_running_loop().time()
         stopped = max(0.0, self._stopped_until - now)
-        first: list[FromMember] = [Hello(VERSION, _process(), self._origin, b"", 0.0, stopped)]
+        age = now - self._memory_at if self._memory else 0.0
+        first: list[FromMember] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
         first += [joined.message for joined in self._joined.values()]
         known = {joined.message.member for joined in self._joined.values()}
         for number, permit in enumerate(self._permits, HOLDING):
@@ -484,9 +510,11 @@ class SharedGate:
         for permit in [permit for permit in self._permits if permit.sent is None]:
             del self._permits[permit]
             permit.drop()
-        for verdict in self._verdicts.values():
-            if not verdict.done():
-                verdict.set_result(Verdict.QUOTA)
+        for permit, refusal in self._verdicts.items():
+            if not refusal.verdict.done():
+                # The last host may have ended before it reported the refusal to the others.
+                self._unreported.append((permit, refusal.message))
+                refusal.verdict.set_result(Verdict.QUOTA)
 
     def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
         """Send by the last known share from now on, or fail all requests."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import chain, count
+from math import inf
 from typing import assert_never
 
 from attrs import define, field
@@ -61,6 +62,7 @@ OVERDUE = 5.0  # seconds after a request's timeout: then its permit is lost
 SWEEP = 5.0  # seconds between two searches for overdue permits
 TRANSIT = 0.03  # seconds that a report may take: a request must not look younger than it is
 REPORT = 0.5  # seconds between two reports of the state
+PAUSED = 0.02  # seconds until the report of a stop or pause: one for all responses that arrive together
 
 _log = logging.getLogger("chainapi.share")
 
@@ -69,15 +71,23 @@ class Host:
     """Gate of one quota for all processes that link to it.
 
     Args:
-        store: called with the memory of the quota when it changed, at most twice a second.
+        memory: what an earlier host learned; empty for nothing.
+        age: seconds since then.
+        store: called with the memory of the quota: twice a second while requests are sent, and at each stop.
 
     """
 
-    def __init__(self, *, store: Callable[[bytes], None] | None = None) -> None:
+    def __init__(
+        self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes], None] | None = None
+    ) -> None:
         self.gate = Gate()
+        if memory:
+            self.gate.restore(memory, age)
         self._store = store
         self._peers: set[_Peer] = set()
         self._reporting: asyncio.TimerHandle | None = None
+        self._paused = False  # as of the last end of a request
+        self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
     def serve(self, link: Link) -> None:
         """Serve the process at the other end of a link until the link breaks."""
@@ -117,25 +127,49 @@ class Host:
         """Report a stop to every process at once."""
         for peer in self._peers:
             peer.stopped(self.gate.stopped_for)
+        self._report_in(PAUSED)
+
+    def ended(self) -> None:
+        """Report the state after the end of a request: very soon if a pause begins or ends."""
+        now = asyncio.get_running_loop().time()
+        paused, self._paused = self._paused, self.gate.paused
+        if self._paused is not paused and now >= self._changed_at + REPORT:
+            self._changed_at = now
+            self._report_in(PAUSED)
+        else:
+            self.changed()
 
     def changed(self) -> None:
         """Report the state soon."""
         if self._reporting is None:
-            self._reporting = asyncio.get_running_loop().call_later(REPORT, self._report)
+            self._report_in(REPORT)
+
+    def save(self) -> None:
+        """Store the memory of the quota now, because the host ends."""
+        if self._store is not None:
+            self._store(self.gate.memory())
+
+    def _report_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._reporting is not None:
+            if self._reporting.when() <= loop.time() + seconds:
+                return
+            self._reporting.cancel()
+        self._reporting = loop.call_later(seconds, self._report)
 
     def _report(self) -> None:
         self._reporting = None
-        state = self.state()
+        state = self.state(self.gate.memory())
         for peer in self._peers:
             if peer.welcome:
                 peer.send(state)
         if self._store is not None:
             self._store(state.memory)
 
-    def state(self) -> State:
+    def state(self, memory: bytes = b"") -> State:
         """Return the state of the quota."""
         snapshot = self.gate.snapshot()
-        return State(snapshot.to_json(), b"", self.gate.stopped_for, self.processes)
+        return State(snapshot.to_json(), memory, self.gate.stopped_for, self.processes)
 
 
 @define(eq=False, repr=False)
@@ -237,6 +271,8 @@ class _Peer:
                 " chainapi in all processes"
             )
         self.welcome, self.process = True, self.host.unique(message.process)
+        if message.memory:
+            self.host.gate.restore(message.memory, message.age)
         if message.stopped:
             self.host.gate.hold_back(message.stopped)
         self.send(Welcome(VERSION))
@@ -373,7 +409,7 @@ class _Peer:
             return
         elapsed = None if message.elapsed is None else message.elapsed + TRANSIT
         verdict = permit.answered(message.status, info_of(message.limits), elapsed=elapsed)
-        self.host.changed()
+        self.host.ended()
         if message.status == 429:
             self.send(Verdict(message.permit, verdict.value))
             self.host.stopped()

@@ -90,7 +90,7 @@ class Uplink:
             await asyncio.wait([self._connecting])
             self._connecting = None
         self._stop_patience()
-        self._flush()
+        self.flush()
         if self._link is not None:
             link, self._link = self._link, None
             link.close()
@@ -106,7 +106,7 @@ class Uplink:
         if not self._soon:
             self._cancel_flush()
             self._soon = True
-            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+            self._flushing = asyncio.get_running_loop().call_soon(self.flush)
 
     def send_later(self, message: FromMember) -> None:
         """Send a message with the next one, after `LATER` seconds, or when `BATCH` of them wait."""
@@ -117,9 +117,10 @@ class Uplink:
             return
         self._outbox.append(message)
         if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_later(LATER, self._flush)
+            self._flushing = asyncio.get_running_loop().call_later(LATER, self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send the messages that wait for others."""
         self._cancel_flush()
         if self._outbox and self._link is not None:
             messages, self._outbox = self._outbox, []

@@ -23,7 +23,7 @@ from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.reservation import Decision, Reservation
+from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.ticket import Ceiling, Ticket
 
@@ -116,12 +116,8 @@ class Scheduler(Generic[T]):
         return None
 
     def adopt(self, sent: float, route: str, prior: float | None) -> Reservation:
-        """Reserve units for a request that left before, by a permit of another scheduler.
-
-        It is a probe as long as nothing is known: others wait for its response.
-        """
-        decision = Decision(sent, probe=self.quota.mode in (Mode.LEARNING, Mode.PROBING))
-        return self.quota.send(decision, sent, route, self.quota.costs.price(route, prior), prior)
+        """Reserve units for a request that left before; see `Quota.adopt`."""
+        return self.quota.adopt(sent, route, self.quota.costs.price(route, prior), prior)
 
     def surplus(self, now: float, route: str, prior: float | None) -> float:
         """Return how many more requests of a route could leave now beside those in flight.
