@@ -16,7 +16,8 @@ from chainapi.client.member import Member
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
-from chainapi.share.gate import SharedGate, SharedPermit
+from chainapi.share.gate import SharedGate
+from chainapi.share.permits import SharedPermit
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.virtual_time import VirtualLoop
 
