@@ -311,7 +311,7 @@ class Gate:
         known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
         if self._queue or not known:
             return 0.0
-        room = quota.room(asyncio.get_running_loop().time())
+        room = quota.room(asyncio.get_running_loop().time(), route)
         if room == inf:
             return 0.0
         return min(room / quota.costs.price(route, cost), quota.max_in_flight - quota.in_flight)
@@ -608,7 +608,7 @@ class Gate:
         cost = quota.costs.price(expensive.route, expensive.prior)
         if cost <= self._queue.cheapest():
             return
-        room = min(quota.room(now), cost - expensive.passed)
+        room = min(quota.room(now, expensive.route), cost - expensive.passed)
         for waiter in self._queue.behind(expensive, LOOK_AHEAD):
             units = quota.costs.price(waiter.route, waiter.prior)
             unpaid = waiter.member.rate is not None and not waiter.paid
