@@ -101,7 +101,7 @@ class Host:
     def lease(self, route: str, cost: float | None) -> int:
         """Return the number of permits that a process may get in advance, with the one of a request."""
         share = self.gate.surplus(route, cost) / (PER_MEMBER * max(1, self.processes))
-        return min(LEASE, int(share)) - 1 if share >= 2 else 0
+        return max(0, min(LEASE, int(share)) - 1)
 
     def recall(self) -> None:
         """Take all unused leases back."""
@@ -206,7 +206,6 @@ class _Peer:
         self.host.left(self)
         for task in self._waiting.values():
             task.cancel()
-        self._waiting.clear()
         if self._sweeping is not None:
             self._sweeping.cancel()
         permits, self._permits = self._permits, {}
@@ -214,7 +213,6 @@ class _Peer:
             held.permit.lost()
         for session in self._sessions.values():
             self.host.gate.leave(session.member)
-        self._sessions.clear()
 
     def send(self, message: FromHost) -> None:
         """Send a message with all others of this iteration of the loop."""
