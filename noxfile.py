@@ -96,3 +96,5 @@ def bench(session: nox.Session) -> None:
     """Measure speed and memory as ratios to hand-written loops in the same run."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "tests.bench", *session.posargs)
+    if not session.posargs:
+        session.run("python", "-m", "tests.bench.processes")

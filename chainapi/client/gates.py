@@ -86,9 +86,11 @@ class Gates(Protocol):
 
     def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
         """Return the gate of a service in a loop."""
+        ...
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """Release a gate, after the session left it."""
+        ...
 
 
 class OwnGates:

@@ -136,7 +136,7 @@ def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) ->
         )
     begun = any(partition_of(name) is not None for name in names)
     if begun:
-        old = msgspec.json.decode(store.read(ABOUT))
+        old = _read_about(store)
         wanted = {**about, "partitions": partitions or old.get("partitions")}
         _compare(folder, old, wanted)
     else:  # an export without parts has nothing to protect: its command may have been a mistake
@@ -144,6 +144,15 @@ def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) ->
         store.replace(ABOUT, msgspec.json.encode(wanted))
     store.remove_unfinished()
     return int(wanted["partitions"])
+
+
+def _read_about(store: Store) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(store.read(ABOUT), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ExportError(
+            f"{ABOUT} in {store.url} is damaged ({error}): put it back as it was, or choose another target"
+        ) from error
 
 
 def _compare(folder: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

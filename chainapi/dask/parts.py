@@ -10,7 +10,7 @@ Two workers may run one partition at the same time: the scheduler gives it away 
 dead. Both would write the part of the same number, and only one creation of a name succeeds (see
 `chainapi.dask.store` for the file systems that promise it). A worker begins with a claim, a small object with
 the next number, before it reads the state; a worker that finds a newer claim than its own stops. One that
-still has the newest claim reads the state again and goes on behind the part of the other.
+still has the newest claim reads the state again and continues behind the part of the other.
 
 Beside the parts, in folders that readers of Parquet skip:
 
@@ -47,7 +47,7 @@ CLAIMS, LOGS, PENDING_INVALID = "_export/claims", "_export/logs", "_export/inval
 INVALID_FOLDER = "_invalid"
 
 
-class Outrun(Exception):  # noqa: N818 - not an error: the worker goes on behind the part of the other one
+class Outrun(Exception):  # noqa: N818 - not an error: the worker continues behind the part of the other one
     """Another worker wrote the part before, although its claim is older."""
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from math import inf
 from typing import Any, assert_never
 
@@ -91,6 +91,12 @@ class Host:
         """Number of the processes with a session; observers have none."""
         return sum(peer.shares for peer in self._peers)
 
+    def unique(self, process: str) -> str:
+        """Return a name for a process that no other has: each takes turns of its own."""
+        names = {peer.process for peer in self._peers}
+        others = (f"{process}#{number}" for number in count(2))
+        return next(name for name in chain((process,), others) if name not in names)
+
     def left(self, peer: _Peer) -> None:
         """Forget a process whose link broke."""
         self._peers.pop(peer, None)
@@ -163,7 +169,7 @@ class _Peer:
     link: Link
     welcome: bool = False
     _gone: bool = False  # the link broke, or was closed
-    _process: str = ""
+    process: str = ""
     _sessions: dict[int, _Session] = field(factory=dict[int, _Session])
     _permits: dict[int, _Held] = field(factory=dict[int, _Held])
     _waiting: dict[int, asyncio.Task[None]] = field(factory=dict[int, "asyncio.Task[None]"])
@@ -255,7 +261,7 @@ class _Peer:
                 f"version {message.version} of the protocol, and the host has {VERSION}: use one version of"
                 " chainapi in all processes"
             )
-        self.welcome, self._process = True, message.process
+        self.welcome, self.process = True, self.host.unique(message.process)
         self.send(Welcome(VERSION))
         if message.stopped:
             self.host.gate.hold_back(message.stopped)
@@ -314,7 +320,7 @@ class _Peer:
             probe=message.probe,
             max_stop=message.max_stop,
             on_wait=partial(self._on_wait, message.member),
-            process=self._process,
+            process=self.process,
             tag=message.tag,
         )
         self._sessions[message.member] = _Session(member, message.timeout)

@@ -7,6 +7,7 @@ link. So a member knows after a break that the host ended all of its permits as 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,12 +23,15 @@ class Link(Protocol):
         `on_broken` is called once, when the link ends, from whichever side; not after `close` on this side.
         Both are called by the event loop, never from within `start`, `send` or `close`.
         """
+        ...
 
     def send(self, frame: bytes) -> None:
         """Send a frame, without waiting; on a broken link do nothing."""
+        ...
 
     def close(self) -> None:
         """Break the link: frames sent before are still delivered if possible."""
+        ...
 
 
 Serve = Callable[[Link], None]
@@ -47,12 +51,15 @@ class Carrier(Protocol):
             ShareUnavailableError: no host can be reached or elected.
 
         """
+        ...
 
     def store(self, name: str, memory: bytes) -> None:
         """Store the memory of a quota, where the carrier can, for later hosts; called by the host only."""
+        ...
 
     async def aclose(self, name: str) -> None:
         """End this process's part in a quota: its links break, and another process becomes the host."""
+        ...
 
 
 class PairedLink:
@@ -61,7 +68,7 @@ class PairedLink:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.other: PairedLink = self
-        self._early: list[bytes] = []
+        self._early: deque[bytes] = deque()  # frames from before `start`
         self._on_frame: Callable[[bytes], None] | None = None
         self._on_broken: Callable[[], None] | None = None
         self._open = True
@@ -69,11 +76,7 @@ class PairedLink:
     def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
         """See `Link.start`."""
         self._on_frame, self._on_broken = on_frame, on_broken
-        early, self._early = self._early, []
-        for frame in early:
-            self._loop.call_soon(self._deliver, frame)
-        if not self._open:
-            self._loop.call_soon(on_broken)
+        self._loop.call_soon(self._deliver_early)
 
     def send(self, frame: bytes) -> None:
         """See `Link.send`."""
@@ -93,16 +96,26 @@ class PairedLink:
             self._loop.call_soon(end._break)  # noqa: SLF001
 
     def _deliver(self, frame: bytes) -> None:
-        if self._on_frame is not None:
-            self._on_frame(frame)
-        elif self._open:
+        if self._early or (self._on_frame is None and self._open):
             self._early.append(frame)
+        elif self._on_frame is not None:
+            self._on_frame(frame)
+
+    def _deliver_early(self) -> None:
+        while self._early and self._on_frame is not None:
+            self._on_frame(self._early.popleft())
+        if not self._open:
+            self._report()
 
     def _break(self) -> None:
-        if self._open:
-            self._open = False
-            if self._on_broken is not None:
-                self._on_broken()
+        self._open = False
+        if not self._early:
+            self._report()
+
+    def _report(self) -> None:
+        on_broken, self._on_frame, self._on_broken = self._on_broken, None, None
+        if on_broken is not None:
+            on_broken()
 
 
 def linked_pair() -> tuple[PairedLink, PairedLink]:

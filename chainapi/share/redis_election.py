@@ -6,6 +6,8 @@ the quota. Scripts read and write them in one step. `{...}` in a key puts all th
 
 from __future__ import annotations
 
+import re
+
 from attrs import frozen
 
 from chainapi.share.redis_wire import Answer, OnAnswer, Wire
@@ -14,13 +16,16 @@ __all__ = ["Elected", "Election", "Elsewhere"]
 
 KEEP = 7 * 86_400  # seconds: memory of a quota that no process has used for so long is of no use
 
+# Value of the lock: a term that fits into a packet, and the id of a participant. Any other counts for none.
+_HELD = re.compile(rb"(\d{1,18}):([0-9a-f]{32})")
+
 # A lock whose host no longer listens is free: the host ended, or it lost its connection and serves no link.
 # Terms count microseconds of Redis's clock, so a server that lost its data does not repeat them.
 _ELECT = """
-local held = redis.call('GET', KEYS[1])
-if held then
-  local id = string.match(held, ':(%x+)$')
-  if id and redis.call('PUBSUB', 'NUMSUB', ARGV[2] .. id)[2] > 0 and id ~= ARGV[1] then return {0, held} end
+local held = redis.call('GET', KEYS[1]) or ''
+local id = #held <= 51 and string.match(held, '^%d+:(%x+)$')
+if id and #id == 32 and id ~= ARGV[1] and redis.call('PUBSUB', 'NUMSUB', ARGV[2] .. id)[2] > 0 then
+  return {0, held}
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -92,10 +97,8 @@ class Election:
 
     def found(self, answer: Answer) -> Elsewhere | None:
         """Return the host from the answer to `find`; None without one."""
-        if answer is None:
-            return None
-        term, _, host = answer.partition(b":")
-        return Elsewhere(host, int(term))
+        held = None if answer is None else _HELD.fullmatch(answer)
+        return None if held is None else Elsewhere(held[2], int(held[1]))
 
     def result(self, answer: Answer) -> Elected | Elsewhere:
         """Return the result of an election from the answer to it."""

@@ -48,6 +48,11 @@ class Times:
         """Interval of keep-alives, and of renewals of the lease."""
         return min(self.ttl, self.silence) / 4
 
+    @property
+    def idle(self) -> float:
+        """Time without a packet after which the next beat sends a keep-alive."""
+        return self.beat / 2
+
 
 def lease_clock() -> float:
     """Return the time of the event loop, plus the time for which the machine was suspended.
@@ -134,7 +139,7 @@ class Term:
         sent = lease_clock()
         self._election.renew(self._wire, self._elected.value, lambda answer: self._renewed(answer, sent))
         for link in self._links.values():
-            link.tick(self._times.beat)
+            link.tick(self._times.idle)
         self._links = {key: link for key, link in self._links.items() if link.open}
         self._own = [own for own in self._own if own.open]
 

@@ -94,12 +94,12 @@ class RedisLink:
         if not isinstance(receivers, int) or receivers < 1:
             self.lose()
 
-    def tick(self, beat: float) -> None:
-        """Break the link if the peer is silent; send a keep-alive if nothing was sent for `beat` seconds."""
+    def tick(self, idle: float) -> None:
+        """Break the link if the peer is silent; send a keep-alive if nothing was sent for `idle` seconds."""
         now = self._loop.time()
         if now - self._heard > self._silence:
             self.end()
-        elif now - self._sent >= beat:
+        elif now - self._sent >= idle:
             self.beat()
 
     def beat(self) -> None:
@@ -169,11 +169,6 @@ class OwnLink:
         if self.open:
             self._inner.close()
             asyncio.get_running_loop().call_soon(self._report)
-
-    def tick(self, beat: float) -> None:
-        """Do nothing: within one process neither end can be silent."""
-
-    lose = end
 
     def _receive(self, frame: bytes) -> None:
         if self._on_frame is not None and self._may_serve():

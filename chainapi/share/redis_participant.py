@@ -193,7 +193,7 @@ class Participant:
         if self._term is not None:
             self._term.tick()
         if self._link is not None and self._link.open:
-            self._link.tick(self._times.beat)
+            self._link.tick(self._times.idle)
 
 
 class _Joining:

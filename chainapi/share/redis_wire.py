@@ -61,7 +61,10 @@ class RefusedError(Exception):
 
 
 class LostError(Exception):
-    """The connection was lost before the answer arrived."""
+    """The connection was lost before the answer arrived, for a reason in words."""
+
+    def __init__(self, reason: str = "the server ended, or the network failed") -> None:
+        super().__init__(reason)
 
 
 class Address:
@@ -191,9 +194,7 @@ class Wire(asyncio.Protocol):
             advice = _ADVICE.get(answer.code, "look into its log")
             raise ShareUnavailableError(f"Redis at {self._where} refused a command ({answer.code}): {advice}")
         if isinstance(answer, LostError):
-            raise ShareUnavailableError(
-                f"the connection to Redis at {self._where} was lost: the server ended, or the network failed"
-            )
+            raise ShareUnavailableError(f"the connection to Redis at {self._where} was lost: {answer}")
         return answer
 
     def silent(self, seconds: float) -> ShareUnavailableError:
@@ -220,11 +221,11 @@ class Wire(asyncio.Protocol):
         self.abort()
         await self._closed
 
-    def abort(self) -> None:
-        """Close the connection at once."""
+    def abort(self, error: LostError | None = None) -> None:
+        """Close the connection at once; `error` is the answer to what waits for one."""
         if self._transport is not None:
             self._transport.abort()
-        self._lose()
+        self._lose(error or LostError())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
@@ -236,7 +237,7 @@ class Wire(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         forks.release(self._descriptor)
         self._closed.set_result(None)
-        self._lose()
+        self._lose(LostError())
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
@@ -244,8 +245,8 @@ class Wire(asyncio.Protocol):
         try:
             while (answer := self._parser.gets()) is not _NOTHING and not self.lost:
                 self._take(answer)
-        except hiredis.ProtocolError:  # no Redis at all, such as a web server
-            self.abort()
+        except hiredis.ProtocolError:
+            self.abort(LostError("the server sent something else than Redis does; correct the URL"))
 
     def _take(self, answer: Answer) -> None:
         if isinstance(answer, hiredis.PushNotification):
@@ -268,11 +269,11 @@ class Wire(asyncio.Protocol):
         else:
             self._transport.write(data)
 
-    def _lose(self) -> None:
+    def _lose(self, error: LostError) -> None:
         if self.lost:
             return
         self.lost = True
         waiting, self._waiting = self._waiting, deque()
         for on_answer in waiting:
-            on_answer(LostError())
+            on_answer(error)
         self.on_lost()

@@ -18,8 +18,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import distributed
 from attrs import define, field
 
+import chainapi.dask
 from chainapi import Limit, Session
 from chainapi.share.link import Carrier, Link, Serve
 from chainapi.share.local import LocalCarrier
@@ -233,6 +235,52 @@ async def delayed(host: str, port: int, seconds: float) -> AsyncIterator[int]:
         server.close()
 
 
+async def load(requests: int) -> None:
+    """Send requests from one worker of a cluster, with sixteen tasks."""
+    session, left = chainapi.dask.session(), requests
+
+    async def fetch() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            await session.data.get("/v1/chains/43114")
+
+    await asyncio.gather(*(fetch() for _ in range(16)))
+
+
+async def cluster_job(*, shared: bool) -> Outcome:
+    """Run the job on four workers of a Dask cluster, with or without the scheduler's gate."""
+    async with Simulator(limit=LIMIT, window=WINDOW, latency=ROUND_TRIP) as sim:
+        os.environ.update(sim.environment())
+        async with (
+            distributed.LocalCluster(
+                n_workers=4, threads_per_worker=1, dashboard_address="", asynchronous=True
+            ) as cluster,
+            distributed.Client(cluster, asynchronous=True) as client,
+        ):
+            if shared:
+                await chainapi.dask.register(client)
+            began = time.monotonic()
+            tasks = client.map(load if shared else load_alone, [REQUESTS // 4] * 4, pure=False)
+            await client.gather(tasks)  # pyright: ignore[reportGeneralTypeIssues]
+            seconds, stats = time.monotonic() - began, sim.stats
+    return Outcome(seconds, stats.answered[429], stats.sent_while_stopped, 0.0, [])
+
+
+async def load_alone(requests: int) -> None:
+    """Send requests from one worker with a gate of its own."""
+    async with Session() as session:
+        left = requests
+
+        async def fetch() -> None:
+            nonlocal left
+            while left > 0:
+                left -= 1
+                await session.data.get("/v1/chains/43114")
+
+        await asyncio.gather(*(fetch() for _ in range(16)))
+
+
 async def report(only: Sequence[str]) -> None:
     """Print the table."""
     print("| way to share | time | 429s | sent in stops | CPU us a request |\n|---|---|---|---|---|")
@@ -263,6 +311,9 @@ async def report(only: Sequence[str]) -> None:
         await show("Redis, two killed", "redis", f"{away}/1", [(5.0, "member"), (15.0, "member")])
         await show("Redis, host killed twice", "redis", f"{away}/2", hosts)
         await show("Redis, restarted", "redis", f"{away}/3", [(5.0, "redis")], restart=restart)
+    for name, shared in (("Dask, a gate each", False), ("Dask", True)):
+        if not only or any(word in name for word in only):
+            print((await cluster_job(shared=shared)).row(name), flush=True)
 
 
 if __name__ == "__main__":

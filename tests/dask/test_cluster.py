@@ -180,7 +180,7 @@ async def test_a_client_that_leaves_ends_the_export(tmp_path: Path) -> None:
             await asyncio.wait_for(fetched.wait(), 20)
             plugins = [worker.plugins["chainapi-session"] for worker in cluster.workers.values()]
             tasks = [task for plugin in plugins for task in plugin._tasks.values()]
-            await client.close()
+            await client.close()  # pyright: ignore[reportGeneralTypeIssues] - of an asynchronous client
         await asyncio.wait_for(asyncio.wait(tasks), 20)
         assert 100 <= rows_in(tmp_path / "b").total() < 480
         assert simulator.stats.requests < 50
@@ -234,6 +234,9 @@ async def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
             await run(client, ROUTE, [1], tmp_path / "b", limit=20)
         with pytest.raises(ExportError, match="partitions was 2, is 3"):
             await run(client, ROUTE, [1], tmp_path / "b", limit=10, partitions=3)
+        (tmp_path / "b" / "_export" / "about.json").write_text("{")
+        with pytest.raises(ExportError, match=r"about\.json in .* is damaged"):
+            await run(client, ROUTE, [1], tmp_path / "b", limit=10)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 
 

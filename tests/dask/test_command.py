@@ -27,7 +27,7 @@ def scheduler() -> Iterator[str]:
         with distributed.LocalCluster(
             n_workers=1, processes=False, protocol="tcp", dashboard_address=""
         ) as cluster:
-            yield cluster.scheduler_address
+            yield cluster.scheduler_address  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def chainapi(*tokens: str) -> Outcome:

@@ -126,7 +126,7 @@ class Late(Disk):
         super().pipe_file(path, value, mode, **options)
 
 
-async def test_a_worker_that_was_outrun_goes_on_behind_the_other(tmp_path: Path) -> None:
+async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Path) -> None:
     """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
     simulator = Simulator(chains=CHAINS, rows=40)
     with ThreadPoolExecutor(1) as pool:
@@ -312,12 +312,13 @@ class Unclear(Disk):
 
 
 async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
-    """A worker recognises its own part in spite of an error, and writes it once."""
+    """A worker recognises its own part in spite of an error, and fetches nothing again."""
     simulator = Simulator(chains=CHAINS, rows=40)
     disk = Unclear()
     async with session_of(simulator) as session:
         outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
         assert outcome.counts["rows"] == 120
+        assert simulator.stats.requests == 12
         assert rows_of(disk) == await straight(session, tmp_path)
 
 

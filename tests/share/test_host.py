@@ -255,11 +255,13 @@ async def test_broken_link_ends_all_and_leaves_no_timer() -> None:
     """Permits are lost, waits end, sessions leave; then no timer of the host is left."""
     host = Host()
     before = timers()
-    process, other = Process(host, JOIN), Process(host, JOIN)
+    process, other = Process(host, Join(1, max_in_flight=300)), Process(host, JOIN)
     assert await process.after(Acquire(1, 1, "/a"), Acquire(2, 1, "/b")) == [Granted(1, (0,))]
     await other.after(Acquire(1, 1, "/a"))
+    assert host.gate._quota.max_in_flight == 300
     process.link.fail()
     await settle()
+    assert host.gate._quota.max_in_flight == 100
     assert host.processes == 1
     assert other.all(Granted) == [Granted(1, (0,))]
     other.link.close()
@@ -645,6 +647,7 @@ async def test_permits_of_a_hung_process_end_after_its_timeout() -> None:
     await process.after(Acquire(1, 1, "/a"), Holding(HOLDING, 2, "/a"))
     await asyncio.sleep(24)
     assert state(host) == (0, 2)
+    assert timers() == 1
     await asyncio.sleep(1.5)
     assert state(host) == (0, 1)
     await asyncio.sleep(4)

@@ -265,3 +265,21 @@ async def test_processes_survive_the_death_of_others(deaths: tuple[str, ...]) ->
         assert time() < 33.5
         assert job.refusals <= 1 + len(deaths)
         assert job.sent_in_stop == 0
+
+
+async def test_priorities_hold_across_processes() -> None:
+    """A request of higher priority in one process passes those that wait in another."""
+    async with processes(2) as (one, two):
+        await end(await one.acquire(), 429, headers(0, 10.0))
+        order: list[str] = []
+
+        async def call(process: Process, name: str, priority: int) -> None:
+            permit = await process.acquire(priority=priority)
+            order.append(name)
+            await end(permit, 200, headers(50))
+
+        waiting = [asyncio.create_task(call(one, "low", 0)) for _ in range(5)]
+        await asyncio.sleep(1)
+        waiting.append(asyncio.create_task(call(two, "high", 1)))
+        await asyncio.wait(waiting)
+        assert order[0] == "high"
