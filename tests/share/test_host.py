@@ -563,7 +563,10 @@ async def test_settings_of_a_session_hold() -> None:
     await settle()
     quota = host.gate._quota
     assert (quota.max_in_flight, quota.max_stop, quota.probe) == (1, 7.0, False)
-    process.send(Leave(1), Join(2, max_in_flight=9), Leave(3))
+    process.send(Join(2, max_in_flight=9), Join(3, max_in_flight=300))
+    await settle()
+    assert (quota.max_in_flight, quota.probe) == (300, False)
+    process.send(Leave(3), Leave(1), Leave(4))
     await settle()
     assert (quota.max_in_flight, quota.probe) == (9, True)
     for number in range(3):
@@ -597,6 +600,15 @@ async def test_left_session_keeps_what_it_has() -> None:
     assert not process.broken
     await process.after(Leave(2))
     assert host.processes == 0
+
+
+async def test_last_session_may_leave_while_its_request_waits() -> None:
+    """A permit for the only session is granted after it left, and none in advance."""
+    host = Host()
+    process = Process(host, LEASING)
+    await process.after(Acquire(1, 1, "/a"), Acquire(2, 1, "/a"), Leave(1))
+    assert await process.after(answer(0)) == [Granted(2, (1,))]
+    assert not process.broken
 
 
 async def test_wait_is_reported_to_its_session_only() -> None:
