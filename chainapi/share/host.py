@@ -106,7 +106,7 @@ class Host:
 
     def lease(self, route: str, cost: float | None) -> int:
         """Return the number of permits that a process may get in advance, with the one of a request."""
-        share = self.gate.surplus(route, cost) / (PER_MEMBER * max(1, self.processes))
+        share = self.gate.surplus(route, cost) / (PER_MEMBER * self.processes)
         return max(0, min(LEASE, int(share)) - 1)
 
     def recall(self) -> None:
@@ -385,7 +385,7 @@ class _Peer:
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
         """Send a permit, and a lease while much of the quota is left."""
         permits = [permit]
-        if session.member.group is None and not message.again:
+        if session.member.group is None and not message.again and message.member in self._sessions:
             permits += self._lease(message, session)
         numbers = tuple(self._hold(next(self._numbers), one, session) for one in permits)
         self.send(Granted(message.number, numbers))
