@@ -1214,3 +1214,14 @@ async def test_memory_of_a_host_is_stored_by_the_carrier() -> None:
     assert [name for name, _ in process.host.stored] == ["quota"]
     near.close()
     await settle()
+
+
+async def test_request_that_is_repeated_after_its_session_left() -> None:
+    """A request is not repeated for a session that left meanwhile: the host would end the link."""
+    process = Process()
+    process.host.error = ShareUnavailableError("away")
+    task = process.call()
+    await settle()
+    process.gate.leave(process.member)
+    await asyncio.sleep(2.1)
+    assert isinstance(await ended(task), SessionClosedError)
