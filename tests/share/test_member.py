@@ -1225,3 +1225,15 @@ async def test_request_that_is_repeated_after_its_session_left() -> None:
     process.gate.leave(process.member)
     await asyncio.sleep(2.1)
     assert isinstance(await ended(task), SessionClosedError)
+
+
+@pytest.mark.parametrize("shown", [QuotaSnapshot(0.0, limit=9.0), QuotaSnapshot(0.0, window=60.0)], ids=repr)
+async def test_share_of_an_unknown_limit_is_learned_alone(shown: QuotaSnapshot) -> None:
+    """Without the limit and its window a process alone sends as one that knows nothing."""
+    process = Process()
+    await process.granted(1)
+    process.host.send(State(shown.to_json()))
+    await settle()
+    await degraded(process)
+    assert process.gate._last_share() == []
+    assert isinstance(await process.call(), Permit)
