@@ -16,7 +16,8 @@ from chainapi.client.permit import Permit
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError, ShareUnavailableError
-from chainapi.share.gate import OnUnavailable, SharedGate, SharedPermit
+from chainapi.share.gate import OnUnavailable, SharedGate
+from chainapi.share.permits import SharedPermit
 from tests.limits.servers import FromFirst, Server
 from tests.share.exchange import Exchange, ExchangeCarrier
 

@@ -125,12 +125,12 @@ class Quota:
         """Return whether a request must leave alone because its cost is unknown."""
         return self._in_force.announced.latest is not None and not self.costs.known(route)
 
-    def room(self, now: float) -> float:
-        """Return the units that may leave before a more expensive request that waits.
+    def room(self, now: float, route: str = "") -> float:
+        """Return the units of requests of `route` that may leave before a more expensive one that waits.
 
         0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
         """
-        decision = self.decide(now, 0.0)
+        decision = self.decide(now, 0.0, route)
         if decision.when > now or self.probes.next or decision.guess:
             return 0.0
         return self._in_force.room()

@@ -128,7 +128,7 @@ class Scheduler(Generic[T]):
         known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
         if self.queue.waiting or not known:
             return 0.0
-        room = quota.room(now)
+        room = quota.room(now, route)
         if room == inf:
             return 0.0
         return min(room / quota.costs.price(route, prior), quota.max_in_flight - quota.in_flight)
@@ -239,7 +239,7 @@ class Scheduler(Generic[T]):
         cost = quota.costs.price(expensive.route, expensive.prior)
         if cost <= self.queue.cheapest():
             return
-        room = min(quota.room(now), cost - expensive.passed)
+        room = min(quota.room(now, expensive.route), cost - expensive.passed)
         for ticket in self.queue.behind(expensive, LOOK_AHEAD):
             units = quota.costs.price(ticket.route, ticket.prior)
             if units > room or ticket.over or ticket.owes is not None:
