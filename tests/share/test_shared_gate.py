@@ -318,6 +318,21 @@ async def test_refusal_without_a_verdict_reaches_the_next_host() -> None:
         assert time() >= began + 29.9
 
 
+async def test_busy_processes_get_equal_shares() -> None:
+    """A process with three hundred tasks leaves at least half of a fair share to each with eight."""
+    exchange = Exchange(delay=0.001)
+    async with processes(4, exchange) as many:
+        job = Job(FromFirst(100.0, 10.0), 1_200)
+        workers = [(many[0], "crowd")] * 300 + [
+            (one, f"few {n}") for n, one in enumerate(many[1:]) for _ in range(8)
+        ]
+        await asyncio.gather(*(job.work(process, name) for process, name in workers))
+        fair = 1_200 / 4
+        assert min(job.spent.values()) >= fair / 2
+        assert job.refusals <= 1
+        assert job.sent_in_stop == 0
+
+
 async def test_priorities_hold_across_processes() -> None:
     """A request of higher priority in one process passes those that wait in another."""
     async with processes(2) as (one, two):
