@@ -24,9 +24,9 @@ from chainapi.core.share.packets import (
     seal_memory,
 )
 from chainapi.share.link import Link, Serve, linked_pair
-from chainapi.share.redis_election import Elected, Election
-from chainapi.share.redis_link import OwnLink, RedisLink
-from chainapi.share.redis_wire import Answer, Wire
+from chainapi.share.redis.election import Elected, Election
+from chainapi.share.redis.links import OwnLink, RedisLink
+from chainapi.share.redis.wire import Answer, Wire
 
 __all__ = ["Term", "Times", "lease_clock"]
 

@@ -24,10 +24,10 @@ from chainapi.core.share.packets import Kind, Packet, link_of, quota_key, seal
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.link import Link, Serve
 from chainapi.share.redis import RedisCarrier
-from chainapi.share.redis_wire import Address, Wire
+from chainapi.share.redis.wire import Address, Wire
 from chainapi.simulator import Simulator
 from tests.raw_server import let_pass, settle, until
-from tests.share.redis_server import RedisServer, free_port
+from tests.share.redis.server import RedisServer, free_port
 
 pytestmark = pytest.mark.real_time
 
@@ -424,7 +424,7 @@ async def test_terms_increase(url: str, name: str) -> None:
 @asynccontextmanager
 async def subprocess(url: str, name: str, ttl: float) -> AsyncIterator[asyncio.subprocess.Process]:
     """Return another process, once it is the host."""
-    command = (sys.executable, "-m", "tests.share.redis_host", url, name, str(ttl))
+    command = (sys.executable, "-m", "tests.share.redis.host_process", url, name, str(ttl))
     child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     try:
         assert await _lines(child, 2) == ["elected", "connected"]
@@ -483,7 +483,7 @@ async def test_a_paused_member_breaks_at_the_host(url: str, name: str) -> None:
     async with processes(1, url, name, silence=1.0) as (host,):
         await host.connect()
         await host.served.get()
-        command = (sys.executable, "-m", "tests.share.redis_host", url, name, "1.0")
+        command = (sys.executable, "-m", "tests.share.redis.host_process", url, name, "1.0")
         child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
         try:
             assert await _lines(child, 1) == ["connected"]
@@ -840,7 +840,7 @@ PERMISSIONS = (
 
 async def test_a_user_with_the_documented_permissions(own_server: RedisServer, name: str) -> None:
     """A user of Redis with the permissions that the docs list, and no others, shares a quota."""
-    documented = (Path(__file__).parents[2] / "docs" / "redis.md").read_text("utf-8")
+    documented = (Path(__file__).parents[3] / "docs" / "redis.md").read_text("utf-8")
     assert PERMISSIONS in " ".join(documented.split())
     own_server.command(*f"ACL SETUSER app on >p@ss resetchannels {PERMISSIONS}".split())
     url = f"redis://app:p%40ss@127.0.0.1:{own_server.port}/2"
@@ -915,7 +915,7 @@ def test_malformed_addresses(address: str) -> None:
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without redis-py the error names the extra."""
-    for module in [module for module in sys.modules if module.startswith("chainapi.share.redis_")]:
+    for module in [module for module in sys.modules if module.startswith("chainapi.share.redis.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "hiredis", None)
     with pytest.raises(ConfigurationError, match=r"needs hiredis.*pip install 'chainapi\[redis\]'"):

@@ -21,10 +21,10 @@ from chainapi.core.share.packets import (
 )
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link, Serve
-from chainapi.share.redis_election import Election, Elsewhere
-from chainapi.share.redis_host import Term, Times, lease_clock
-from chainapi.share.redis_link import RedisLink
-from chainapi.share.redis_wire import Answer, LostError, Wire, resolve
+from chainapi.share.redis.election import Election, Elsewhere
+from chainapi.share.redis.links import RedisLink
+from chainapi.share.redis.term import Term, Times, lease_clock
+from chainapi.share.redis.wire import Answer, LostError, Wire, resolve
 
 __all__ = ["Participant"]
 

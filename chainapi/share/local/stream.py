@@ -17,7 +17,7 @@ from typing import cast
 
 from chainapi.core.share.messages import MAX_FRAME, FrameError, FrameReader, framed
 from chainapi.share import forks
-from chainapi.share.handshake import Handshake, HandshakeError
+from chainapi.share.local.handshake import Handshake, HandshakeError
 
 __all__ = ["PATIENCE", "QUIET", "StreamLink"]
 

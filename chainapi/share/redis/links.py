@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from chainapi.core.share.packets import GapError, Incoming, Kind, Outgoing
 from chainapi.share.link import Link
-from chainapi.share.redis_wire import Answer, Wire
+from chainapi.share.redis.wire import Answer, Wire
 
 __all__ = ["OwnLink", "RedisLink"]
 

@@ -20,7 +20,8 @@ from attrs import define, field
 from chainapi._text import quoted
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
-from chainapi.share.election import (
+from chainapi.share.link import Link, PairedLink, Serve, linked_pair
+from chainapi.share.local.election import (
     BACKLOG,
     UNIX_SOCKETS,
     Address,
@@ -29,9 +30,8 @@ from chainapi.share.election import (
     share_directory,
     stream_socket,
 )
-from chainapi.share.handshake import Handshake, VersionError, host_side, member_side
-from chainapi.share.link import Link, PairedLink, Serve, linked_pair
-from chainapi.share.stream import PATIENCE, StreamLink
+from chainapi.share.local.handshake import Handshake, VersionError, host_side, member_side
+from chainapi.share.local.stream import PATIENCE, StreamLink
 
 __all__ = ["LocalCarrier"]
 

@@ -15,8 +15,8 @@ from chainapi.errors import ConfigurationError
 from chainapi.share.link import Link, Serve
 
 if TYPE_CHECKING:
-    from chainapi.share.redis_participant import Participant
-    from chainapi.share.redis_wire import Wire
+    from chainapi.share.redis.participant import Participant
+    from chainapi.share.redis.wire import Wire
 
 __all__ = ["RedisCarrier"]
 
@@ -50,8 +50,8 @@ class RedisCarrier:
         timeout: float = 2.0,
     ) -> None:
         try:
-            from chainapi.share.redis_host import Times
-            from chainapi.share.redis_wire import Address
+            from chainapi.share.redis.term import Times
+            from chainapi.share.redis.wire import Address
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"a quota shared over Redis needs {error.name}, which is not installed: "
@@ -107,14 +107,14 @@ class RedisCarrier:
         return participant
 
     def _participant(self, wire: Wire, name: str) -> Participant:
-        from chainapi.share.redis_election import Election
-        from chainapi.share.redis_participant import Participant
+        from chainapi.share.redis.election import Election
+        from chainapi.share.redis.participant import Participant
 
         key = quota_key(self._secrets.get(name, self._secret), name)
         return Participant(wire, Election(self._prefix, name, self._times.ttl), key, self._times)
 
     async def _connected(self) -> Wire:
-        from chainapi.share.redis_wire import Wire
+        from chainapi.share.redis.wire import Wire
 
         async with self._opening:
             if self._wire is None or self._wire.lost:

@@ -20,12 +20,12 @@ from chainapi.core.limits.scope import Verdict
 from chainapi.core.share.messages import MAX_FRAME
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
-from chainapi.share.election import Elections, share_directory
 from chainapi.share.gate import SharedGate
-from chainapi.share.handshake import GREETING
 from chainapi.share.link import Link, Serve
 from chainapi.share.local import LocalCarrier
-from chainapi.share.stream import PATIENCE
+from chainapi.share.local.election import Elections, share_directory
+from chainapi.share.local.handshake import GREETING
+from chainapi.share.local.stream import PATIENCE
 
 real_time = pytest.mark.real_time
 both_sockets = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])

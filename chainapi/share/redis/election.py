@@ -10,7 +10,7 @@ import re
 
 from attrs import frozen
 
-from chainapi.share.redis_wire import Answer, OnAnswer, Wire
+from chainapi.share.redis.wire import Answer, OnAnswer, Wire
 
 __all__ = ["Elected", "Election", "Elsewhere"]
 
