@@ -34,7 +34,7 @@ class Settings:
 
 
 class Member:
-    """Membership of a session in a gate: settings of its own requests, and its listener.
+    """Membership of a session in a gate: settings of its requests, and its listener.
 
     Args:
         rate: a ceiling for these requests; see `Gate`.

@@ -1,4 +1,4 @@
-"""Links of a Dask cluster: the scheduler hosts the gates, workers reach it by Dask's own communication.
+"""Links of a Dask cluster: workers reach the gates on the scheduler through Dask.
 
 Frames travel as messages of the stream that each worker has with its scheduler, so a cluster with TLS
 encrypts them, and no further port is opened. If that stream ends, Dask removes the worker and the worker

@@ -1,4 +1,7 @@
-"""State of a partition: the position of each of its sources, as text in the footer of a Parquet file."""
+"""State of a partition: the position of each of its sources.
+
+It is text in the footer of a Parquet file.
+"""
 
 from __future__ import annotations
 

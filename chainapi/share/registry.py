@@ -1,4 +1,4 @@
-"""Shared gates of a process: one for each event loop and quota, used by all of its sessions."""
+"""Shared gates of a process: one for each event loop and quota."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class SharedGates:
         return used[key].gate
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
-        """See `Gates.close`: the last session of the loop leaves the quota to the other processes."""
+        """See `Gates.close`: the last session leaves the quota to the other processes."""
         key = self._names.pop(gate, None)
         used = None if key is None else _LOOPS.get(loop, {}).get(key)
         if used is None or key is None:

@@ -1,4 +1,4 @@
-"""Observers of a shared quota: they read its state, and neither send requests nor host it."""
+"""Observers of a shared quota: they read its state, and never host it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Observer:
         link.send(encode([Hello(VERSION, process)]))
 
     async def snapshot(self) -> QuotaSnapshot:
-        """Return the state of the quota, on the clock of the running loop; one call at a time.
+        """Return the state of the quota, on the loop's clock; one call at a time.
 
         Raises:
             ShareUnavailableError: the host refused this process, ended, or does not answer.

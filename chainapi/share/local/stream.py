@@ -72,7 +72,10 @@ class StreamLink(asyncio.Protocol):
         self._loop.call_soon(self._deliver_early)
 
     def send(self, frame: bytes) -> None:
-        """See `Link.send`. A frame that is empty or longer than `MAX_FRAME` bytes breaks the link."""
+        """See `Link.send`.
+
+        A frame that is empty or longer than `MAX_FRAME` bytes breaks the link.
+        """
         if self._ended or self._transport.is_closing():
             return
         if not 0 < len(frame) <= MAX_FRAME or self._congested():

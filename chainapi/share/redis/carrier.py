@@ -22,7 +22,7 @@ __all__ = ["RedisCarrier"]
 
 
 class RedisCarrier:
-    """Carrier over Redis 6 or newer, or a server that speaks its protocol, such as Valkey.
+    """Carrier over Redis 6 or newer, or a compatible server such as Valkey.
 
     It belongs to one event loop, and uses one connection for all quotas.
 
@@ -70,7 +70,7 @@ class RedisCarrier:
         return f"RedisCarrier({str(self._address)!r}, prefix={self._prefix!r})"
 
     def authenticate(self, name: str, secret: bytes) -> None:
-        """Authenticate the packets of the quota `name` by a secret that only its processes have.
+        """Authenticate packets of the quota `name` by a secret that its processes have.
 
         Call it before `connect`. Without a secret, everybody who can write to Redis can forge packets.
         """
@@ -81,7 +81,7 @@ class RedisCarrier:
         return await (await self._part(name)).connect(make_host)
 
     async def observe(self, name: str) -> Link | None:
-        """Return a link to the host of a quota without becoming the host; None if no process hosts it."""
+        """Return a link to the host without becoming it; None if no process hosts."""
         return await (await self._part(name)).observe()
 
     def store(self, name: str, memory: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Part of one process in one quota that is shared over Redis: candidate, then member or host."""
+"""Part of one process in a quota over Redis: candidate, then member or host."""
 
 from __future__ import annotations
 
@@ -197,7 +197,10 @@ class Participant:
 
 
 class _Joining:
-    """Request for a link that is under way; `joined` gets the link, None without a host, or an exception."""
+    """Request for a link that is under way.
+
+    `joined` gets the link, None without a host, or an exception.
+    """
 
     def __init__(self, term: int, link: bytes, channel: bytes) -> None:
         self.term, self.link, self.channel = term, link, channel

@@ -55,7 +55,7 @@ class Times:
 
 
 def lease_clock() -> float:
-    """Return the time of the event loop, plus the time for which the machine was suspended.
+    """Return the time of the event loop, plus the time that the machine was suspended.
 
     Redis counts a lease while this machine sleeps; the clock of an event loop stops.
     """
@@ -117,7 +117,10 @@ class Term:
         return mine
 
     def request(self, request: Packet) -> None:
-        """Accept an authentic request for a link; it is served once its member has sent a packet on it."""
+        """Accept an authentic request for a link.
+
+        The link is served once its member has sent a packet on it.
+        """
         if request.term != self._elected.term or request.link in self._links or not self.may_serve():
             return
         if self._serve is None:
