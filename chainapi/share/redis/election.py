@@ -111,7 +111,7 @@ class Election:
         return Elsewhere(host, int(term))
 
     def renew(self, wire: Wire, value: bytes, on_answer: OnAnswer) -> None:
-        """Renew the lease of the host; the answer is 0 if it lost it."""
+        """Renew the lock of the host; the answer is 0 if it lost it."""
         wire.call(on_answer, "EVAL", _RENEW, 1, self._lock, value, self._ttl)
 
     def resign(self, wire: Wire, value: bytes) -> None:

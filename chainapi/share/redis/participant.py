@@ -23,7 +23,7 @@ from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link, Serve
 from chainapi.share.redis.election import Election, Elsewhere
 from chainapi.share.redis.links import RedisLink
-from chainapi.share.redis.term import Term, Times, lease_clock
+from chainapi.share.redis.term import Term, Times, lock_clock
 from chainapi.share.redis.wire import Answer, LostError, Wire, resolve
 
 __all__ = ["Participant"]
@@ -113,7 +113,7 @@ class Participant:
     async def _elect(self) -> Term | Elsewhere:
         if self._term is not None and self._term.may_serve():
             return self._term
-        sent = lease_clock()
+        sent = lock_clock()
         answered: asyncio.Future[Answer] = self._loop.create_future()
         self._election.elect(self._wire, self._me, lambda answer: self._elected(answer, sent, answered))
         answer: Answer = await self._answer(answered)

@@ -32,7 +32,7 @@ from tests.share.redis.server import RedisServer, free_port
 pytestmark = pytest.mark.real_time
 
 PATIENCE = 60.0  # seconds until a test that hangs fails
-LONG = 600.0  # seconds: a lease or a silence that no test waits for
+LONG = 600.0  # seconds: a lock or a silence that no test waits for
 
 
 @pytest.fixture(autouse=True)
@@ -418,7 +418,7 @@ async def test_terms_increase(url: str, name: str) -> None:
     assert terms[1:] == [terms[0] + 1_000_001, terms[0] + 2_000_002]
 
 
-# Processes that die, hang, or lose their lease
+# Processes that die, hang, or lose their lock
 
 
 @asynccontextmanager
@@ -460,7 +460,7 @@ async def test_a_killed_host_is_replaced_without_waiting_for_its_lease(url: str,
 
 
 async def test_a_paused_host_serves_nothing_after_its_lease(url: str, name: str) -> None:
-    """A host that is suspended beyond its lease is replaced; when it runs again it serves no frame."""
+    """A host that is suspended beyond its lock is replaced; when it runs again it serves no frame."""
     async with (
         processes(1, url, name, ttl=1.0, silence=1.0) as (member,),
         subprocess(url, name, 1.0) as child,
@@ -508,7 +508,7 @@ async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
 
 
 async def test_a_host_on_a_former_primary_ends(own_server: RedisServer, name: str) -> None:
-    """A host whose Redis became a read-only replica cannot renew its lease, and ends."""
+    """A host whose Redis became a read-only replica cannot renew its lock, and ends."""
     async with processes(1, own_server.url, name, ttl=1.0) as (host,):
         end = await host.connect()
         assert own_server.command("REPLICAOF", "127.0.0.1", "1") == "+OK"
@@ -516,7 +516,7 @@ async def test_a_host_on_a_former_primary_ends(own_server: RedisServer, name: st
 
 
 async def test_a_host_stops_by_its_own_clock(own_server: RedisServer, name: str) -> None:
-    """A host that cannot renew its lease stops before Redis would give it to another."""
+    """A host that cannot renew its lock stops before Redis would give it to another."""
     async with processes(1, own_server.url, name, ttl=0.4) as (host,):
         end = await host.connect()
         served = await host.served.get()
@@ -527,7 +527,7 @@ async def test_a_host_stops_by_its_own_clock(own_server: RedisServer, name: str)
 
 
 async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str) -> None:
-    """When the loop of a host stood still beyond its lease, it serves no frame that waited."""
+    """When the loop of a host stood still beyond its lock, it serves no frame that waited."""
     async with processes(1, url, name, ttl=5.0) as (host,):
         end = await host.connect()
         end.link.send(b"waits")
