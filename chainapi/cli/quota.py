@@ -265,7 +265,7 @@ def _services(metrics_base_url: str | None, data_base_url: str | None) -> list[S
     """Return the configured services.
 
     Raises:
-        ConfigurationError: none is.
+        ConfigurationError: no service is configured.
 
     """
     configs = resolve(None, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None)

@@ -203,7 +203,7 @@ class AiohttpTransport:
     def _too_large(self) -> _Fault:
         return _Fault(
             ResponseTooLargeError(
-                f"the body is larger than max_body={self._max_body} bytes, decompressed: ask for smaller"
+                f"the body is larger than max_body={self._max_body} bytes, decompressed: request smaller"
                 " pages, or set a larger max_body"
             )
         )

@@ -162,7 +162,7 @@ class DaskCarrier:
     def _received(self, link: str, frame: bytes | None, **_: Any) -> None:
         end = self._ends.get(link)
         if end is None:
-            if frame is not None:  # the host learns that nobody reads
+            if frame is not None:  # so the host is informed that nobody reads
                 self._send(link, None)
         elif frame is None:
             end.snap()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import Any
 from zlib import compress, crc32, decompress
-from zlib import error as ZlibError  # noqa: N812 - its name there says nothing
+from zlib import error as ZlibError  # noqa: N812 - its name there is too general
 
 import msgspec
 

@@ -97,7 +97,7 @@ class PairedLink:
             self._loop.call_soon(self.other._break)  # noqa: SLF001
 
     def fail(self) -> None:
-        """Break the link: both ends learn it."""
+        """Break the link: both ends are informed."""
         for end in (self, self.other):
             self._loop.call_soon(end._break)  # noqa: SLF001
 

@@ -28,7 +28,7 @@ PATIENCE = 5.0  # seconds for the answer of the host
 
 @runtime_checkable
 class Observable(Protocol):
-    """Carrier of which an observer needs only this."""
+    """Carrier, as far as an observer needs it."""
 
     async def observe(self, name: str) -> Link | None:
         """Return a link to the host of the quota `name`; None if no process hosts it.

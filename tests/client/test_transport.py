@@ -564,7 +564,7 @@ async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> Non
     """
     text = json.dumps("x" * 2**23).encode()
     async with session_on(each(http(text)), max_attempts=5) as (session, server):
-        wanted = "max_body=8388608 bytes, decompressed: ask for smaller pages, or set a larger max_body"
+        wanted = "max_body=8388608 bytes, decompressed: request smaller pages, or set a larger max_body"
         with pytest.raises(ResponseTooLargeError, match=wanted):
             await session.data.get("/v1/x")
         assert len(server.requests) == 1

@@ -8,7 +8,7 @@ A member begins with `Hello` and then sends `Join` for each session, and `Holdin
 response it still expects. The host answers with `Welcome`, or with `Denied` and the end of the link. From
 then on, in any order:
 
-- `Acquire` asks for a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
+- `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
 - A member ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
 - The first permit of a `Granted` belongs to its request; the others are a lease for the next requests of that
   session and route. `Recall` takes what is unused of all leases back: the member returns it with `Unsent`.
@@ -216,7 +216,8 @@ class Granted(Struct, array_like=True, tag=34, frozen=True):
 class Refused(Struct, array_like=True, tag=35, frozen=True):
     """The request `number` would wait too long.
 
-    `seconds` says how long; without them the service answers nobody, and `reason` has the words of the error.
+    It would wait for `seconds`; without them no request gets a response, and `reason` is the message of the
+    error.
     """
 
     number: Number

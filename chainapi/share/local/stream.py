@@ -91,12 +91,12 @@ class StreamLink(asyncio.Protocol):
     # --- the carrier --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Break the link after frames that were sent before; this end learns it too."""
+        """Break the link after frames that were sent before; this end is informed too."""
         self._ended, self._late = True, 0
         self._transport.close()
 
     def fail(self) -> None:
-        """Break the link at once; this end learns it too."""
+        """Break the link at once; this end is informed too."""
         self._ended = True
         self._transport.abort()
 
