@@ -87,7 +87,7 @@ class Process:
 
 @asynccontextmanager
 async def processes(directory: Path, count: int, tcp: bool = False) -> AsyncIterator[list[Process]]:
-    """Connect some carriers, the first of which becomes the host."""
+    """Connect some carriers; the first one becomes the host."""
     members = [Process(f"p{number}", LocalCarrier(directory, tcp=tcp)) for number in range(count)]
     try:
         for member in members:
@@ -189,7 +189,7 @@ async def _until_end(reader: asyncio.StreamReader) -> bytes:
 
 @real_time
 async def test_a_wrong_secret_is_refused_over_tcp(directory: Path) -> None:
-    """A process that knows the port and not the secret gets no link."""
+    """A process that has the port and not the secret gets no link."""
     async with processes(directory, 1, tcp=True) as (first,):
         address = directory / "q.host"
         right = address.read_bytes()

@@ -26,7 +26,7 @@ TICK = 1.0
 
 @define(eq=False)
 class Reader:
-    """What one end receives."""
+    """Frames and the break that one end receives."""
 
     link: Link
     frames: asyncio.Queue[bytes] = field(factory=asyncio.Queue[bytes])

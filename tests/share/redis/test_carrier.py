@@ -194,7 +194,7 @@ async def test_frames_arrive_in_order(url: str, name: str) -> None:
 
 
 async def test_frames_before_start_are_delivered_first(url: str, name: str) -> None:
-    """What arrived before `start`, and the break after it, are delivered in order."""
+    """Frames that arrived before `start`, and the break after them, are delivered in order."""
     async with processes(2, url, name) as them:
         await them[0].connect()
         link = await them[1].carrier.connect(name, them[1]._make_host)
@@ -298,7 +298,7 @@ async def test_a_host_that_cannot_be_made(url: str, name: str) -> None:
 
 
 async def test_a_request_before_the_host_is_made_waits(url: str, name: str) -> None:
-    """A member that asks for a link while the elected process makes its host gets it afterwards."""
+    """A member that requests a link while the elected process makes its host gets it afterwards."""
     async with processes(2, url, name) as (host, member):
         await member.connect()
         await member.aclose()  # which leaves the quota to the next, and knows that there is one
@@ -544,7 +544,7 @@ async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str
 
 
 async def test_links_break_with_the_connection(own_server: RedisServer, name: str) -> None:
-    """When Redis ends all links break; when it is there again, with nothing, processes elect and go on."""
+    """When Redis ends all links break; when it is there again, with nothing, processes elect and continue."""
     async with processes(3, own_server.url, name) as them:
         ends = await connected(*them)
         own_server.stop()
@@ -681,7 +681,7 @@ async def _listen(wire: Wire, channel: bytes) -> asyncio.Queue[bytes]:
 
 
 async def test_a_forged_host_is_not_believed(own_server: RedisServer, name: str) -> None:
-    """Who takes the lock without the secret gets no link; when Redis ends, so does the attempt to connect."""
+    """A process with the lock but not the secret gets no link; the end of Redis ends the attempt too."""
     async with redis(own_server.url) as wire, processes(1, own_server.url, name, secret=b"s") as (member,):
         await wire.request("SET", f"chainapi:{{{name}}}:host", f"7:{'0' * 32}")
         heard = await _listen(wire, f"chainapi:{{{name}}}:to:{'0' * 32}".encode())
@@ -788,7 +788,7 @@ async def refusing() -> AsyncIterator[Callable[[str], Awaitable[str]]]:
 async def test_a_server_that_refuses(
     answer: str, advice: str, name: str, refusing: Callable[[str], Awaitable[str]]
 ) -> None:
-    """Each refusal is an error that says what to do, and shows neither password nor the server's text."""
+    """Each refusal is an error that names the remedy, and shows neither password nor the server's text."""
     process = Process(await refusing(answer), name)
     with pytest.raises(ShareUnavailableError, match=advice) as caught:
         await process.connect()
@@ -822,7 +822,7 @@ async def test_messages_out_of_order_are_ignored(
 async def test_a_configuration_that_refuses(
     commands: list[str], code: str, own_server: RedisServer, name: str
 ) -> None:
-    """What a real server does not permit is an error with its code and with advice."""
+    """A command that a real server does not permit is an error with its code and with advice."""
     async with processes(2, own_server.url, name) as (host, member):
         if code == "NOPERM":
             await host.connect()
