@@ -261,7 +261,8 @@ async def cluster_job(*, shared: bool) -> Outcome:
             if shared:
                 await chainapi.dask.register(client)
             began = time.monotonic()
-            await client.gather(client.map(load if shared else load_alone, [REQUESTS // 4] * 4, pure=False))
+            tasks = client.map(load if shared else load_alone, [REQUESTS // 4] * 4, pure=False)
+            await client.gather(tasks)  # pyright: ignore[reportGeneralTypeIssues]
             seconds, stats = time.monotonic() - began, sim.stats
     return Outcome(seconds, stats.answered[429], stats.sent_while_stopped, 0.0, [])
 

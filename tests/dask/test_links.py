@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Security
 
 from chainapi.client.limiter import Permit
 from chainapi.client.member import Member
@@ -71,10 +71,12 @@ async def end(permit: SharedPermit | Permit, status: int, info: RateLimitInfo) -
     return verdict if isinstance(verdict, Verdict) else await verdict
 
 
-@pytest.mark.parametrize("protocol", ["inproc", "tcp"])
+@pytest.mark.parametrize("protocol", ["inproc", "tcp", "tls"])
 async def test_a_refusal_of_one_worker_stops_all(protocol: str) -> None:
     """After a 429 on one worker no other sends before its retry-after has passed."""
-    async with workers_of(2, protocol=protocol) as ((one, two), *_):
+    options = {"security": Security.temporary()} if protocol == "tls" else {}
+    async with workers_of(2, protocol=protocol, **options) as ((one, two), *_):
+        assert one.worker.address.startswith(f"{protocol}://")
         await end(await one.acquire(), 200, headers(99))
         assert await end(await one.acquire(), 429, headers(0, 0.3)) is Verdict.QUOTA
         began = asyncio.get_running_loop().time()
