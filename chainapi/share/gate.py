@@ -1,4 +1,4 @@
-"""Gate of a session with a shared quota: a member's end of the protocol.
+"""Gate of a session whose quota other processes share: a member's end of the protocol.
 
 It has the methods of `chainapi.client.limiter.Gate` that a session uses, and sends them as messages to the
 host. When the link breaks, it reports the requests under way to the next host, and repeats what waits: no
@@ -69,7 +69,7 @@ _log = logging.getLogger("chainapi.share")
 
 @define(eq=False, repr=False)
 class SharedPermit:
-    """Permit of the host for one request; exactly one of its methods ends it.
+    """Permit to send one request, from the host; exactly one of its methods ends it, as in `Permit`.
 
     Attributes:
         number: names it to its host.
@@ -92,7 +92,7 @@ class SharedPermit:
         self._gate = None
 
     async def answered(self, status: int, info: RateLimitInfo) -> Verdict:
-        """Report a response and its limit headers, `info`; see `Permit.answered`."""
+        """Report a response with `status`, and `info` read from its headers; see `Permit.answered`."""
         if (gate := self._settle()) is None:
             return Verdict.PASSED
         return await gate.answered(self, status, info)
@@ -198,7 +198,7 @@ class SharedGate:
         member: Member,
         tag: str | None = None,
     ) -> SharedPermit | Permit:
-        """Wait for this request's turn; return its permit. See `Gate.acquire`.
+        """Wait for this request's turn, and return the permit to send it now; see `Gate.acquire`.
 
         Raises:
             QuotaWaitError, APITimeoutError: as `Gate.acquire` documents.
@@ -291,7 +291,7 @@ class SharedGate:
     # --- requests that wait -----------------------------------------------------------------
 
     def _leased(self, request: Acquire) -> SharedPermit | None:
-        """Return a permit granted in advance, unless others of this process wait before."""
+        """Return a permit granted in advance, unless others of this process wait before this request."""
         if not self._leases or self._requests or request.again:
             return None
         now = asyncio.get_running_loop().time()
@@ -351,7 +351,7 @@ class SharedGate:
         self._uplink.send(Unsent((permit.number,)))
 
     def _end(self, permit: SharedPermit, message: FromMember, *, later: bool = False) -> bool:
-        """Report the end of a permit; False without a host: the next one gets the report."""
+        """Report the end of a permit; False without a host: then the next one gets the report."""
         self._permits.pop(permit, None)
         if not self._uplink.up:
             self._unreported.append((permit, message))
@@ -450,7 +450,7 @@ class SharedGate:
         return Host(store=self._store).serve
 
     def greeting(self) -> Sequence[FromMember]:
-        """Return the first messages to a host: sessions, what is under way, what waits."""
+        """Return the first messages to a host: the sessions, what is under way, and what waits."""
         now = asyncio.get_running_loop().time()
         stopped = max(0.0, self._stopped_until - now)
         first: list[FromMember] = [Hello(VERSION, _process(), self._origin, b"", 0.0, stopped)]
@@ -477,7 +477,7 @@ class SharedGate:
                 task.cancel()
 
     def broken(self) -> None:
-        """Keep requests under way for the next host; the last one ended all permits."""
+        """Keep what is under way for the next host; the last one ended all permits as lost."""
         self._breaks += 1
         self._leases.unused()
         for permit in [permit for permit in self._permits if permit.sent is None]:
@@ -513,7 +513,7 @@ class SharedGate:
         self._fallback.hold_back(max(0.0, self._stopped_until - asyncio.get_running_loop().time()))
 
     def _last_share(self) -> list[Limit]:
-        """Return the announced limit, divided by the processes that shared it."""
+        """Return the limit that the service announced, divided by the processes that shared it."""
         shown = self._shown
         if shown.limit is None or shown.window is None:
             return []

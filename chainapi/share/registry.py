@@ -1,4 +1,4 @@
-"""Shared gates of a process: one for each event loop and quota."""
+"""Shared gates of a process: one for each event loop and quota, used by all of its sessions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice
     `share` is the argument of the session; None means the variable CHAINAPI_SHARE.
 
     Raises:
-        ConfigurationError: it is not True, False, "local", the address of a Redis server, or a carrier.
+        ConfigurationError: it is none of True, False, "local", the address of a Redis server, or a carrier.
 
     """
     source = "share"
@@ -98,7 +98,7 @@ class SharedGates:
         return used[key].gate
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
-        """See `Gates.close`: the last session leaves the quota to the other processes."""
+        """See `Gates.close`: the last session of the loop leaves the quota to the other processes."""
         key = self._names.pop(gate, None)
         used = None if key is None else _LOOPS.get(loop, {}).get(key)
         if used is None or key is None:

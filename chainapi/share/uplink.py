@@ -1,4 +1,4 @@
-"""Connection of one process to the host, renewed when the link breaks."""
+"""Connection of one process to the host of a shared quota: it connects again whenever the link breaks."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Uplink:
             self._flushing = asyncio.get_running_loop().call_soon(self._flush)
 
     def send_later(self, message: FromMember) -> None:
-        """Send a message with the next, after `LATER` seconds, or when `BATCH` wait."""
+        """Send a message with the next one, after `LATER` seconds, or when `BATCH` of them wait."""
         if self._link is None:
             return
         if len(self._outbox) + 1 >= BATCH:

@@ -216,8 +216,7 @@ class Granted(Struct, array_like=True, tag=34, frozen=True):
 class Refused(Struct, array_like=True, tag=35, frozen=True):
     """The request `number` would wait too long.
 
-    It would wait for `seconds`; without them no request gets a response, and `reason` is the message of the
-    error.
+    `seconds` says how long; without them the service answers nobody, and `reason` has the words of the error.
     """
 
     number: Number
