@@ -237,7 +237,10 @@ def _retrieve(lost: asyncio.Future[None]) -> None:
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module
-    """Error carrier past aiohttp, which repeats a request after its own errors."""
+    """Wrapper of an error on its way through aiohttp.
+
+    aiohttp repeats a request after errors of its own.
+    """
 
     def __init__(self, fault: APIConnectionError) -> None:
         super().__init__()
