@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from attrs import define, evolve, frozen
 
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit

@@ -16,8 +16,9 @@ from typing import assert_never
 
 from attrs import define, field
 
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.core.limits import scope
 from chainapi.core.limits.headers import hold
 from chainapi.core.limits.limit import Limit

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from chainapi._text import quoted
 from chainapi.client.config import ServiceConfig
-from chainapi.client.limiter import AnyGate
+from chainapi.client.permit import AnyGate
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
 from chainapi.share.gate import OnUnavailable, SharedGate

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, Security
 
-from chainapi.client.limiter import Permit
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin

@@ -11,8 +11,8 @@ from math import inf
 import pytest
 from attrs import define, field
 
-from chainapi.client.limiter import Permit
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError, ShareUnavailableError

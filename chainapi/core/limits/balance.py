@@ -85,7 +85,7 @@ class Balance:
 
     def collect(self, now: float) -> None:
         """Count the units that came back by `now`."""
-        if self.spent and self.spent.first_back <= now:
+        if self.spent.first_back <= now:
             self.returned += self.spent.collect(now)
 
     def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
@@ -142,7 +142,7 @@ class Balance:
 
         The response includes them.
         """
-        if not self.spent or self.spent.first_sent > now - (self.window or 0.0):
+        if self.spent.first_sent > now - (self.window or 0.0):
             return 0.0
         return self.spent.forget(now - (self.window or 0.0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from math import inf
 
 from attrs import define, field
 
@@ -51,13 +52,13 @@ class Ledger:
 
     @property
     def first_sent(self) -> float:
-        """Return when the oldest units were sent."""
-        return self._entries[self._first].sent
+        """Return when the oldest units were sent; inf without any."""
+        return self._entries[self._first].sent if self._first < len(self._entries) else inf
 
     @property
     def first_back(self) -> float:
-        """Return when the oldest units are back."""
-        return self._entries[self._first].back
+        """Return when the oldest units are back; inf without any."""
+        return self._entries[self._first].back if self._first < len(self._entries) else inf
 
     @property
     def last_back(self) -> float:

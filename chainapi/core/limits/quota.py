@@ -144,16 +144,16 @@ class Quota:
     ) -> Reservation:
         """Reserve units for a request that may leave now by a decision just made."""
         alone, discovery = not self._in_flight.number, self._in_force.discovery
-        _, guess, probe, inquiry, used_up = decision
-        reservation = Reservation(route, cost, now, self._refusals.stops, probe, guess, prior, alone)
+        probe, stops = decision.probe, self._refusals.stops
+        reservation = Reservation(route, cost, now, stops, probe, decision.guess, prior, alone)
         if probe or (alone and self._alone(route)):
             self.probes.send(reservation, now)
         else:
             self.probes.sent_other()
-        if used_up:
+        if decision.used_up:
             self._guesses.restart()
-        if inquiry is not None:
-            inquiry.returns.probed = True
+        if decision.inquiry is not None:
+            decision.inquiry.returns.probed = True
         if discovery is not None:
             discovery.send(now, self._in_force.counted(cost))
         if self.routes.known:
