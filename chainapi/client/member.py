@@ -1,4 +1,4 @@
-"""Members of a gate: the sessions that share it, with their settings and wait listeners."""
+"""Members of a gate: its sessions, with their settings and wait listeners."""
 
 from __future__ import annotations
 
