@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gate"]
 
+NEWER = 0.05  # seconds: copies of one memory differ by less in age
+
 
 class Gate:
     """Sends requests of one quota as early as the service allows, never in a stop.
@@ -71,6 +73,7 @@ class Gate:
         self._turns = Turns(self._scheduler, random)
         self._members = Members(self._quota)
         self._spenders = Spenders()
+        self._remembers = -inf  # when the restored memory was made
 
     async def acquire(
         self,
@@ -127,8 +130,7 @@ class Gate:
     ) -> Permit:
         """Return the permit of a request that is under way since `elapsed` seconds.
 
-        Another gate permitted it. Here it is a probe as long as nothing is known: others wait for its
-        response.
+        Another gate permitted it. See `Quota.adopt`.
         """
         now = asyncio.get_running_loop().time()
         return self._permit(now, self._turns.adopt(now - elapsed, route, cost, member), member, tag)
@@ -137,6 +139,17 @@ class Gate:
         """Send nothing for some seconds: another gate met a refusal."""
         self._quota.hold_back(asyncio.get_running_loop().time() + seconds)
         self._turns.advance()
+
+    def memory(self) -> bytes:
+        """Return what the gate learned, for the next host of a shared quota."""
+        return self._quota.memory(asyncio.get_running_loop().time())
+
+    def restore(self, memory: bytes, age: float) -> None:
+        """Continue from a memory made `age` seconds ago, unless a newer one or a response was there first."""
+        now = asyncio.get_running_loop().time()
+        if now - age > self._remembers + NEWER and self._quota.restore(memory, now, age):
+            self._remembers = now - age
+            self._turns.advance()
 
     def surplus(self, route: str, cost: float | None) -> float:
         """Return how many more requests of a route could leave now beside those in flight.
@@ -149,6 +162,11 @@ class Gate:
     def stopped_for(self) -> float:
         """Seconds until the end of a stop; 0 without one."""
         return max(0.0, self._quota.stopped_until - asyncio.get_running_loop().time())
+
+    @property
+    def paused(self) -> bool:
+        """Whether requests wait although none is in flight."""
+        return bool(self.waiting) and not self._quota.in_flight
 
     @property
     def waiting(self) -> int:

@@ -23,12 +23,15 @@ class AnyPermit(Protocol):
 
     def answered(self, status: int, info: RateLimitInfo) -> Verdict | Awaitable[Verdict]:
         """Report a response; a gate of another process returns its verdict later."""
+        ...
 
     def lost(self) -> None:
         """Report that no response arrived."""
+        ...
 
     def unsent(self) -> None:
         """Return the permit unused."""
+        ...
 
 
 class AnyGate(Protocol):
@@ -47,18 +50,23 @@ class AnyGate(Protocol):
         tag: str | None = None,
     ) -> Coroutine[Any, Any, AnyPermit]:
         """Wait for a turn, and return the permit to send now."""
+        ...
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request."""
+        ...
 
     def snapshot(self, member: Member) -> QuotaSnapshot:
         """Return the known state of the quota."""
+        ...
 
     def join(self, member: Member) -> None:
         """Apply the settings of a session."""
+        ...
 
     def leave(self, member: Member) -> None:
         """Forget the settings of a session."""
+        ...
 
 
 class Permit:

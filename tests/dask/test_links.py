@@ -16,7 +16,8 @@ from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ShareUnavailableError
-from chainapi.share.gate import SharedGate, SharedPermit
+from chainapi.share.gate import SharedGate
+from chainapi.share.permits import SharedPermit
 from tests.dask.clusters import cluster_of
 
 pytestmark = pytest.mark.real_time

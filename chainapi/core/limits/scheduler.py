@@ -23,7 +23,7 @@ from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.reservation import Decision, Reservation
+from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.ticket import Ceiling, Ticket
 
@@ -119,12 +119,8 @@ class Scheduler(Generic[T]):
         return None
 
     def adopt(self, sent: float, route: str, prior: float | None) -> Reservation:
-        """Reserve units for a request that left before, by a permit of another scheduler.
-
-        It is a probe as long as nothing is known: others wait for its response.
-        """
-        decision = Decision(sent, probe=self.quota.mode in (Mode.LEARNING, Mode.PROBING))
-        return self.quota.send(decision, sent, route, self.quota.costs.price(route, prior), prior)
+        """Reserve units for a request that left before; see `Quota.adopt`."""
+        return self.quota.adopt(sent, route, self.quota.costs.price(route, prior), prior)
 
     def surplus(self, now: float, route: str, prior: float | None) -> float:
         """Return how many more requests of a route could leave now beside those in flight.
@@ -135,7 +131,7 @@ class Scheduler(Generic[T]):
         known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
         if self.queue.waiting or not known:
             return 0.0
-        room = quota.room(now)
+        room = quota.room(now, route)
         if room == inf:
             return 0.0
         return min(room / quota.costs.price(route, prior), quota.max_in_flight - quota.in_flight)
@@ -252,7 +248,7 @@ class Scheduler(Generic[T]):
         cost = quota.costs.price(expensive.route, expensive.prior)
         if cost <= self.queue.cheapest():
             return
-        room = min(quota.room(now), cost - expensive.passed)
+        room = min(quota.room(now, expensive.route), cost - expensive.passed)
         for ticket in self.queue.behind(expensive, LOOK_AHEAD):
             units = quota.costs.price(ticket.route, ticket.prior)
             if units > room or ticket.over or ticket.owes is not None:

@@ -18,9 +18,11 @@ class Ceiling(Protocol):
 
     def toll(self, units: float, requests: float = 1.0) -> float:
         """Return the tokens that requests with `units` units of the quota cost."""
+        ...
 
     def wait(self, toll: float) -> float:
         """Return the seconds until it has the tokens; 0 if it has them now."""
+        ...
 
 
 class Ticket(Waiter):
