@@ -1,4 +1,4 @@
-"""``chainapi quota``: processes that share a quota, what is left of it, and who spent it."""
+"""``chainapi quota``: shared quotas, their units left, and their spenders."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def record(shared: SharedQuota) -> dict[str, Any]:
 
 
 def tables(quotas: Sequence[SharedQuota]) -> RenderableType:
-    """Return shared quotas for a terminal: the state of each, and a table of its spenders."""
+    """Return quotas for a terminal: the state of each, and a table of its spenders."""
     parts: list[RenderableType] = []
     for shared in quotas:
         parts += [Text(""), *_table(shared)] if parts else _table(shared)
@@ -164,7 +164,7 @@ async def _once(places: Sequence[_Place], terminal: Terminal, *, as_json: bool) 
 
 
 async def _lines(places: Sequence[_Place], terminal: Terminal) -> None:
-    """Write the state each second, as lines of JSON; report once why there is nothing to write."""
+    """Write the state each second, as lines of JSON; report once why none can be read."""
     reported = ""
     while True:
         quotas, problem = await _read_again(places)
@@ -265,7 +265,7 @@ def _services(metrics_base_url: str | None, data_base_url: str | None) -> list[S
     """Return the configured services.
 
     Raises:
-        ConfigurationError: none is.
+        ConfigurationError: no service is configured.
 
     """
     configs = resolve(None, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None)

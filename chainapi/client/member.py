@@ -1,4 +1,4 @@
-"""Members of a gate: the sessions that share it, with their settings and wait listeners."""
+"""Members of a gate: its sessions, with their settings and wait listeners."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Settings:
 
 
 class Member:
-    """Membership of a session in a gate: settings of its own requests, and its listener.
+    """Membership of a session in a gate: settings of its requests, and its listener.
 
     Args:
         rate: a ceiling for these requests; see `Gate`.

@@ -209,7 +209,7 @@ class _Held:
 
 @define(eq=False, repr=False)
 class _Peer:
-    """Process at the other end of a link: its sessions, permits, and requests that wait."""
+    """Process at the other end of a link: its sessions, permits and waiting requests."""
 
     host: Host
     link: Link

@@ -166,7 +166,7 @@ async def test_request_under_way_is_reported_to_the_next_host() -> None:
 
 
 async def test_without_a_host_requests_fail_if_so_wished() -> None:
-    """on_unavailable="fail" raises an error that says why, and recovers by itself."""
+    """on_unavailable="fail" raises an error with the reason, and recovers by itself."""
     exchange = Exchange(away=True)
     process = Process(exchange, "fail")
     with pytest.raises(ShareUnavailableError, match="nobody can be reached"):
