@@ -149,6 +149,18 @@ def test_layout_page_names_each_module() -> None:
     assert missing == set(), "add a line for each to the tree of docs/layout.md"
 
 
+def test_docstrings_open_with_a_term() -> None:
+    """The first line of each docstring fits into 80 characters and opens with no question word."""
+    wrong = list[str]()
+    for path in (ROOT / "chainapi").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = (ast.get_docstring(node) or "").partition("\n")[0]
+                if len(first) > 80 or first.startswith(("What ", "Who ", "How ", "Where ", "From ")):
+                    wrong.append(f"{path}: {first}")
+    assert wrong == []
+
+
 def test_the_page_on_events_names_each_event() -> None:
     """The docs list exactly the events of the module."""
     text = (ROOT / "docs" / "pages.md").read_text("utf-8")
