@@ -146,7 +146,10 @@ class Gate:
         return self._quota.memory(asyncio.get_running_loop().time())
 
     def restore(self, memory: bytes, age: float) -> None:
-        """Continue from a memory made `age` seconds ago, unless a newer one or a response was there first."""
+        """Continue from a memory made `age` seconds ago.
+
+        Without effect after a newer one, or after a response.
+        """
         now = asyncio.get_running_loop().time()
         if now - age > self._remembers + NEWER and self._quota.restore(memory, now, age):
             self._remembers = now - age

@@ -1,4 +1,4 @@
-"""Gate of a session whose quota other processes share: a member's end of the protocol.
+"""Gate of a session whose quota is shared: a member's end of the protocol.
 
 It has the methods of `chainapi.client.limiter.Gate` that a session uses, and sends them as messages to the
 host. When the link breaks, it reports the requests under way to the next host, and repeats what waits: no
@@ -130,7 +130,7 @@ class SharedGate:
         member: Member,
         tag: str | None = None,
     ) -> SharedPermit | Permit:
-        """Wait for this request's turn, and return the permit to send it now; see `Gate.acquire`.
+        """Wait for a turn, and return the permit to send now; see `Gate.acquire`.
 
         Raises:
             QuotaWaitError, APITimeoutError: as `Gate.acquire` documents.
@@ -241,7 +241,7 @@ class SharedGate:
         return None
 
     def _leased(self, message: Acquire) -> SharedPermit | None:
-        """Return a permit granted in advance, unless others of this process wait before this request."""
+        """Return a permit granted in advance, unless other requests wait."""
         if not self._leases or self._requests or message.again:
             return None
         number = self._leases.take(_kind(message), asyncio.get_running_loop().time())
@@ -363,7 +363,7 @@ class SharedGate:
     # --- the host comes and goes ------------------------------------------------------------
 
     def _make_host(self, memory: bytes, age: float) -> Serve:
-        """Make a host that continues from the newest memory: that of the carrier, or of this process."""
+        """Make a host that continues from the newest memory, the carrier's or our own."""
         own = asyncio.get_running_loop().time() - self._memory_at
         if self._memory and (not memory or own < age):
             memory, age = self._memory, own
@@ -371,7 +371,7 @@ class SharedGate:
         return self._host.serve
 
     def greeting(self) -> Sequence[FromMember]:
-        """Return the first messages to a host: the sessions, what is under way, and what waits."""
+        """Return the first messages to a host: sessions, permits, waiting requests."""
         now = asyncio.get_running_loop().time()
         stopped = max(0.0, self._stopped_until - now)
         age = now - self._memory_at if self._memory else 0.0
@@ -391,7 +391,7 @@ class SharedGate:
             self._fallback = None
 
     def broken(self) -> None:
-        """Keep what is under way for the next host; the last one ended all permits as lost."""
+        """Keep what is under way for the next host; the last one ended its permits."""
         self._breaks += 1
         self._leases.unused()
         self._permits.broken()
@@ -420,7 +420,7 @@ class SharedGate:
         self._fallback = Fallback(gate)
 
     def _last_share(self) -> list[Limit]:
-        """Return the limit that the service announced, divided by the processes that shared it."""
+        """Return the announced limit, divided by the processes that shared it."""
         shown = self._shown
         if shown.limit is None or shown.window is None:
             return []

@@ -118,7 +118,7 @@ class Host:
             self._reporting = None
 
     def busy(self, change: int) -> None:
-        """Count a process in or out, and divide the places in flight among those with requests.
+        """Count a process in or out, and divide the places in flight among the busy.
 
         Else a process with many tasks would spend a window before those with few come back for more.
         """
@@ -127,7 +127,7 @@ class Host:
         self.gate.limit([peer.group for peer in self._peers], most)
 
     def lease(self, route: str, cost: float | None) -> int:
-        """Return the number of permits that a process may get in advance, with the one of a request."""
+        """Return the number of permits that a process may get in advance."""
         share = self.gate.surplus(route, cost) / (PER_MEMBER * self.processes)
         return max(0, min(LEASE, int(share)) - 1)
 
@@ -144,7 +144,7 @@ class Host:
         self._report_in(PAUSED)
 
     def ended(self) -> None:
-        """Report the state after the end of a request: very soon if a pause begins or ends."""
+        """Report the state after the end of a request, sooner if a pause begins or ends."""
         now = asyncio.get_running_loop().time()
         paused, self._paused = self._paused, self.gate.paused
         if self._paused is not paused and now >= self._changed_at + REPORT:
@@ -235,7 +235,7 @@ class _Peer:
     # --- the link ---------------------------------------------------------------------------
 
     def receive(self, frame: bytes) -> None:
-        """Answer the messages of a frame; one that is malformed, or does not fit, breaks the link."""
+        """Answer the messages of a frame; a malformed one breaks the link."""
         if self._gone:
             return
         try:
@@ -491,7 +491,7 @@ class _Peer:
     # --- busy or not ------------------------------------------------------------------------
 
     def _watch_rest(self) -> None:
-        """Notice when the process has no request for some time: between two it does not rest."""
+        """Count the process out if it has no request for some time."""
         if self._busy and self._resting is None and not self._permits and not self._waiting:
             self._resting = asyncio.get_running_loop().call_later(REST, self._rest)
 

@@ -1,4 +1,4 @@
-"""Permits of one process in a shared quota: those under way, and those that ended without a host."""
+"""Permits of one process in a shared quota: under way, or ended without a host."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class Sender(Protocol):
     @property
     def up(self) -> bool:
         """Whether there is a link."""
+        ...
 
     def send(self, message: FromMember) -> None:
         """Send a message; without a link, drop it."""
@@ -45,7 +46,7 @@ class Sender(Protocol):
 
 @define(eq=False, repr=False)
 class SharedPermit:
-    """Permit to send one request, from the host; exactly one of its methods ends it, as in `Permit`.
+    """Permit of a host to send one request; exactly one of its methods ends it.
 
     Attributes:
         number: its number at its host.
@@ -64,7 +65,7 @@ class SharedPermit:
     _permits: Permits | None
 
     async def answered(self, status: int, info: RateLimitInfo) -> Verdict:
-        """Report a response with `status`, and `info` read from its headers; see `Permit.answered`."""
+        """Report a response: its status and limit headers; see `Permit.answered`."""
         if (permits := self._settle()) is None:
             return Verdict.PASSED
         return await permits.answered(self, status, info)
@@ -154,7 +155,7 @@ class Permits:
                 del self._refusals[message.permit]
 
     def end(self, permit: SharedPermit, message: Answered | Lost) -> bool:
-        """Report the end of a permit; False without a host: then the next one gets the report."""
+        """Report the end of a permit; False without a host: the next one gets it."""
         self._under_way.pop(permit, None)
         if not self._sender.up:
             self._keep(permit, message)
@@ -178,7 +179,7 @@ class Permits:
             refusal.verdict.set_result(message.verdict)
 
     def broken(self) -> None:
-        """Keep what is under way for the next host; the last one ended all permits as lost."""
+        """Keep what is under way for the next host; the last one ended its permits."""
         for permit in [permit for permit in self._under_way if permit.sent is None]:
             del self._under_way[permit]
             permit.drop()
@@ -190,7 +191,7 @@ class Permits:
                 refusal.verdict.set_result(Verdict.QUOTA)
 
     def greeting(self, known: Container[int], now: float) -> list[FromMember]:
-        """Return the requests under way of the `known` sessions, and the ends of others, for a new host.
+        """Return the requests under way of `known` sessions, and the ends of others.
 
         Permits of other sessions are dropped: a new host may use their numbers again.
         """
@@ -220,7 +221,7 @@ def _holding(permit: SharedPermit, now: float) -> Holding:
 
 
 def _renumbered(report: _Report, number: int, now: float) -> Answered | Lost:
-    """Return the end of a permit for a new host, which learns nothing from an old response."""
+    """Return the end of a permit for a new host, without an old response."""
     message = report.message
     if isinstance(message, Lost) or now - report.ended > FRESH:
         return Lost(number)

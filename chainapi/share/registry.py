@@ -1,4 +1,4 @@
-"""Shared gates of a process: one for each event loop and quota, used by all of its sessions."""
+"""Shared gates of a process: one for each event loop and quota."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SharedGates:
         return gate
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
-        """See `Gates.close`: the last session of the loop leaves the quota to the other processes."""
+        """See `Gates.close`: the last session of the loop ends this process's part."""
         key = self._key(self._name(service))
         used = _LOOPS.get(loop, {}).get(key)
         if used is None or used.gate is not gate:

@@ -1,4 +1,4 @@
-"""Connection of one process to the host of a shared quota, renewed when the link breaks."""
+"""Connection of one process to the host, renewed when the link breaks."""
 
 from __future__ import annotations
 
@@ -36,18 +36,23 @@ class User(Protocol):
 
     def greeting(self) -> Sequence[FromMember]:
         """Return the first messages to a host."""
+        ...
 
     def receive(self, message: FromHost) -> None:
         """Handle a message of the host."""
+        ...
 
     def connected(self) -> None:
         """Note that the host answered the greeting."""
+        ...
 
     def broken(self) -> None:
         """Note that the link broke: its host ended all permits as lost."""
+        ...
 
     def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
-        """Note that there has been no host for `UNAVAILABLE` seconds; called again while that lasts."""
+        """Note that there is no host for `UNAVAILABLE` seconds; called repeatedly."""
+        ...
 
 
 @define(eq=False, repr=False)
@@ -110,7 +115,7 @@ class Uplink:
             self._flushing = asyncio.get_running_loop().call_soon(self.flush)
 
     def send_later(self, message: FromMember) -> None:
-        """Send a message with the next one, after `LATER` seconds, or when `BATCH` of them wait."""
+        """Send a message with the next one, or soon, or when `BATCH` of them wait."""
         if self._link is None:
             return
         if len(self._outbox) + 1 >= BATCH:

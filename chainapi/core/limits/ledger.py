@@ -116,7 +116,7 @@ class Ledger:
         return self._sum([one for one in self._entries[self._first :] if one.sent <= time])
 
     def entries(self, most: int) -> list[tuple[float, float, float]]:
-        """Return the units as at most `most` tuples of sent, back and units; late rather than early.
+        """Return the units as at most `most` tuples (sent, back, units), late if at all.
 
         The oldest units keep their time, because a fixed window ends with them.
         """

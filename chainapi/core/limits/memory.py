@@ -1,4 +1,4 @@
-"""Memory of a quota: its learned state as bytes, for the next host of a shared quota.
+"""Memory of a quota: its learned state as bytes, for the next host.
 
 Each part belongs to the class of the quota that makes and restores it. All times are seconds relative to the
 time of the memory, because the clocks of two processes differ; None stands for an infinite time. A reader
@@ -209,7 +209,7 @@ class LimitsPart(Part):
 
 
 class CostPart(Part):
-    """Price of a route: as learned by `votes`, its bounds, and the requests sent alone to show it."""
+    """Price of a route: its votes, bounds, and requests sent alone to show it."""
 
     route: Name
     learned: Amount | None
@@ -279,7 +279,10 @@ def encode(memory: MemoryPart) -> bytes:
 
 
 def read(memory: bytes) -> MemoryPart | None:
-    """Return the memory of some bytes; None if they are malformed, too long, or of another version."""
+    """Return the memory of some bytes.
+
+    None if they are malformed, too long, or of another version.
+    """
     if not memory or len(memory) > LONGEST:
         return None
     try:

@@ -126,7 +126,7 @@ class Quota:
         return self._in_force.announced.latest is not None and not self.costs.known(route)
 
     def room(self, now: float, route: str = "") -> float:
-        """Return the units of requests of `route` that may leave before a more expensive one that waits.
+        """Return the units of a route that may leave before a more expensive request.
 
         0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
         """
@@ -306,7 +306,7 @@ class Quota:
         return encode(part)
 
     def restore(self, memory: bytes, now: float, age: float) -> bool:
-        """Continue from a memory that was made `age` seconds ago; return whether it counts.
+        """Continue from a memory made `age` seconds ago; return whether it counts.
 
         It does not if it is malformed, too old, or if a response arrived already: that is newer. A probe
         leaves first all the same, because others may have sent requests since then.
