@@ -74,6 +74,7 @@ class Host:
 
     def __init__(self, *, store: Callable[[bytes], None] | None = None) -> None:
         self.gate = Gate()
+        self.origin = ""  # of the service, for observers
         self._store = store
         self._peers: set[_Peer] = set()
         self._reporting: asyncio.TimerHandle | None = None
@@ -134,7 +135,7 @@ class Host:
     def state(self) -> State:
         """Return the state of the quota."""
         snapshot = self.gate.snapshot()
-        return State(snapshot.to_json(), b"", self.gate.stopped_for, self.processes)
+        return State(snapshot.to_json(), b"", self.gate.stopped_for, self.processes, self.origin)
 
 
 @define(eq=False, repr=False)
@@ -236,6 +237,7 @@ class _Peer:
                 " chainapi in all processes"
             )
         self.welcome, self.process = True, self.host.unique(message.process)
+        self.host.origin = self.host.origin or message.origin
         if message.stopped:
             self.host.gate.hold_back(message.stopped)
         self.send(Welcome(VERSION))
