@@ -247,6 +247,7 @@ class _Peer:
         if isinstance(message, Join):
             self._join(message)
         elif (member := self._members.pop(message.member, None)) is not None:
+            self._timeouts.pop(message.member, None)
             self.host.gate.leave(member)
 
     def _account(self, message: Holding | Answered | Lost | Unsent) -> None:
@@ -392,7 +393,8 @@ class _Peer:
         loop = asyncio.get_running_loop()
         if number in self._permits:
             raise _ProtocolError(f"permit {number} is held already")
-        self._permits[number] = _Held(permit, loop.time() + self._timeouts[member] + OVERDUE)
+        timeout = self._timeouts.get(member, 0.0)  # without: the session left, and will cancel its requests
+        self._permits[number] = _Held(permit, loop.time() + timeout + OVERDUE)
         if self._sweeping is None:
             self._sweeping = loop.call_later(SWEEP, self._sweep)
         return number
