@@ -503,7 +503,7 @@ class SharedGate:
 
     def _degrade(self, error: ShareUnavailableError) -> None:
         _log.warning(
-            "no process hosts the shared quota of %s, so this one sends by its last share: %s",
+            "the shared quota of %s is unavailable, so this process sends by its last share: %s",
             self._origin,
             error,
         )

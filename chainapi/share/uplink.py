@@ -27,6 +27,10 @@ UNAVAILABLE = 2.0  # seconds without a host after which the user is informed
 RETRY = 0.25  # seconds between two attempts to reach a host
 BATCH = 8  # messages that may wait for each other
 LATER = 0.02  # seconds for which they may wait
+SILENT = (
+    f"the process that hosts the shared quota did not answer for {UNAVAILABLE:g} s: it is stopped, or its"
+    " event loop is blocked or does not run"
+)
 
 _log = logging.getLogger("chainapi.share")
 
@@ -182,7 +186,7 @@ class Uplink:
 
     def _give_up(self) -> None:
         self._stop_patience()
-        self.user.unavailable(self._reason or ShareUnavailableError("no process hosts the shared quota"))
+        self.user.unavailable(self._reason or ShareUnavailableError(SILENT))
         # The next break of a link begins a new wait; meanwhile the attempts continue.
 
     def _stop_patience(self) -> None:

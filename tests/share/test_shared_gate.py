@@ -122,6 +122,26 @@ async def test_cancelled_request_leaves_no_trace() -> None:
         (await one.acquire()).unsent()
 
 
+async def test_host_forgets_sessions_that_left() -> None:
+    """A process that opens and closes sessions for years leaves nothing of them in the host."""
+    exchange = Exchange()
+    async with processes(2, exchange) as (first, second):
+        await end(await first.acquire(), 200, headers(99))
+        await end(await second.acquire(), 200, headers(98))
+
+        def kept() -> list[int]:
+            peers = exchange.host("quota")._peers
+            return sorted(len(getattr(peer, name)) for peer in peers for name in ("_members", "_timeouts"))
+
+        before = kept()
+        for _ in range(20):
+            member = Member()
+            second.gate.join(member)
+            second.gate.leave(member)
+        await asyncio.sleep(0.1)
+        assert kept() == before
+
+
 async def test_killed_process_gives_its_permits_back_as_lost() -> None:
     """Permits of a process that died are lost: the next process does not wait for them."""
     exchange = Exchange()
@@ -282,3 +302,14 @@ async def test_priorities_hold_across_processes() -> None:
         waiting.append(asyncio.create_task(call(two, "high", 1)))
         await asyncio.wait(waiting)
         assert order[0] == "high"
+
+
+async def test_host_that_does_not_answer_is_named_as_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """The warning of a process whose host hangs does not claim that there is no host."""
+    exchange = Exchange(delay=60.0)  # longer than anybody waits
+    process = Process(exchange)
+    permit = await process.acquire()
+    (record,) = caplog.records
+    assert "is unavailable, so this process sends by its last share: the process that hosts" in record.message
+    permit.unsent()
+    await process.aclose()
