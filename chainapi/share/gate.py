@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from math import inf
@@ -49,6 +50,7 @@ from chainapi.core.share.messages import (
     State,
     Unsent,
     Waiting,
+    Watch,
     limits_of,
 )
 from chainapi.errors import APITimeoutError, ConfigurationError, ShareUnavailableError
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["OnUnavailable", "SharedGate", "SharedPermit"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
+FIRST_STATE = 0.5  # seconds for which the first response waits for the state of the quota
 IDLE_LEASE = 0.1  # seconds after which an unused lease goes back
 
 _log = logging.getLogger("chainapi.share")
@@ -179,6 +182,8 @@ class SharedGate:
         self._breaks = 0
         self._stopped_until = -inf
         self._shown = QuotaSnapshot(0.0)
+        self._state_came = asyncio.Event()
+        self._responded = False  # whether any response arrived
         self._processes = 1
         self._error: ShareUnavailableError | ConfigurationError | None = None
         self._fallback: Gate | None = None
@@ -333,6 +338,7 @@ class SharedGate:
         if not self._end(permit, message, later=not refused and bool(self._leases)):
             return Verdict.QUOTA if refused else Verdict.PASSED
         if not refused:
+            await self._first_state()
             return Verdict.PASSED
         verdict: asyncio.Future[Verdict] = loop.create_future()
         self._verdicts[permit.number] = verdict
@@ -340,6 +346,17 @@ class SharedGate:
             return await verdict
         finally:
             self._verdicts.pop(permit.number, None)
+
+    async def _first_state(self) -> None:
+        """Wait for the state after the first response: without it `snapshot` would be empty."""
+        if self._responded:
+            return
+        self._responded = True
+        self._state_came.clear()
+        self._uplink.send(Watch())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_STATE):
+                await self._state_came.wait()
 
     def lost(self, permit: SharedPermit) -> None:
         """Record that no response will arrive."""
@@ -426,6 +443,7 @@ class SharedGate:
         now = asyncio.get_running_loop().time()
         self._processes = max(1, state.processes)
         self._shown = QuotaSnapshot.from_json(state.shown, now)
+        self._state_came.set()
         self._stop(state.stopped)
 
     # --- leases -----------------------------------------------------------------------------
@@ -478,6 +496,7 @@ class SharedGate:
 
     def broken(self) -> None:
         """Keep what is under way for the next host; the last one ended all permits as lost."""
+        self._state_came.set()  # nobody waits for a host that ended
         self._breaks += 1
         self._leases.unused()
         for permit in [permit for permit in self._permits if permit.sent is None]:
