@@ -14,18 +14,10 @@ from chainapi.client.config import ServiceConfig, Unconfigured
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, ShareUnavailableError
+from chainapi.share.election import share_directory
 from chainapi.share.watch import Listing, Observable, Observer
 
 __all__ = ["Places", "SharedQuota"]
-
-NOBODY = (
-    "no process shares a quota here: start one with Session(share=True) or the variable CHAINAPI_SHARE=1, by"
-)
-HERE = (
-    " the same user, with the same CHAINAPI_SHARE_DIR or none. For processes on other machines give --share"
-    " redis://..."
-)
-ELSEWHERE = " the same server, addresses and key"
 
 
 @frozen
@@ -86,13 +78,26 @@ class Places:
         quotas = [state for state in states if isinstance(state, SharedQuota)]
         problems = list(dict.fromkeys(state for state in states if isinstance(state, str)))
         if not quotas and not problems:
-            problems = [NOBODY + (ELSEWHERE if self._listing is None else HERE)]
+            problems = [self._nobody()]
         return quotas, "; ".join(problems)
 
     async def aclose(self) -> None:
         """End all links."""
         for place in self._places.values():
             await place.aclose()
+
+    def _nobody(self) -> str:
+        if self._listing is None:
+            return (
+                "no process shares a quota there: start one with the same address of the server in"
+                " CHAINAPI_SHARE or Session(share=...), and with the same addresses and key of the services"
+                " as here"
+            )
+        return (
+            f"no process shares a quota in the directory {share_directory()}: start one with CHAINAPI_SHARE=1"
+            " or Session(share=True). Processes of another environment may use another directory: set"
+            " CHAINAPI_SHARE_DIR. For processes on other machines give --share redis://..."
+        )
 
     def _find(self) -> None:
         """Note the quotas that are new in the list, those of the configured services first."""

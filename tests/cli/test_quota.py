@@ -122,7 +122,7 @@ def test_nobody_shares_a_quota() -> None:
     machine._observed = 1
     outcome = shown(machine)
     assert (outcome.code, outcome.out) == (1, "")
-    assert "no process shares a quota here: start one with Session(share=True)" in outcome.err
+    assert "no process shares a quota there: start one with the same address" in outcome.err
 
 
 def test_watch_reads_the_state_each_second() -> None:
@@ -131,7 +131,7 @@ def test_watch_reads_the_state_each_second() -> None:
     assert outcome.code == 130
     assert [round(row["stopped_for"], 1) for row in outcome.rows] == [60.0, 60.0]
     assert outcome.err.count("ended") == 2
-    assert outcome.err.count("no process shares a quota here") == 1
+    assert outcome.err.count("no process shares a quota there") == 1
 
 
 def test_watch_draws_the_table_again() -> None:
@@ -139,7 +139,7 @@ def test_watch_draws_the_table_again() -> None:
     outcome = shown(Machine(ends=True, interrupt=3), "--watch")
     assert outcome.code == 130
     assert "web:1" in outcome.out
-    assert "no process shares a quota here" in outcome.out
+    assert "no process shares a quota there" in outcome.out
 
 
 @pytest.mark.parametrize("share", ["local", "http://localhost", "1"])
@@ -185,6 +185,14 @@ def test_services_have_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.code == 2
     assert "CHAINAPI_METRICS_BASE_URL" in outcome.err
     assert "CHAINAPI_DATA_BASE_URL" in outcome.err
+
+
+def test_nobody_shares_a_quota_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command names the directory in which it looked."""
+    monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(tmp_path / "share"))
+    outcome = chainapi("quota")
+    assert outcome.code == 1
+    assert f"no process shares a quota in the directory {tmp_path / 'share'}" in outcome.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes of directories")
