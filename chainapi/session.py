@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 from chainapi._text import quoted
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
+from chainapi.client.ceiling import is_rate
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -25,7 +26,7 @@ from chainapi.client.config import (
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
 from chainapi.client.gates import Gates, LoopGates, OwnGates
-from chainapi.client.member import Member, is_rate
+from chainapi.client.member import Member
 from chainapi.client.service import Service
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, assert_never, cast
 
 from attrs import define, field
 
-from chainapi.client.limiter import AnyPermit
+from chainapi.client.permit import AnyPermit
 from chainapi.client.service import Service
 from chainapi.core.call import (
     Acquire,

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from attrs import define, field, frozen
 
 from chainapi.client.config import Secret, ServiceConfig
-from chainapi.client.limiter import AnyGate, Gate
+from chainapi.client.limiter import Gate
+from chainapi.client.permit import AnyGate
 
 __all__ = ["Gates", "LoopGates", "OwnGates"]
 

@@ -1,27 +1,29 @@
-"""Settings and wait listener of one session in the gate that it shares."""
+"""Members of a gate: the sessions that share it, with their settings and wait listeners."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from attrs import frozen
 
+from chainapi.client.ceiling import Ceiling
 from chainapi.core.limits.lane import Group
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.quota import Quota
+from chainapi.core.limits.scheduler import WORTH_REPORTING
 from chainapi.core.limits.spenders import Account
 from chainapi.errors import QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["MAX_IN_FLIGHT", "WORTH_REPORTING", "Member", "Settings", "is_rate"]
+__all__ = ["MAX_IN_FLIGHT", "Member", "Members", "Settings"]
 
 MAX_IN_FLIGHT = 100  # requests without a response, if a session does not set it
-WORTH_REPORTING = 1.0  # seconds: the gate reports no shorter wait
 
 
 @frozen
@@ -69,8 +71,7 @@ class Member:
         self.process = process
         self.tag = tag
         self.account: Account | None = None  # of its tag, in the gate that it joined
-        self.rate = None if rate is None else _bucket(rate)
-        self.rate_units = isinstance(rate, Limit) and rate.units
+        self.ceiling = None if rate is None else Ceiling(rate)
         self.limits = tuple(limits)
         in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
         self.settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
@@ -93,20 +94,30 @@ class Member:
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 
 
-def is_rate(value: object) -> bool:
-    """Return whether a value can be a gate's `rate`; does not import aiolimiter."""
-    if isinstance(value, Limit):
-        return True
-    aiolimiter = sys.modules.get("aiolimiter")
-    return aiolimiter is not None and isinstance(value, aiolimiter.AsyncLimiter)
+class Members:
+    """Members of a gate whose sessions are open, and the settings on which they agree."""
 
+    def __init__(self, quota: Quota) -> None:
+        self._quota = quota
+        self._by_settings: dict[Settings, WeakSet[Member]] = {}
 
-def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
-    if not isinstance(rate, Limit):
-        return rate
-    from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
+    def join(self, member: Member) -> None:
+        """Apply the settings of a session; its limits hold from now on."""
+        self._by_settings.setdefault(member.settings, WeakSet()).add(member)
+        self._agree()
+        self._quota.add_limits(member.limits)
 
-    if rate.amount < 1 and not rate.units:
-        # A bucket must hold a whole request.
-        return AsyncLimiter(1, rate.per / rate.amount)
-    return AsyncLimiter(rate.amount, rate.per)
+    def leave(self, member: Member) -> None:
+        """Forget the settings of a closed session; its limits stay."""
+        if (members := self._by_settings.get(member.settings)) is not None:
+            members.discard(member)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Use the largest `max_in_flight` and `max_stop`; probe only if all allow it."""
+        self._by_settings = {settings: members for settings, members in self._by_settings.items() if members}
+        if self._by_settings:
+            quota, wanted = self._quota, self._by_settings
+            quota.max_in_flight = max(one.max_in_flight for one in wanted)
+            quota.max_stop = max(one.max_stop for one in wanted)
+            quota.probe = all(one.probe for one in wanted)

@@ -15,8 +15,8 @@ from attrs import define, field
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
-from chainapi.client.limiter import AnyGate
 from chainapi.client.member import Member
+from chainapi.client.permit import AnyGate
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response, is_markup

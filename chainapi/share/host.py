@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import chain, count
-from typing import assert_never
+from math import inf
+from typing import Any, assert_never
 
 from attrs import define, field
 
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.core.limits import scope
 from chainapi.core.limits.headers import hold
 from chainapi.core.limits.limit import Limit
@@ -45,21 +47,23 @@ from chainapi.core.share.messages import (
     Waiting,
     Watch,
     Welcome,
+    amount_of,
     encode,
     info_of,
     read_member_frame,
 )
-from chainapi.errors import APITimeoutError, QuotaWaitError
+from chainapi.errors import APITimeoutError, ConfigurationError, QuotaWaitError
 from chainapi.share.link import Link
 
 __all__ = ["Host"]
 
-LEASE = 8  # most permits at once for requests that a member did not ask for yet
+LEASE = 8  # most permits at once: one for a request, the others in advance
 PER_MEMBER = 4  # leases of this size for each process have to fit into what is left
 OVERDUE = 5.0  # seconds after a request's timeout: then its permit is lost
 SWEEP = 5.0  # seconds between two searches for overdue permits
 TRANSIT = 0.03  # seconds that a report may take: a request must not look younger than it is
 REPORT = 0.5  # seconds between two reports of the state
+PAUSED = 0.02  # seconds until the report of a stop or pause: one for all responses that arrive together
 
 _log = logging.getLogger("chainapi.share")
 
@@ -68,21 +72,29 @@ class Host:
     """Gate of one quota for all processes that link to it.
 
     Args:
-        store: called with the memory of the quota when it changed, at most twice a second.
+        memory: what an earlier host learned; empty for nothing.
+        age: seconds since then.
+        store: called with the memory of the quota: twice a second while requests are sent, and at each stop.
 
     """
 
-    def __init__(self, *, store: Callable[[bytes], None] | None = None) -> None:
+    def __init__(
+        self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes], None] | None = None
+    ) -> None:
         self.gate = Gate()
+        if memory:
+            self.gate.restore(memory, age)
         self.origin = ""  # of the service, for observers
         self._store = store
-        self._peers: set[_Peer] = set()
+        self._peers: dict[_Peer, None] = {}
         self._reporting: asyncio.TimerHandle | None = None
+        self._paused = False  # as of the last end of a request
+        self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
     def serve(self, link: Link) -> None:
         """Serve the process at the other end of a link until the link breaks."""
         peer = _Peer(self, link)
-        self._peers.add(peer)
+        self._peers[peer] = None
         link.start(peer.receive, peer.broken)
 
     @property
@@ -98,15 +110,15 @@ class Host:
 
     def left(self, peer: _Peer) -> None:
         """Forget a process whose link broke."""
-        self._peers.discard(peer)
+        self._peers.pop(peer, None)
         if not self._peers and self._reporting is not None:
             self._reporting.cancel()
             self._reporting = None
 
     def lease(self, route: str, cost: float | None) -> int:
-        """Return how many permits a member may hold for requests to come."""
-        share = self.gate.surplus(route, cost) / (PER_MEMBER * max(1, self.processes))
-        return min(LEASE, int(share)) - 1 if share >= 2 else 0
+        """Return the number of permits that a process may get in advance, with the one of a request."""
+        share = self.gate.surplus(route, cost) / (PER_MEMBER * self.processes)
+        return max(0, min(LEASE, int(share)) - 1)
 
     def recall(self) -> None:
         """Take all unused leases back."""
@@ -115,27 +127,65 @@ class Host:
 
     def stopped(self) -> None:
         """Report a stop to every process at once."""
+        seconds = self.stopped_for
         for peer in self._peers:
-            peer.stopped(self.gate.stopped_for)
+            peer.stopped(seconds)
+        self._report_in(PAUSED)
+
+    def ended(self) -> None:
+        """Report the state after the end of a request: very soon if a pause begins or ends."""
+        now = asyncio.get_running_loop().time()
+        paused, self._paused = self._paused, self.gate.paused
+        if self._paused is not paused and now >= self._changed_at + REPORT:
+            self._changed_at = now
+            self._report_in(PAUSED)
+        else:
+            self.changed()
+
+    @property
+    def stopped_for(self) -> float:
+        """Seconds until the end of a stop, as a message can have them."""
+        return amount_of(self.gate.stopped_for)
 
     def changed(self) -> None:
         """Report the state soon."""
         if self._reporting is None:
-            self._reporting = asyncio.get_running_loop().call_later(REPORT, self._report)
+            self._report_in(REPORT)
+
+    def save(self) -> None:
+        """Store the memory of the quota now, because the host ends."""
+        if self._store is not None:
+            self._store(self.gate.memory())
+
+    def _report_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._reporting is not None:
+            if self._reporting.when() <= loop.time() + seconds:
+                return
+            self._reporting.cancel()
+        self._reporting = loop.call_later(seconds, self._report)
 
     def _report(self) -> None:
         self._reporting = None
-        state = self.state()
+        state = self.state(self.gate.memory())
         for peer in self._peers:
             if peer.welcome:
                 peer.send(state)
         if self._store is not None:
             self._store(state.memory)
 
-    def state(self) -> State:
+    def state(self, memory: bytes = b"") -> State:
         """Return the state of the quota."""
         snapshot = self.gate.snapshot()
-        return State(snapshot.to_json(), b"", self.gate.stopped_for, self.processes, self.origin)
+        return State(snapshot.to_json(), memory, self.stopped_for, self.processes, self.origin)
+
+
+@define(eq=False, repr=False)
+class _Session:
+    """Session of a process, and the seconds after which it gives up a request."""
+
+    member: Member
+    timeout: float
 
 
 @define(eq=False, repr=False)
@@ -153,9 +203,9 @@ class _Peer:
     host: Host
     link: Link
     welcome: bool = False
+    _gone: bool = False  # the link broke, or was closed
     process: str = ""
-    _members: dict[int, Member] = field(factory=dict[int, Member])
-    _timeouts: dict[int, float] = field(factory=dict[int, float])
+    _sessions: dict[int, _Session] = field(factory=dict[int, _Session])
     _permits: dict[int, _Held] = field(factory=dict[int, _Held])
     _waiting: dict[int, asyncio.Task[None]] = field(factory=dict[int, "asyncio.Task[None]"])
     _numbers: count[int] = field(factory=count)
@@ -166,36 +216,44 @@ class _Peer:
     @property
     def shares(self) -> bool:
         """Whether a session of the process joined."""
-        return bool(self._members)
+        return bool(self._sessions)
 
     # --- the link ---------------------------------------------------------------------------
 
     def receive(self, frame: bytes) -> None:
-        """Answer the messages of a frame; a malformed one breaks the link."""
+        """Answer the messages of a frame; one that is malformed, or does not fit, breaks the link."""
+        if self._gone:
+            return
         try:
             for message in read_member_frame(frame):
                 self._answer(message)
         except (FrameError, _ProtocolError) as error:
             _log.warning("a process was dropped from the shared quota: %s", error)
-            self.send(Denied(str(error)[:1024]))
-            self._flush()
-            self.link.close()
-            self.broken()
+            self._drop(str(error))
+        except BaseException:
+            self._drop("the host failed at a message")  # else requests of the frame would wait for ever
+            raise
+
+    def _drop(self, reason: str) -> None:
+        """End the link, for a reason in words."""
+        self._outbox = [Denied(reason[:1024])]
+        self._flush()
+        self.link.close()
+        self.broken()
 
     def broken(self) -> None:
         """End all that the process began: its permits are lost."""
+        self._gone = True
         self.host.left(self)
         for task in self._waiting.values():
             task.cancel()
-        self._waiting.clear()
         if self._sweeping is not None:
             self._sweeping.cancel()
         permits, self._permits = self._permits, {}
         for held in permits.values():
             held.permit.lost()
-        for member in self._members.values():
-            self.host.gate.leave(member)
-        self._members.clear()
+        for session in self._sessions.values():
+            self.host.gate.leave(session.member)
 
     def send(self, message: FromHost) -> None:
         """Send a message with all others of this iteration of the loop."""
@@ -231,6 +289,8 @@ class _Peer:
                 assert_never(message)
 
     def _greet(self, message: Hello) -> None:
+        if self.welcome:
+            raise _ProtocolError("a second Hello")
         if message.version != VERSION:
             raise _ProtocolError(
                 f"version {message.version} of the protocol, and the host has {VERSION}: use one version of"
@@ -238,17 +298,19 @@ class _Peer:
             )
         self.welcome, self.process = True, self.host.unique(message.process)
         self.host.origin = self.host.origin or message.origin
+        self.send(Welcome(VERSION))
+        if message.memory:
+            self.host.gate.restore(message.memory, message.age)
         if message.stopped:
             self.host.gate.hold_back(message.stopped)
-        self.send(Welcome(VERSION))
+            self.host.stopped()
 
     def _change(self, message: Join | Leave) -> None:
         """Let a session join or leave the gate."""
         if isinstance(message, Join):
             self._join(message)
-        elif (member := self._members.pop(message.member, None)) is not None:
-            self._timeouts.pop(message.member, None)
-            self.host.gate.leave(member)
+        elif (session := self._sessions.pop(message.member, None)) is not None:
+            self.host.gate.leave(session.member)
 
     def _account(self, message: Holding | Answered | Lost | Unsent) -> None:
         """Record the beginning or the end of a permit."""
@@ -263,98 +325,118 @@ class _Peer:
                 if (permit := self._end(message.permit)) is not None:
                     permit.lost()
             case Holding():
-                member = self._member(message.member)
-                permit = self.host.gate.adopt(
-                    message.route,
-                    cost=message.cost,
-                    member=member,
-                    elapsed=message.elapsed,
-                    tag=message.tag,
-                )
-                self._hold(message.permit, permit, message.member)
+                self._adopt(message)
             case _:
                 assert_never(message)
 
+    def _adopt(self, message: Holding) -> None:
+        """Hold the permit of a request that is under way."""
+        session = self._session(message.member)
+        if message.permit in self._permits:
+            raise _ProtocolError(f"permit {message.permit} is held already")
+        permit = self.host.gate.adopt(
+            message.route,
+            cost=message.cost,
+            member=session.member,
+            elapsed=message.elapsed,
+            tag=message.tag,
+        )
+        self._hold(message.permit, permit, session)
+
     def _join(self, message: Join) -> None:
-        member = self._members[message.member] = Member(
-            rate=None if message.rate is None else _limit(message.rate),
+        if message.member in self._sessions:
+            raise _ProtocolError(f"session {message.member} joined already")
+        try:
+            rate = None if message.rate is None else _limit(message.rate)
+            limits = [_limit(rate) for rate in message.limits]
+        except ConfigurationError as error:
+            raise _ProtocolError(f"session {message.member} has an invalid limit: {error}") from None
+        member = Member(
+            rate=rate,
             max_in_flight=message.max_in_flight,
-            limits=[_limit(rate) for rate in message.limits],
+            limits=limits,
             probe=message.probe,
             max_stop=message.max_stop,
             on_wait=partial(self._on_wait, message.member),
             process=self.process,
             tag=message.tag,
         )
-        self._timeouts[message.member] = message.timeout
+        self._sessions[message.member] = _Session(member, message.timeout)
         self.host.gate.join(member)
 
-    def _member(self, number: int) -> Member:
-        member = self._members.get(number)
-        if member is None:
+    def _session(self, number: int) -> _Session:
+        session = self._sessions.get(number)
+        if session is None:
             raise _ProtocolError(f"session {number} did not join")
-        return member
+        return session
 
     def _on_wait(self, member: int, *, reason: str, seconds: float, waiting: int) -> None:
-        self.send(Waiting(member, reason, seconds, waiting))
+        self.send(Waiting(member, reason, amount_of(seconds), waiting))
 
     # --- permits ----------------------------------------------------------------------------
 
     def _acquire(self, message: Acquire) -> None:
-        member = self._member(message.member)
+        session = self._session(message.member)
+        if message.number in self._waiting:
+            raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
-        gate = self.host.gate
-        permit = gate.acquire_now(message.route, cost=message.cost, member=member, tag=message.tag)
+        permit = self._permit_now(message, session)
         if permit is not None:
-            self._grant(message, permit, member)
+            self._grant(message, permit, session)
             return
         self.host.recall()
-        task = asyncio.get_running_loop().create_task(self._wait(message, member))
+        task = asyncio.get_running_loop().create_task(self._wait(message, session))
         self._waiting[message.number] = task
 
-    async def _wait(self, message: Acquire, member: Member) -> None:
+    def _permit_now(self, message: Acquire, session: _Session) -> Permit | None:
+        return self.host.gate.acquire_now(
+            message.route, cost=message.cost, member=session.member, tag=message.tag
+        )
+
+    async def _wait(self, message: Acquire, session: _Session) -> None:
         """Wait for the turn of a request, and send its permit."""
-        gate, now = self.host.gate, asyncio.get_running_loop().time()
         try:
-            permit = await gate.acquire(
-                message.route,
-                cost=message.cost,
-                priority=message.priority,
-                max_wait=message.max_wait,
-                deadline=float("inf") if message.left is None else now + message.left,
-                again=message.again,
-                member=member,
-                tag=message.tag,
-            )
+            permit = await self._turn(message, session)
         except QuotaWaitError as error:
-            self.send(Refused(message.number, error.retry_after))
+            self.send(Refused(message.number, amount_of(error.retry_after)))
         except APITimeoutError as error:
             self.send(Refused(message.number, None, error.reason))
         else:
-            if self._waiting.get(message.number) is asyncio.current_task():
-                self._grant(message, permit, member)
-            else:
-                permit.unsent()
+            self._grant(message, permit, session)
         finally:
             if self._waiting.get(message.number) is asyncio.current_task():
                 del self._waiting[message.number]
 
-    def _grant(self, message: Acquire, permit: Permit, member: Member) -> None:
-        """Send a permit, and a lease while much of the quota is left."""
-        numbers = [self._hold(next(self._numbers), permit, message.member)]
-        if member.group is None and not message.again:
-            numbers += self._lease(message, member)
-        self.send(Granted(message.number, tuple(numbers)))
+    def _turn(self, message: Acquire, session: _Session) -> Coroutine[Any, Any, Permit]:
+        now = asyncio.get_running_loop().time()
+        return self.host.gate.acquire(
+            message.route,
+            cost=message.cost,
+            priority=message.priority,
+            max_wait=message.max_wait,
+            deadline=inf if message.left is None else now + message.left,
+            again=message.again,
+            member=session.member,
+            tag=message.tag,
+        )
 
-    def _lease(self, message: Acquire, member: Member) -> list[int]:
-        gate, numbers = self.host.gate, list[int]()
+    def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
+        """Send a permit, and a lease while much of the quota is left."""
+        permits = [permit]
+        if session.member.group is None and not message.again and message.member in self._sessions:
+            permits += self._lease(message, session)
+        numbers = tuple(self._hold(next(self._numbers), one, session) for one in permits)
+        self.send(Granted(message.number, numbers))
+
+    def _lease(self, message: Acquire, session: _Session) -> list[Permit]:
+        permits = list[Permit]()
         for _ in range(self.host.lease(message.route, message.cost)):
-            permit = gate.acquire_now(message.route, cost=message.cost, member=member, tag=message.tag)
+            permit = self._permit_now(message, session)
             if permit is None:
                 break
-            numbers.append(self._hold(next(self._numbers), permit, message.member))
-        self._leases += bool(numbers)
-        return numbers
+            permits.append(permit)
+        self._leases += bool(permits)
+        return permits
 
     def recall(self) -> None:
         """Take the unused leases of the process back."""
@@ -375,26 +457,23 @@ class _Peer:
             return
         elapsed = None if message.elapsed is None else message.elapsed + TRANSIT
         verdict = permit.answered(message.status, info_of(message.limits), elapsed=elapsed)
-        self.host.changed()
+        self.host.ended()
         if message.status == 429:
-            self.send(Verdict(message.permit, verdict.value))
+            self.send(Verdict(message.permit, verdict))
             self.host.stopped()
 
     def _answered_late(self, message: Answered) -> None:
         """Honour a refusal although its permit was overdue."""
         if message.status == 429:
             self.host.gate.hold_back(hold(429, info_of(message.limits)))
-            self.send(Verdict(message.permit, scope.Verdict.QUOTA.value))
+            self.send(Verdict(message.permit, scope.Verdict.QUOTA))
             self.host.stopped()
 
     # --- permits that are held --------------------------------------------------------------
 
-    def _hold(self, number: int, permit: Permit, member: int) -> int:
+    def _hold(self, number: int, permit: Permit, session: _Session) -> int:
         loop = asyncio.get_running_loop()
-        if number in self._permits:
-            raise _ProtocolError(f"permit {number} is held already")
-        timeout = self._timeouts.get(member, 0.0)  # without: the session left, and will cancel its requests
-        self._permits[number] = _Held(permit, loop.time() + timeout + OVERDUE)
+        self._permits[number] = _Held(permit, loop.time() + session.timeout + OVERDUE)
         if self._sweeping is None:
             self._sweeping = loop.call_later(SWEEP, self._sweep)
         return number
@@ -406,10 +485,10 @@ class _Peer:
     def _sweep(self) -> None:
         """End overdue permits: the process hangs, or forgot them."""
         loop = asyncio.get_running_loop()
-        self._sweeping = loop.call_later(SWEEP, self._sweep) if self._permits else None
         now = loop.time()
         for number in [number for number, held in self._permits.items() if held.overdue <= now]:
             self._permits.pop(number).permit.lost()
+        self._sweeping = loop.call_later(SWEEP, self._sweep) if self._permits else None
 
 
 class _ProtocolError(Exception):

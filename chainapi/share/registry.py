@@ -9,11 +9,11 @@ from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from chainapi._text import quoted
 from chainapi.client.config import ServiceConfig
-from chainapi.client.limiter import AnyGate
+from chainapi.client.permit import AnyGate
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
 from chainapi.share.gate import OnUnavailable, SharedGate
@@ -64,7 +64,7 @@ class _Used:
     users: int = 0
 
 
-_Key: TypeAlias = tuple[object, str, OnUnavailable]
+_Key: TypeAlias = tuple[object, str, OnUnavailable, int]
 _LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Used]] = WeakKeyDictionary()
 
 
@@ -82,13 +82,11 @@ class SharedGates:
     choice: Choice
     on_unavailable: OnUnavailable
     timeout: float
-    _names: dict[AnyGate, _Key] = field(factory=dict, init=False)
 
     def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
         """See `Gates.open`."""
-        api_key = None if service.key is None else service.key.reveal()
-        name = quota_name(service.origin, api_key)
-        key: _Key = (self.choice, name, self.on_unavailable)
+        api_key, name = _api_key(service), self._name(service)
+        key = self._key(name)
         used = _LOOPS.setdefault(loop, {})
         if key not in used:
             carrier = _carrier(self.choice, frame_key(service.origin, api_key))
@@ -97,19 +95,26 @@ class SharedGates:
             gate = SharedGate(name, service.origin, carrier, self.on_unavailable, self.timeout)
             used[key] = _Used(gate)
         used[key].users += 1
-        self._names[used[key].gate] = key
-        return used[key].gate
+        gate = used[key].gate
+        gate.timeout = max(gate.timeout, self.timeout)  # for the session that joins now
+        return gate
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """See `Gates.close`: the last session of the loop leaves the quota to the other processes."""
-        key = self._names.pop(gate, None)
-        used = None if key is None else _LOOPS.get(loop, {}).get(key)
-        if used is None or key is None:
-            return
+        key = self._key(self._name(service))
+        used = _LOOPS.get(loop, {}).get(key)
+        if used is None or used.gate is not gate:
+            return  # of a process before os.fork()
         used.users -= 1
         if not used.users:
             del _LOOPS[loop][key]
             await used.gate.aclose()
+
+    def _name(self, service: ServiceConfig) -> str:
+        return quota_name(service.origin, _api_key(service))
+
+    def _key(self, name: str) -> _Key:
+        return self.choice, name, self.on_unavailable, os.getpid()
 
 
 def observable(share: str | None, secret: bytes) -> Observable:
@@ -127,6 +132,10 @@ def observable(share: str | None, secret: bytes) -> Observable:
     if not isinstance(carrier, Observable):
         raise ConfigurationError(f"{type(carrier).__name__} cannot be observed: it has no method observe()")
     return carrier
+
+
+def _api_key(service: ServiceConfig) -> str | None:
+    return None if service.key is None else service.key.reveal()
 
 
 def _carrier(choice: Choice, secret: bytes) -> Carrier:

@@ -1,4 +1,4 @@
-"""Connection of one process to the host of a shared quota: it connects again whenever the link breaks."""
+"""Connection of one process to the host of a shared quota, renewed when the link breaks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ UNAVAILABLE = 2.0  # seconds without a host after which the user is informed
 RETRY = 0.25  # seconds between two attempts to reach a host
 BATCH = 8  # messages that may wait for each other
 LATER = 0.02  # seconds for which they may wait
-SILENT = (
-    f"the process that hosts the shared quota did not answer for {UNAVAILABLE:g} s: it is stopped, or its"
-    " event loop is blocked or does not run"
-)
 
 _log = logging.getLogger("chainapi.share")
 
@@ -51,12 +47,12 @@ class User(Protocol):
         """Note that the link broke: its host ended all permits as lost."""
 
     def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
-        """Note that there has been no host for `UNAVAILABLE` seconds."""
+        """Note that there has been no host for `UNAVAILABLE` seconds; called again while that lasts."""
 
 
 @define(eq=False, repr=False)
 class Uplink:
-    """Link to the host of a quota, replaced by another whenever it breaks.
+    """Link to the host of a quota, replaced by another when it breaks.
 
     Messages that are sent without a link are dropped: the next greeting has what the host needs.
     """
@@ -73,6 +69,7 @@ class Uplink:
     _connecting: asyncio.Task[None] | None = field(default=None, init=False)
     _patience: asyncio.TimerHandle | None = field(default=None, init=False)
     _reason: ShareUnavailableError | ConfigurationError | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
 
     @property
     def up(self) -> bool:
@@ -81,7 +78,7 @@ class Uplink:
 
     def open(self, pause: float = 0.0) -> None:
         """Connect after a pause in seconds, unless that is under way or done."""
-        if self._link is None and self._connecting is None:
+        if self._link is None and self._connecting is None and not self._closed:
             loop = asyncio.get_running_loop()
             if self._patience is None:
                 self._patience = loop.call_later(UNAVAILABLE, self._give_up)
@@ -89,15 +86,15 @@ class Uplink:
 
     async def aclose(self) -> None:
         """Send what is left to send, and end the link."""
+        self._closed = True
+        self._stop_patience()
+        self.flush()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
-            self._connecting = None
-        self._stop_patience()
-        self._flush()
-        if self._link is not None:
-            link, self._link = self._link, None
-            link.close()
         await self.carrier.aclose(self.name)
 
     # --- sending ----------------------------------------------------------------------------
@@ -110,7 +107,7 @@ class Uplink:
         if not self._soon:
             self._cancel_flush()
             self._soon = True
-            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+            self._flushing = asyncio.get_running_loop().call_soon(self.flush)
 
     def send_later(self, message: FromMember) -> None:
         """Send a message with the next one, after `LATER` seconds, or when `BATCH` of them wait."""
@@ -121,9 +118,10 @@ class Uplink:
             return
         self._outbox.append(message)
         if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_later(LATER, self._flush)
+            self._flushing = asyncio.get_running_loop().call_later(LATER, self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send the messages that wait for others."""
         self._cancel_flush()
         if self._outbox and self._link is not None:
             messages, self._outbox = self._outbox, []
@@ -138,24 +136,37 @@ class Uplink:
     # --- receiving --------------------------------------------------------------------------
 
     def _receive(self, frame: bytes) -> None:
+        """Handle the messages of a frame; the link breaks if that fails."""
         try:
             for message in read_host_frame(frame):
-                match message:
-                    case Welcome():
-                        self._welcome = True
-                        self._stop_patience()
-                        self.user.connected()
-                    case Denied():
-                        self._reason = ShareUnavailableError(
-                            f"the host refused this process: {message.reason}"
-                        )
-                    case _:
-                        self.user.receive(message)
+                self._handle(message)
         except FrameError as error:
             _log.warning("the link to the host of the shared quota broke: %s", error)
-            if self._link is not None:
-                self._link.close()
-                self._broken()
+            self._drop()
+        except ShareUnavailableError as error:
+            self._reason = error
+            self._drop()
+        except BaseException:
+            self._drop()  # else requests of the frame would wait for ever
+            raise
+
+    def _handle(self, message: FromHost) -> None:
+        match message:
+            case Welcome():
+                self._welcome, self._reason = True, None
+                self._stop_patience()
+                self.user.connected()
+            case Denied():
+                raise ShareUnavailableError(f"the host refused this process: {message.reason}")
+            case _:
+                self.user.receive(message)
+
+    def _drop(self) -> None:
+        """Break the link; a pause follows, because the next one may fail in the same way."""
+        if self._link is not None:
+            self._link.close()
+            self._welcome = False
+            self._broken()
 
     def _broken(self) -> None:
         self._link = None
@@ -179,6 +190,8 @@ class Uplink:
             except ConfigurationError as error:
                 self._reason = error
                 self._give_up()
+            except Exception as error:  # noqa: BLE001 - a carrier that a user wrote may raise anything
+                self._reason = ShareUnavailableError(f"the carrier failed: {type(error).__name__}: {error}")
         self._connecting, self._welcome = None, False
         self._link = link
         link.send(encode(self.user.greeting()))
@@ -186,8 +199,11 @@ class Uplink:
 
     def _give_up(self) -> None:
         self._stop_patience()
-        self.user.unavailable(self._reason or ShareUnavailableError(SILENT))
-        # The next break of a link begins a new wait; meanwhile the attempts continue.
+        reason = self._reason or ShareUnavailableError(
+            f"no process hosted the shared quota for {UNAVAILABLE:g} s: the attempts to find a host, or to"
+            " become the host, did not end. Try again in a moment"
+        )
+        self.user.unavailable(reason)  # meanwhile the attempts continue
 
     def _stop_patience(self) -> None:
         if self._patience is not None:

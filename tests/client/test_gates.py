@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from chainapi import Limit, Session
 from chainapi.client import gates
 from chainapi.client.config import ServiceConfig
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
@@ -566,8 +567,8 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     assert leaves.group is not None
     assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
     assert gate.snapshot().waiting == 0
-    assert not gate._queue.all()
-    assert not gate._queue._aside
+    assert not gate._scheduler.queue.all()
+    assert not gate._scheduler.queue._aside
 
 
 async def test_who_was_granted_leaves_before_a_newcomer() -> None:
@@ -673,7 +674,7 @@ def test_requests_that_may_not_leave_stand_aside() -> None:
         queue.remove(first, granted=True)
         queue.fill()
     assert order == [4, 0, 1, 2, 3]
-    assert (len(queue), group.inside, group.best()) == (0, 0, None)
+    assert (queue.waiting, group.inside, group.best()) == (0, 0, None)
 
 
 def test_request_that_pays_lets_others_pass() -> None:
@@ -690,7 +691,7 @@ def test_request_that_pays_lets_others_pass() -> None:
     queue.add(better)
     queue.add(other)
     assert queue.first() is other
-    assert len(queue) == 3
+    assert queue.waiting == 3
     queue.step_in(pays)
     assert queue.first() is pays
     queue.remove(pays, granted=True)

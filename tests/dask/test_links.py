@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, Security
 
-from chainapi.client.limiter import Permit
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ShareUnavailableError
-from chainapi.share.gate import SharedGate, SharedPermit
+from chainapi.share.gate import SharedGate
+from chainapi.share.permits import SharedPermit
 from tests.dask.clusters import cluster_of
 
 pytestmark = pytest.mark.real_time

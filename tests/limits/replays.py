@@ -14,7 +14,7 @@ from math import inf
 
 from attrs import define
 
-from chainapi.client.limiter import Permit
+from chainapi.client.permit import Permit
 from chainapi.errors import QuotaWaitError
 from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
 

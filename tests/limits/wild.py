@@ -15,7 +15,8 @@ from math import ceil, inf
 
 from attrs import define, field, frozen
 
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
+from chainapi.client.permit import Permit
 from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict

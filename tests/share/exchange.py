@@ -77,6 +77,7 @@ class Exchange:
         hosts: the carrier that hosts each quota, and what serves its links.
         links: all links, by the two carriers.
         elections: number of hosts so far.
+        stored: memory of each quota, and the time at which it was stored.
 
     """
 
@@ -85,7 +86,7 @@ class Exchange:
     hosts: dict[str, tuple[ExchangeCarrier, Serve]] = field(factory=dict)
     links: list[tuple[ExchangeCarrier, ExchangeCarrier, DelayedEnd]] = field(factory=list)
     elections: int = 0
-    stored: dict[str, bytes] = field(factory=dict)
+    stored: dict[str, tuple[bytes, float]] = field(factory=dict)
 
     def carrier(self) -> ExchangeCarrier:
         """Return the carrier of one more process."""
@@ -142,7 +143,9 @@ class ExchangeCarrier:
         hosts = self.exchange.hosts
         if name not in hosts:
             self.exchange.elections += 1
-            hosts[name] = self, make_host(self.exchange.stored.get(name, b""), 0.0)
+            now = asyncio.get_running_loop().time()
+            memory, at = self.exchange.stored.get(name, (b"", now))
+            hosts[name] = self, make_host(memory, now - at)
         host, serve = hosts[name]
         near, far = DelayedEnd(self.exchange.delay), DelayedEnd(self.exchange.delay)
         near.other, far.other = far, near
@@ -152,7 +155,7 @@ class ExchangeCarrier:
 
     def store(self, name: str, memory: bytes) -> None:
         """Keep the memory for the next host."""
-        self.exchange.stored[name] = memory
+        self.exchange.stored[name] = memory, asyncio.get_running_loop().time()
 
     async def aclose(self, name: str) -> None:
         """Leave."""

@@ -11,12 +11,14 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.client.limiter import Gate, Permit
+from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
+from chainapi.client.permit import Permit
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
-from chainapi.share.gate import SharedGate, SharedPermit
+from chainapi.share.gate import SharedGate
+from chainapi.share.permits import SharedPermit
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.virtual_time import VirtualLoop
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from chainapi import Limit, Session
 from chainapi.core.events import Event, WaitBegan
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError, ShareUnavailableError
+from chainapi.share.gate import SharedGate
 from chainapi.simulator import Simulator
 from tests.share.exchange import Exchange, ExchangeCarrier
 
@@ -188,3 +190,45 @@ def test_password_of_an_address_is_not_shown() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Session(metrics_base_url="http://127.0.0.1:1", share="amqp://me:secret@host/0")
     assert "secret" not in str(caught.value)
+
+
+async def test_sessions_of_one_loop_share_a_link_until_the_last_closes() -> None:
+    """Two sessions of a process are one member; the first to close leaves the other its link."""
+    sim, exchange = Simulator(), Exchange()
+    carrier = exchange.carrier()
+    options: dict[str, Any] = {"api_key": sim.api_key, "transport": sim.transport(), "share": carrier}
+    one = Session(data_base_url=sim.data_base_url, **options)
+    two = Session(data_base_url=sim.data_base_url, timeout=200.0, **options)
+    await one.data.get(PATH)
+    await two.data.get(PATH)
+    gate = two.connection.service("data").gate
+    assert isinstance(gate, SharedGate)
+    assert gate is one.connection.service("data").gate
+    assert gate.timeout == 200.0  # a host must not give up a request before its session does
+    assert len(exchange.links) == 1
+    await one.aclose()
+    await two.data.get(PATH)
+    assert (len(exchange.links), exchange.elections) == (1, 1)
+    await two.aclose()
+    assert exchange.links == []
+
+
+async def test_session_of_a_forked_process_has_a_gate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child uses no gate of its parent: the parent's session raises, and a session made after works."""
+    sim, exchange = Simulator(), Exchange()
+    options: dict[str, Any] = {
+        "api_key": sim.api_key,
+        "transport": sim.transport(),
+        "share": exchange.carrier(),
+    }
+    parent = Session(data_base_url=sim.data_base_url, **options)
+    await parent.data.get(PATH)
+    process = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: process + 1)
+    with pytest.raises(ConfigurationError, match="make a Session in each process"):
+        await parent.data.get(PATH)
+    child = Session(data_base_url=sim.data_base_url, **options)
+    assert await child.data.get(PATH)
+    await parent.aclose()
+    assert len(exchange.links) == 2  # the child leaves that of the parent alone
+    await child.aclose()

@@ -38,7 +38,7 @@ class Process:
         host.serve(far)
         self._link.start(self._receive, lambda: None)
         self.permits: list[int] = []
-        self.send(Hello(VERSION, name, origin), Join(1, tag=tag))
+        self.send(Hello(VERSION, name, origin), Join(1, tag=tag, max_in_flight=100))  # no permits in advance
 
     def send(self, *messages: FromMember) -> None:
         """Send some messages in one frame."""

@@ -7,11 +7,13 @@ from math import inf
 from attrs import define, field
 
 from chainapi.core.limits.ledger import EPSILON, Ledger
+from chainapi.core.limits.memory import MOST_LOWS, BalancePart, amount, moment, seconds
 from chainapi.core.limits.remainders import Remainders
 
 __all__ = ["DEFAULT_WINDOW", "Balance"]
 
 DEFAULT_WINDOW = 60.0  # seconds, if no better value is known
+RECENT = 1.0  # seconds before a memory: requests sent since then show how many followed
 
 
 @define(eq=False, repr=False)
@@ -27,6 +29,7 @@ class Balance:
         reserve: units that stay unused, because requests for the last ones were refused.
         opened: when the first request since the last return of units was sent.
         spent: ledger of the spent units.
+        stale: whether units may have been spent that it lacks, since a memory was made.
 
     """
 
@@ -41,6 +44,7 @@ class Balance:
     reserve: float = field(default=0.0, init=False)
     opened: float | None = field(default=None, init=False)
     spent: Ledger = field(factory=Ledger, init=False)
+    stale: bool = field(default=False, init=False)
     remainders: Remainders = field(factory=Remainders, init=False)
     _counted: float = field(default=inf, init=False)  # units left by counting alone
     _silent_at: float = field(default=-inf, init=False)  # time of the last response without the remainder
@@ -85,7 +89,7 @@ class Balance:
 
     def collect(self, now: float) -> None:
         """Count the units that came back by `now`."""
-        if self.spent and self.spent.first_back <= now:
+        if self.spent.first_back <= now:
             self.returned += self.spent.collect(now)
 
     def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
@@ -129,7 +133,16 @@ class Balance:
         if cost:
             self._note(sent, now, cost)
         self.spent.shrink(self.limit - low)
+        if self.stale:
+            self._catch_up(now)
         return rises
+
+    def _catch_up(self, now: float) -> None:
+        """Record the units spent since the memory: the response shows their number."""
+        self.stale = False
+        missing = self.limit - self.remaining - self.spent.outstanding
+        if self.window and missing > EPSILON:
+            self.spent.add(now, now, self.window, missing)
 
     def _note(self, sent: float, now: float, cost: float) -> None:
         if self.opened is None:
@@ -142,7 +155,7 @@ class Balance:
 
         The response includes them.
         """
-        if not self.spent or self.spent.first_sent > now - (self.window or 0.0):
+        if self.spent.first_sent > now - (self.window or 0.0):
             return 0.0
         return self.spent.forget(now - (self.window or 0.0))
 
@@ -158,3 +171,45 @@ class Balance:
         self.remaining, self.returned, self.proven = self.limit, 0.0, False
         self._counted = self.limit
         self.spent.clear()
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, then: float, entries: int) -> BalancePart:
+        """Return the state for a memory, with at most so many `entries` of the ledger."""
+        return BalancePart(
+            amount(self.limit),
+            None if self.window is None else amount(self.window),
+            self.reported,
+            self.proven,
+            min(self.remaining, amount(self.limit)),
+            amount(self.returned),
+            seconds(then, self.recorded_at),
+            amount(self.highest),
+            amount(self.reserve),
+            None if self.opened is None else seconds(then, self.opened),
+            None if self._counted == inf else self._counted,
+            seconds(then, self._silent_at),
+            seconds(then, self._sent),
+            [(sent - then, back - then, units) for sent, back, units in self.spent.entries(entries)],
+            [(at - then, low) for at, low in self.remainders.lows[-MOST_LOWS:]],
+        )
+
+    def restore(self, part: BalancePart, then: float, now: float, *, idle: bool) -> None:
+        """Continue from a memory; `idle` if no request has been sent since then.
+
+        Without reports, the units count as spent that were likely spent until now.
+        """
+        self.reported, self.proven = part.reported, part.proven
+        self.remaining, self.returned = part.remaining, part.returned
+        self.recorded_at = moment(then, part.recorded_at, -inf)
+        self.highest, self.reserve = part.highest, part.reserve
+        self.opened = None if part.opened is None else then + part.opened
+        self._counted = inf if part.counted is None else part.counted
+        self._silent_at = moment(then, part.silent_at, -inf)
+        self._sent = moment(then, part.sent, -inf)
+        self.spent.restore([(then + sent, then + back, units) for sent, back, units in part.spent])
+        self.remainders.lows = [(then + at, low) for at, low in part.lows]
+        self.stale = self.reported and not idle
+        if not self.reported and not idle and now > then:
+            recent = self.spent.outstanding - self.spent.sent_by(then - RECENT)
+            self.spend(then, now, recent * min(1.0, (now - then) / RECENT))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import floor, inf
 
 from attrs import define, field
+
+from chainapi.core.limits.memory import LONGEST_NAME, CostPart, CostsPart, amount
+from chainapi.core.limits.memory import MOST_ROUTES as MOST_REMEMBERED
 
 __all__ = ["Costs"]
 
@@ -183,3 +186,37 @@ class Costs:
             self.learned[route] = best
             self.version += 1
             self.most_expensive = max(self.learned.values())
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self) -> CostsPart:
+        """Return the state for a memory: the routes learned last."""
+        routes = [*islice(reversed(self.learned), MOST_REMEMBERED)]
+        routes += islice(reversed(self._tries), MOST_REMEMBERED)
+        short = [route for route in dict.fromkeys(routes) if len(route) <= LONGEST_NAME]
+        return CostsPart(
+            [self._part(route) for route in short[:MOST_REMEMBERED]],
+            self.units,
+            min(self._contradictions, 2),
+            amount(self._most_left),
+        )
+
+    def _part(self, route: str) -> CostPart:
+        learned, votes = self.learned.get(route), self._votes.get(route)
+        number = 0 if learned is None or votes is None else votes[learned]
+        above, bound = self._above.get(route), self._bounds.get(route)
+        return CostPart(route, learned, number, above, bound, self._tries.get(route, 0.0))
+
+    def restore(self, part: CostsPart) -> None:
+        """Continue from a memory."""
+        routes = part.routes[::-1]
+        learned = {one.route: (one.learned, one.votes) for one in routes if one.learned is not None}
+        self.learned = {route: price for route, (price, _) in learned.items()}
+        self._votes = {route: Counter({price: votes}) for route, (price, votes) in learned.items() if votes}
+        self._above = {one.route: one.above for one in routes if one.above is not None}
+        self._bounds = {one.route: one.bound for one in routes if one.bound is not None}
+        self._tries = {one.route: one.tries for one in routes if one.tries}
+        self.most_expensive = max(self.learned.values(), default=0.0)
+        self.units = part.units if self.units is None else self.units
+        self._contradictions, self._most_left = part.contradictions, part.most_left
+        self.version += 1

@@ -18,13 +18,16 @@ A discovered limit beside announced ones counts as a drip: pacing uses a window 
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Callable
+from math import ceil, inf
 
 from attrs import define, field
 
 from chainapi.core.limits.backoff import LONGEST_BACKOFF, backoff
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.drip import Drip
+from chainapi.core.limits.memory import MOST_ENTRIES as MOST_REMEMBERED
+from chainapi.core.limits.memory import DiscoveryPart, PolicyPart, TrialPart, amount, moment, seconds
 from chainapi.core.limits.policy import Policy
 
 __all__ = ["Discovery"]
@@ -115,6 +118,37 @@ class Trial:
             balance.exhaust(now)
         self._every, self._full = min(2 * self._every, RAREST_TRIAL), 0
         self._runs, self._bound, self._since = False, False, now
+
+    def memory(self, then: float) -> TrialPart:
+        """Return the state for a memory."""
+        kept = amount(self._kept[0]), amount(self._kept[1])
+        return TrialPart(
+            self._every,
+            self._full,
+            self._step,
+            self._shorter,
+            self._runs,
+            kept,
+            self._bound,
+            self.drips,
+            self._since - then,
+        )
+
+    @classmethod
+    def restored(cls, balance: Balance, part: TrialPart, then: float) -> Trial:
+        """Return the trials of a limit from a memory."""
+        return cls(
+            balance,
+            part.every,
+            part.full,
+            part.step,
+            part.shorter,
+            part.runs,
+            part.kept,
+            part.bound,
+            part.drips,
+            then + part.since,
+        )
 
 
 @define(eq=False, repr=False)
@@ -324,3 +358,56 @@ class Discovery:
     def _usual(self, longer: float, at_most: float) -> float:
         """Return the usual window between both bounds, else the upper one."""
         return max((one for one in USUAL if longer < one <= at_most + 0.05), default=at_most)
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, then: float, entries: int) -> DiscoveryPart:
+        """Return the state for a memory, with at most so many `entries` of its ledger."""
+        return DiscoveryPart(
+            drips=self.drips,
+            most=amount(self.most),
+            drip=None if self.drip is None else self.drip.memory(then),
+            learned=None if self.learned is None else self.learned.memory(then, entries),
+            trial=None if self._trial is None else self._trial.memory(then),
+            opened=seconds(then, self._opened),
+            anchor=seconds(then, self._anchor),
+            refused=None if self._refused is None else seconds(then, self._refused),
+            tried=seconds(then, self._tried),
+            tries=self._tries,
+            announced=self._announced,
+            passed=amount(self._passed),
+            count=min(self._count, PROVEN),
+            before=None if self._before is None else amount(self._before),
+            window=None if self._window is None else amount(self._window),
+            found=self._found,
+            last_refused=None if self._last_refused is None else seconds(then, self._last_refused),
+            since_refused=amount(self._since_refused),
+            history=self._condensed(then),
+        )
+
+    def _condensed(self, then: float) -> list[tuple[float, float, float]]:
+        """Return the history in few entries."""
+        history = self._history
+        size = max(1, ceil(len(history) / MOST_REMEMBERED))
+        parts = [history[place : place + size] for place in range(0, len(history), size)]
+        return [(part[0][0] - then, part[-1][1] - then, sum(one[2] for one in part)) for part in parts]
+
+    @classmethod
+    def restored(
+        cls, part: DiscoveryPart, then: float, restored: Callable[[PolicyPart], Policy]
+    ) -> Discovery:
+        """Return a search from a memory; `restored` makes a policy of its part."""
+        one = cls(part.drips, min(part.most, FEW))
+        one.drip = None if part.drip is None else Drip.restored(part.drip, then)
+        if part.learned is not None and part.trial is not None:
+            one.learned = restored(part.learned)
+            one._trial = Trial.restored(one.learned.balance, part.trial, then)
+        one._opened, one._anchor = moment(then, part.opened), moment(then, part.anchor)
+        one._refused = None if part.refused is None else then + part.refused
+        one._last_refused = None if part.last_refused is None else then + part.last_refused
+        one._tried, one._tries = moment(then, part.tried, -inf), part.tries
+        one._announced, one._found = part.announced, part.found
+        one._passed, one._count, one._since_refused = part.passed, part.count, part.since_refused
+        one._before, one._window = part.before, part.window
+        one._history = [(then + sent, then + back, units) for sent, back, units in part.history]
+        return one

@@ -7,6 +7,7 @@ from math import exp, exp2, inf
 from attrs import define, field
 
 from chainapi.core.limits.backoff import FIRST_BACKOFF
+from chainapi.core.limits.memory import DripPart, amount
 
 __all__ = ["Drip"]
 
@@ -93,3 +94,24 @@ class Drip:
     def disproved(self) -> bool:
         """Return whether the pace is so high that there is likely no such limit."""
         return self.pace() > min(DISPROVED * self._too_fast, UNBOUND * self._low)
+
+    def memory(self, then: float) -> DripPart:
+        """Return the state for a memory."""
+        return DripPart(
+            self.rate,
+            self.next - then,
+            self._low,
+            self._measured,
+            None if self._too_fast == inf else amount(self._too_fast),
+            self._doubt,
+            min(self._seconds, LONGEST),
+        )
+
+    @classmethod
+    def restored(cls, part: DripPart, then: float) -> Drip:
+        """Return a drip from a memory."""
+        one = cls(part.rate, then + part.next)
+        one.rate, one._low, one._measured = part.rate, part.low, part.measured
+        one._too_fast = inf if part.too_fast is None else part.too_fast
+        one._doubt, one._seconds = part.doubt, min(part.seconds, LONGEST)
+        return one

@@ -31,7 +31,7 @@ class Guesses:
         alone = not self.in_flight.number
         if opens > now:
             return self._inquire(now, opens, scarce, alone=alone, inquiries=inquiries)
-        careful = not inquiries and scarce.balance.proven
+        careful = scarce.balance.stale or (not inquiries and scarce.balance.proven)
         if not alone and (self.in_flight.guesses >= self.most or careful):
             return NEVER
         return Decision(now, True, probe or (self.most == 1 and alone))

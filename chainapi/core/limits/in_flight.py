@@ -20,6 +20,7 @@ class InFlight:
         units: what they cost.
         guesses: how many of them no response covers.
         lost: units of lost requests that no later response includes; `losses`: time and units of each.
+        remembered: those among them that were in flight or lost at the time of a memory.
 
     """
 
@@ -27,6 +28,7 @@ class InFlight:
     units: float = 0.0
     guesses: int = 0
     lost: float = 0.0
+    remembered: float = field(default=0.0, init=False)
     _reservations: dict[Reservation, None] = field(factory=dict[Reservation, None], init=False)
     losses: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
 
@@ -56,7 +58,30 @@ class InFlight:
         self.losses.append((now, units))
         self.lost += units
 
-    def include(self, sent: float) -> None:
-        """Release the units lost before a request was sent: its response includes them."""
+    def include(self, sent: float) -> float:
+        """Release the units lost before a request was sent: its response includes them.
+
+        Return those of a memory: limits that no response reports have to count them.
+        """
+        if not self.losses or self.losses[0][0] > sent:
+            return 0.0
         while self.losses and self.losses[0][0] <= sent:
             self.lost -= self.losses.popleft()[1]
+        doubtful, self.remembered = self.remembered, 0.0
+        return doubtful
+
+    def restore(self, then: float, units: float) -> None:
+        """Hold units back that were in flight or lost at the time of a memory."""
+        if units:
+            self.losses.appendleft((then, units))
+            self.lost += units
+            self.remembered = units
+
+    def found(self, sent: float, units: float) -> None:
+        """Release units of a memory: their request is reported as in flight."""
+        if self.remembered and sent <= self.losses[0][0]:
+            at, doubtful = self.losses[0]
+            units = min(units, self.remembered)
+            self.losses[0] = at, doubtful - units
+            self.lost -= units
+            self.remembered -= units

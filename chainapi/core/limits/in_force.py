@@ -13,6 +13,7 @@ from chainapi.core.limits.discovery import Discovery
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.memory import MOST_ENTRIES, LimitsPart, PolicyPart
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.reservation import Reservation
@@ -20,6 +21,8 @@ from chainapi.core.limits.reservation import Reservation
 __all__ = ["LimitsInForce"]
 
 MOST_REMAINDERS = 64  # kept of a policy before old ones are removed
+MOST_COUNTED = 8  # limits of the user in a memory
+LONGEST_DISCOVERED = 86_400.0  # seconds: an older memory of an unannounced limit is of no use
 
 
 @define(eq=False, repr=False)
@@ -31,6 +34,8 @@ class LimitsInForce:
         announced: policies that responses named.
         discovery: search for a limit that no response announces; None if there is no sign of one.
         policies: all of them.
+        restored: whether it continues from a memory.
+        remembered: limits of a memory by amount and window, until a session sets them.
 
     """
 
@@ -40,6 +45,10 @@ class LimitsInForce:
     announced: Policies = field(factory=Policies, init=False)
     discovery: Discovery | None = field(factory=Discovery, init=False)
     policies: list[Policy] = field(factory=list[Policy], init=False)
+    restored: bool = field(default=False, init=False)
+    remembered: dict[tuple[float, float | None], Policy] = field(
+        factory=dict[tuple[float, float | None], Policy], init=False
+    )
     _counted: list[Policy] = field(factory=list[Policy], init=False)  # of the given limits
 
     def add(self, limits: Sequence[Limit]) -> None:
@@ -48,12 +57,16 @@ class LimitsInForce:
         if not new:
             return
         self.given = (*self.given, *new)
-        self._counted += [Policy(Balance(one.amount, one.per)) for one in new]
+        self._counted += [self._count(one.amount, one.per) for one in new]
         self._list()
         if self.discovery is not None:
             self.discovery.most = inf
         if any(one.units for one in new):
             self.costs.units = True
+
+    def _count(self, limit: float, window: float) -> Policy:
+        """Return the count of a limit, with what a memory has of it."""
+        return self.remembered.pop((limit, window), None) or Policy(Balance(limit, window))
 
     def _list(self) -> None:
         learned = None if self.discovery is None else self.discovery.learned
@@ -72,10 +85,12 @@ class LimitsInForce:
         for one in self.policies:
             balance = one.balance
             balance.collect(now)
-            held = in_flight.units + in_flight.lost if one.named else in_flight.units
-            if balance.backed(cost, held) or (not in_flight.number and balance.backed(cost, 0.0)):
+            held = in_flight.units + (in_flight.lost if one.named else in_flight.remembered)
+            if balance.backed(cost, held):
+                continue
+            if not in_flight.number and not balance.stale and balance.backed(cost, 0.0):
                 # Held back are units that may have been counted, but not for ever: the next response
-                # includes them.
+                # includes them. By a memory they were counted, and so may be more since then.
                 continue
             if one.named and probe and one.reset.at <= now:
                 continue
@@ -174,8 +189,10 @@ class LimitsInForce:
                 self._spend(one, reservation, now)
             elif one is policy and one.only_on_refusal:
                 one.restart()
-        if self.in_flight.losses:
-            self.in_flight.include(reservation.sent)
+        if self.in_flight.losses and (doubtful := self.in_flight.include(reservation.sent)):
+            for one in self.policies:
+                if not one.balance.reported:
+                    one.spend(reservation.sent, now, doubtful)
 
     def _spend(self, one: Policy, reservation: Reservation, now: float) -> None:
         """Record a request whose response does not report what remains of a policy."""
@@ -190,7 +207,9 @@ class LimitsInForce:
         """Record the reported remainder of a policy."""
         balance, sent = one.balance, reservation.sent
         cost = 0.0 if refused else reservation.cost
-        one.record(sent, now, remaining, cost, classify=reservation.probe and not refused)
+        # The first probe after a memory may leave beside others: then it shows no return of units.
+        first = reservation.probe and (reservation.alone or not self.restored)
+        one.record(sent, now, remaining, cost, classify=first and not refused)
         if len(balance.remainders.lows) > MOST_REMAINDERS:
             balance.remainders.prune(self.in_flight.oldest(now))
         if not refused:
@@ -198,3 +217,32 @@ class LimitsInForce:
             self.costs.sample(
                 one, reservation.route, remaining, sent, now, fresh=reservation.probe, drips=drips
             )
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, then: float) -> LimitsPart:
+        """Return the state for a memory."""
+        entries = MOST_ENTRIES // max(1, len(self.policies))
+        return LimitsPart(
+            [one.memory(then, entries) for one in self._counted[:MOST_COUNTED]],
+            self.announced.memory(then, entries),
+            None if self.discovery is None else self.discovery.memory(then, entries),
+        )
+
+    def restore(self, part: LimitsPart, then: float, now: float, *, idle: bool) -> None:
+        """Continue from a memory; see `Balance.restore`."""
+
+        def restored(policy: PolicyPart) -> Policy:
+            return Policy.restored(policy, then, now, idle=idle)
+
+        self.restored = True
+        counted = [restored(one) for one in part.counted]
+        self.remembered = {(one.limit, one.window): one for one in counted}
+        self._counted = [self._count(one.amount, one.per) for one in self.given]
+        self.announced.restore(part.announced, restored)
+        self.costs.roof = self.announced.roof()
+        if part.discovery is None:
+            self.discovery = None
+        elif now - then <= LONGEST_DISCOVERED:
+            self.discovery = Discovery.restored(part.discovery, then, restored)
+        self._list()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from math import ceil, inf
 
 from attrs import define, field
 
@@ -51,13 +52,13 @@ class Ledger:
 
     @property
     def first_sent(self) -> float:
-        """Return when the oldest units were sent."""
-        return self._entries[self._first].sent
+        """Return when the oldest units were sent; inf without any."""
+        return self._entries[self._first].sent if self._first < len(self._entries) else inf
 
     @property
     def first_back(self) -> float:
-        """Return when the oldest units are back."""
-        return self._entries[self._first].back
+        """Return when the oldest units are back; inf without any."""
+        return self._entries[self._first].back if self._first < len(self._entries) else inf
 
     @property
     def last_back(self) -> float:
@@ -113,6 +114,27 @@ class Ledger:
     def sent_by(self, moment: float) -> float:
         """Return the units that were sent up to a moment."""
         return self._sum([one for one in self._entries[self._first :] if one.sent <= moment])
+
+    def entries(self, most: int) -> list[tuple[float, float, float]]:
+        """Return the units as at most `most` tuples of sent, back and units; late rather than early.
+
+        The oldest units keep their time, because a fixed window ends with them.
+        """
+        entries, before = self._entries[self._first :], self._gone
+        size = max(1, ceil((len(entries) - 1) / max(1, most - 1)))
+        condensed = list[tuple[float, float, float]]()
+        for end in [0, *range(size, len(entries) + size - 1, size)] if entries else []:
+            first, last = entries[max(0, end - size + 1)], entries[min(end, len(entries) - 1)]
+            condensed.append((first.sent, last.back, max(0.0, last.total - before)))
+            before = last.total
+        return condensed
+
+    def restore(self, entries: list[tuple[float, float, float]]) -> None:
+        """Replace everything by the tuples of `entries`."""
+        self.clear()
+        for sent, back, units in entries:
+            self._total += units
+            self._entries.append(_Entry(sent, back, self._total))
 
     def clear(self) -> None:
         """Forget everything."""

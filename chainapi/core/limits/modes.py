@@ -29,10 +29,12 @@ class Event(Enum):
     REFUSED = "429 for all requests"
     USED_UP = "too few units for the next request, none in flight"
     UNITS_BACK = "request sent, covered by units"
+    RESTORED = "memory of an earlier host restored"
 
 
 TRANSITIONS: Mapping[Mode, Mapping[Event, Mode]] = {
-    Mode.LEARNING: {Event.PROBE_SENT: Mode.PROBING},
+    # The next request is a probe all the same: others may have left since the memory was made.
+    Mode.LEARNING: {Event.PROBE_SENT: Mode.PROBING, Event.RESTORED: Mode.RETRYING},
     Mode.PROBING: {
         # Others follow a late probe: a service that hangs must not hold all requests back.
         Event.PROBE_SENT: Mode.PROBING,

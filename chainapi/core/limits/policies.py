@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import define, field
 
 from chainapi.core.limits.balance import DEFAULT_WINDOW, Balance
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.memory import LONGEST_NAME, PoliciesPart, PolicyPart
 from chainapi.core.limits.policy import Policy
 
 __all__ = ["Policies"]
@@ -61,6 +64,29 @@ class Policies:
     def roof(self) -> float:
         """Return the least limit."""
         return min((one.limit for one in self.known), default=float("inf"))
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, then: float, entries: int) -> PoliciesPart:
+        """Return the state for a memory, with at most so many `entries` of each ledger."""
+        places = {one: place for place, one in enumerate(self.known)}
+        names = [(name, one) for name, one in self._names.items() if len(name) <= LONGEST_NAME]
+        return PoliciesPart(
+            [one.memory(then, entries) for one in self.known],
+            None if self.latest is None else places.get(self.latest),
+            [places[one] for one in self._listed if one in places],
+            {name: places[one] for name, one in names[-MOST_POLICIES:] if one in places},
+        )
+
+    def restore(self, part: PoliciesPart, restored: Callable[[PolicyPart], Policy]) -> None:
+        """Continue from a memory; `restored` makes a policy of its part."""
+        self.known = known = [restored(one) for one in part.known]
+        self.latest = None if part.latest is None else known[part.latest]
+        self._listed = [known[place] for place in part.listed]
+        self._names = {name: known[place] for name, place in part.names.items()}
+        self._last_fields = None
+
+    # --- lists of policies ------------------------------------------------------------------
 
     def _list(self, named: list[PolicyField], *, refused: bool) -> list[Policy]:
         current = []

@@ -8,6 +8,7 @@ from attrs import define, field
 
 from chainapi.core.limits.balance import DEFAULT_WINDOW, Balance
 from chainapi.core.limits.ledger import EPSILON
+from chainapi.core.limits.memory import PolicyPart
 from chainapi.core.limits.reset import ROUNDED, Reset
 from chainapi.core.limits.returns import FAR, Returns
 
@@ -147,7 +148,7 @@ class Policy:
         low = balance.remainders.add(sent, now, remaining)
         if not self.sized and low + cost > balance.limit:
             balance.limit = low + cost
-        if classify:
+        if classify and not balance.stale:
             self.returns.classify(balance, sent, now, low + cost)
         if balance.record(sent, now, low, cost):
             self.reset.clear()
@@ -178,3 +179,27 @@ class Policy:
         """Restart the count after a wait if no response reports the units back."""
         self.balance.restart()
         self.reset.clear()
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, then: float, entries: int) -> PolicyPart:
+        """Return the state for a memory, with at most so many `entries` of the ledger."""
+        return PolicyPart(
+            self.balance.memory(then, entries),
+            self.named,
+            self.sized,
+            self.only_on_refusal,
+            self.guessed,
+            self.reset.memory(then),
+            self.returns.memory(then),
+        )
+
+    @classmethod
+    def restored(cls, part: PolicyPart, then: float, now: float, *, idle: bool) -> Policy:
+        """Return a policy from a memory; see `Balance.restore`."""
+        one = cls(Balance(part.balance.limit, part.balance.window), part.named, part.sized)
+        one.only_on_refusal, one.guessed = part.only_on_refusal, part.guessed
+        one.balance.restore(part.balance, then, now, idle=idle)
+        one.reset.restore(part.reset, then)
+        one.returns.restore(part.returns, then)
+        return one

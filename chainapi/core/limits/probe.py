@@ -15,7 +15,7 @@ SOONEST_HEDGE = 1.0  # seconds
 TRIPS = 4.0  # round trips that a probe may take before another one is sent
 FAULTY = 3  # at once, after responses that did not pass the limiter
 # Constants, because access to the member of an Enum takes as long as a call.
-PROBING, KNOWN, DRAINED = Mode.PROBING, Mode.KNOWN, Mode.DRAINED
+LEARNING, PROBING, KNOWN, DRAINED = Mode.LEARNING, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
 
 @define(eq=False, repr=False)
@@ -107,6 +107,12 @@ class Probes:
             self._take(Event.PROBE_FAILED)
         elif self.mode is PROBING and not self._in_flight:
             self._take(Event.PROBES_ENDED)
+
+    def restore(self, trip: float) -> None:
+        """Continue from a memory with one more probe: requests may have left since then."""
+        self.trip = self.trip or trip
+        if self.mode is LEARNING:
+            self._take(Event.RESTORED)
 
     def _take(self, event: Event) -> None:
         self.mode = TRANSITIONS[self.mode][event]

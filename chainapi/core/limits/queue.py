@@ -25,19 +25,22 @@ W = TypeVar("W", bound=Waiter)
 
 @define(eq=False, repr=False)
 class Queue(Generic[W]):
-    """Queue of waiters for a turn, and of those parked because their route is closed."""
+    """Queue of waiters for a turn, and of those parked because their route is closed.
+
+    Attributes:
+        waiting: number of all waiters.
+        parked_until: when the first of the parked ones may return; inf if a response decides.
+
+    """
 
     costs: Costs
+    waiting: int = field(default=0, init=False)
     parked_until: float = inf
     _lanes: dict[float, Lane[W]] = field(factory=dict[float, Lane[W]])
     _aside: dict[Group, None] = field(factory=dict[Group, None])
     _freed: dict[Group, None] = field(factory=dict[Group, None])
     _parked: dict[str, dict[W, None]] = field(factory=dict[str, dict[W, None]])
-    _waiting: int = 0
     _favoured: int = 0
-
-    def __len__(self) -> int:
-        return self._waiting
 
     def add(self, waiter: W) -> None:
         """Add a waiter, or add it again at its old place.
@@ -46,13 +49,13 @@ class Queue(Generic[W]):
         """
         self.fill()
         waiter.queued = True
-        self._waiting += 1
+        self.waiting += 1
         self._place(waiter)
 
     def remove(self, waiter: W, *, granted: bool = False) -> None:
         """Remove a waiter that was `granted` its turn or gave up."""
         waiter.queued = False
-        self._waiting -= 1
+        self.waiting -= 1
         if waiter.parked:
             waiter.parked = False
             self._parked[waiter.route].pop(waiter, None)

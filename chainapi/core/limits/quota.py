@@ -32,6 +32,7 @@ from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.in_force import LimitsInForce
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.memory import OLDEST, VERSION, MemoryPart, amount, encode, read
 from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.probe import Probes
@@ -69,6 +70,7 @@ class Quota:
     _guesses: Guesses = field(init=False)
     _refusals: Refusals = field(init=False)
     _forecast: Forecast = field(init=False)
+    _taught: bool = field(default=False, init=False)  # by a response
 
     def __attrs_post_init__(self) -> None:
         self._in_force = LimitsInForce(self.costs, self._in_flight)
@@ -123,12 +125,12 @@ class Quota:
         """Return whether a request must leave alone because its cost is unknown."""
         return self._in_force.announced.latest is not None and not self.costs.known(route)
 
-    def room(self, now: float) -> float:
-        """Return the units that may leave before a more expensive request that waits.
+    def room(self, now: float, route: str = "") -> float:
+        """Return the units of requests of `route` that may leave before a more expensive one that waits.
 
         0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
         """
-        decision = self.decide(now, 0.0)
+        decision = self.decide(now, 0.0, route)
         if decision.when > now or self.probes.next or decision.guess:
             return 0.0
         return self._in_force.room()
@@ -144,22 +146,31 @@ class Quota:
     ) -> Reservation:
         """Reserve units for a request that may leave now by a decision just made."""
         alone, discovery = not self._in_flight.number, self._in_force.discovery
-        _, guess, probe, inquiry, used_up = decision
-        reservation = Reservation(route, cost, now, self._refusals.stops, probe, guess, prior, alone)
+        probe, stops = decision.probe, self._refusals.stops
+        reservation = Reservation(route, cost, now, stops, probe, decision.guess, prior, alone)
         if probe or (alone and self._alone(route)):
             self.probes.send(reservation, now)
         else:
             self.probes.sent_other()
-        if used_up:
+        if decision.used_up:
             self._guesses.restart()
-        if inquiry is not None:
-            inquiry.returns.probed = True
+        if decision.inquiry is not None:
+            decision.inquiry.returns.probed = True
         if discovery is not None:
             discovery.send(now, self._in_force.counted(cost))
         if self.routes.known:
             self.routes.send(route)
         self._in_flight.add(reservation)
         return reservation
+
+    def adopt(self, sent: float, route: str, cost: float, prior: float | None = None) -> Reservation:
+        """Reserve units for a request under way that another quota permitted.
+
+        It is a probe as long as nothing is known: others wait for its response.
+        """
+        unknown = self.mode in (Mode.LEARNING, Mode.PROBING) and not self._in_force.restored
+        self._in_flight.found(sent, cost)
+        return self.send(Decision(sent, probe=unknown), sent, route, cost, prior)
 
     def holds(self, reservation: Reservation, now: float) -> bool:
         """Return whether a request granted a moment ago may still leave."""
@@ -192,6 +203,7 @@ class Quota:
             self.probes.faulty(reservation)
             self._in_force.doubt(reservation, now)
             return Verdict.PASSED
+        self._taught = True
         self.probes.answered(reservation, now)
         refused = status == 429
         policy = self._in_force.read(reservation, now, info, refused=refused)
@@ -272,3 +284,41 @@ class Quota:
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return the known state, for people to read."""
         return self._forecast.snapshot(now, waiting, unix_time)
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, now: float) -> bytes:
+        """Return the learned state as bytes, for the next host of a shared quota.
+
+        Units in flight are part of it as units that may have been counted.
+        """
+        in_flight = self._in_flight
+        part = MemoryPart(
+            VERSION,
+            self._in_force.memory(now),
+            self.costs.memory(),
+            self._refusals.memory(now),
+            self.routes.memory(now),
+            amount(in_flight.units + in_flight.lost),
+            None if in_flight.number else min(self.decide(now, 1.0).when - now, OLDEST),
+            amount(self.probes.trip),
+        )
+        return encode(part)
+
+    def restore(self, memory: bytes, now: float, age: float) -> bool:
+        """Continue from a memory that was made `age` seconds ago; return whether it counts.
+
+        It does not if it is malformed, too old, or if a response arrived already: that is newer. A probe
+        leaves first all the same, because others may have sent requests since then.
+        """
+        part = read(memory) if age <= OLDEST and not self._taught else None
+        if part is None:
+            return False
+        then, idle = now - age, part.idle is not None and age <= part.idle
+        self.costs.restore(part.costs)
+        self._in_force.restore(part.limits, then, now, idle=idle)
+        self._refusals.restore(part.refusals, then)
+        self.routes.restore(part.routes, then)
+        self._in_flight.restore(then, part.doubtful)
+        self.probes.restore(part.trip)
+        return True

@@ -12,12 +12,14 @@ from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.in_force import LimitsInForce
+from chainapi.core.limits.memory import LONGEST_NAME, RefusalsPart, seconds
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Routes, Verdict
 
 __all__ = ["Refusals"]
 
+MOST_IN_A_ROW = 1_000  # in a memory; the backoff reaches its longest far below
 OF_WINDOW = 1 / 6  # of a known window: the longest backoff if no refusal has the wait
 LEFT = 0.25  # of the limit: with more left, a refusal does not concern the quota
 
@@ -172,3 +174,18 @@ class Refusals:
             if now + pause < opens < inf:
                 return opens
         return now + pause
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, then: float) -> RefusalsPart:
+        """Return the state for a memory."""
+        route = self._route if self._route is not None and len(self._route) <= LONGEST_NAME else None
+        return RefusalsPart(
+            seconds(then, self.stopped_until), min(self._in_a_row, MOST_IN_A_ROW), route, self._passed_any
+        )
+
+    def restore(self, part: RefusalsPart, then: float) -> None:
+        """Continue from a memory."""
+        if part.stopped is not None:
+            self.stop(then + part.stopped)
+        self._in_a_row, self._route, self._passed_any = part.in_a_row, part.route, part.passed_any

@@ -1,18 +1,20 @@
-"""Decision about a request, and the reservation of one that was granted."""
+"""Decision about a request, and the reservation of one that was granted.
+
+Both are made for each request, and a Struct is made in a quarter of the time of other classes.
+"""
 
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
 
-from attrs import define
+from msgspec import Struct
 
 from chainapi.core.limits.policy import Policy
 
 __all__ = ["NEVER", "Decision", "Reservation"]
 
 
-class Decision(NamedTuple):
+class Decision(Struct, frozen=True):
     """Decision of `Quota.decide`; pass it to `Quota.send` or `Quota.wait`.
 
     Attributes:
@@ -34,8 +36,7 @@ class Decision(NamedTuple):
 NEVER = Decision(inf)  # until a response decides
 
 
-@define(eq=False, repr=False)
-class Reservation:
+class Reservation(Struct, eq=False):
     """Reservation for one granted request: `sent` at this time, for `cost` units.
 
     `alone` is set if no other was in flight, so that its response shows its price; `counted` if it passed

@@ -6,6 +6,8 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi.core.limits.memory import ResetPart, amount, moment, seconds
+
 __all__ = ["ROUNDED", "Reset"]
 
 ROUNDED = 1.75  # seconds: a reset that moves by less is the same one, rounded to whole seconds
@@ -49,3 +51,12 @@ class Reset:
     def stays(self, left: float, spent: float) -> bool:
         """Return whether the reset stayed while more than `spent` units were spent."""
         return not self.moving and self.at < inf and self._left - left > spent
+
+    def memory(self, then: float) -> ResetPart:
+        """Return the state for a memory."""
+        return ResetPart(seconds(then, self.at), self.moving, seconds(then, self._first), amount(self._left))
+
+    def restore(self, part: ResetPart, then: float) -> None:
+        """Continue from a memory."""
+        self.at, self.moving = moment(then, part.at), part.moving
+        self._first, self._left = moment(then, part.first), part.left

@@ -15,11 +15,13 @@ The first response after the quota was used up shows the kind.
 from __future__ import annotations
 
 from math import floor, inf
+from typing import Literal
 
 from attrs import define, field
 
 from chainapi.core.limits.balance import DEFAULT_WINDOW, Balance
 from chainapi.core.limits.ledger import EPSILON
+from chainapi.core.limits.memory import ReturnsPart, moment, seconds
 
 __all__ = ["FAR", "FixedWindow", "Kind", "Returns", "SlidingLog", "TokenBucket"]
 
@@ -185,3 +187,17 @@ class Returns:
             self._bucket.refused(balance, balance.window, stop, cost, backed=backed)
             if stop - now > FAR * balance.window + 2.0:
                 self.kind = SlidingLog()
+
+    def memory(self, then: float) -> ReturnsPart:
+        """Return the state for a memory."""
+        kind: Literal["log", "window", "bucket"] = "log"
+        if not self.kind.default:
+            kind = "bucket" if self.kind.drips else "window"
+        tick = seconds(then, self._window.tick)
+        return ReturnsPart(kind, self.probed, self.answered, tick, self._bucket.slowness)
+
+    def restore(self, part: ReturnsPart, then: float) -> None:
+        """Continue from a memory."""
+        self._window.tick, self._bucket.slowness = moment(then, part.tick), part.slowness
+        self.kind = {"log": SlidingLog(), "window": self._window, "bucket": self._bucket}[part.kind]
+        self.probed, self.answered = part.probed, part.answered

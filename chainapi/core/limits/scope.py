@@ -8,9 +8,13 @@ between concern the whole quota after all.
 from __future__ import annotations
 
 from enum import Enum
+from itertools import islice
 from math import inf
 
 from attrs import define, field
+
+from chainapi.core.limits.memory import LONGEST_NAME, RoutePart
+from chainapi.core.limits.memory import MOST_ROUTES as MOST_REMEMBERED
 
 __all__ = ["Routes", "Verdict"]
 
@@ -41,6 +45,27 @@ class _Route:
     passed: int = 0
     others_passed: bool = False
     own: bool = False  # whether a refusal concerned only this route
+
+    def memory(self, name: str, then: float) -> RoutePart:
+        """Return the state for a memory."""
+        return RoutePart(
+            name,
+            self.until - then,
+            self.refused_at - then,
+            self.refusals,
+            self.most,
+            self.passed,
+            self.others_passed,
+            self.own,
+        )
+
+    @classmethod
+    def restored(cls, part: RoutePart, then: float) -> _Route:
+        """Return a refused route from a memory; its requests in flight are unknown."""
+        until, refused_at = then + part.until, then + part.refused_at
+        one = cls(until, refused_at, part.refusals, 0, max(1, part.most), part.passed)
+        one.others_passed, one.own = part.others_passed, part.own
+        return one
 
 
 @define(eq=False, repr=False)
@@ -151,3 +176,16 @@ class Routes:
             self.known[route] = _Route(stop + LATER, now)
         else:
             one.until, one.refused_at, one.others_passed = max(one.until, stop + LATER), now, False
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def memory(self, then: float) -> list[RoutePart]:
+        """Return the state for a memory: the routes refused last."""
+        short = ((name, one) for name, one in reversed(self.known.items()) if len(name) <= LONGEST_NAME)
+        return [one.memory(name, then) for name, one in islice(short, MOST_REMEMBERED)]
+
+    def restore(self, parts: list[RoutePart], then: float) -> None:
+        """Continue from a memory."""
+        self.known.clear()
+        for part in reversed(parts):
+            self.known[part.name] = _Route.restored(part, then)

@@ -26,6 +26,7 @@ from msgspec import DecodeError as MalformedError
 from msgspec import Meta, Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from chainapi.core.limits import scope
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Waiting",
     "Watch",
     "Welcome",
+    "amount_of",
     "encode",
     "framed",
     "info_of",
@@ -71,6 +73,7 @@ HOLDING = 2**48  # first number of a permit of an earlier host; hosts number the
 
 Amount = Annotated[float, Meta(ge=0, le=MOST)]
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Held = Annotated[int, Meta(ge=HOLDING, le=2**63 - 1)]
 Text = Annotated[str, Meta(max_length=1024)]
 Rate: TypeAlias = tuple[Amount, Amount, bool]  # amount, seconds, whether it counts units
 
@@ -135,7 +138,7 @@ class Holding(Struct, array_like=True, tag=4, frozen=True):
     `permit` is a number that the member chose, from `HOLDING` up.
     """
 
-    permit: Number
+    permit: Held
     member: Number
     route: Text
     cost: Amount | None = None
@@ -204,16 +207,17 @@ class Denied(Struct, array_like=True, tag=33, frozen=True):
 
 
 class Granted(Struct, array_like=True, tag=34, frozen=True):
-    """Permits for the request `number`, and for the next ones like it."""
+    """Permits for the request `number`, and for the next ones like it; at least one."""
 
     number: Number
-    permits: tuple[Number, ...]
+    permits: Annotated[tuple[Number, ...], Meta(min_length=1)]
 
 
 class Refused(Struct, array_like=True, tag=35, frozen=True):
     """The request `number` would wait too long.
 
-    `seconds` says how long; without them the service answers nobody, and `reason` has the words of the error.
+    It would wait for `seconds`. Without them the service does not respond at all, and `reason` is the message
+    of the error.
     """
 
     number: Number
@@ -225,7 +229,7 @@ class Verdict(Struct, array_like=True, tag=36, frozen=True):
     """Meaning of a refusal for the quota; see `chainapi.core.limits.scope.Verdict`."""
 
     permit: Number
-    verdict: Text
+    verdict: scope.Verdict
 
 
 class Recall(Struct, array_like=True, tag=37, frozen=True):
@@ -270,6 +274,10 @@ _FROM_MEMBER: Decoder[list[FromMember]] = Decoder(list[FromMember])
 _FROM_HOST: Decoder[list[FromHost]] = Decoder(list[FromHost])
 
 
+# msgspec raises the last two for texts that are no UTF-8, and for arrays within arrays without end.
+_MALFORMED = (MalformedError, UnicodeDecodeError, RecursionError)
+
+
 class FrameError(ValueError):
     """Bytes that are no frame of this protocol."""
 
@@ -288,7 +296,7 @@ def read_member_frame(frame: bytes) -> list[FromMember]:
     """
     try:
         return _FROM_MEMBER.decode(frame)
-    except MalformedError as error:
+    except _MALFORMED as error:
         raise FrameError(f"malformed frame of a member: {error}") from None
 
 
@@ -301,7 +309,7 @@ def read_host_frame(frame: bytes) -> list[FromHost]:
     """
     try:
         return _FROM_HOST.decode(frame)
-    except MalformedError as error:
+    except _MALFORMED as error:
         raise FrameError(f"malformed frame of the host: {error}") from None
 
 
@@ -342,6 +350,11 @@ class FrameReader:
 
 
 # --- limit headers ------------------------------------------------------------------------------
+
+
+def amount_of(value: float) -> float:
+    """Return an amount as a message can have it: at most `MOST`."""
+    return min(value, MOST)
 
 
 def limits_of(info: RateLimitInfo) -> Limits | None:

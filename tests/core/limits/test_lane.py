@@ -78,7 +78,7 @@ def test_waiting_processes_have_equal_shares(steps: list[tuple[object, ...]]) ->
             case _:
                 assert first is None
                 assert not queue.all()
-    assert len(queue) == 0
+    assert queue.waiting == 0
     assert all(len(lane._flows) == 1 for lane in queue._lanes.values())
 
 

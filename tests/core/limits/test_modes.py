@@ -41,6 +41,8 @@ def steps(seed: int) -> list[tuple[Mode, Event, Mode]]:
     quota = Quota(20, (Limit(3.0, 20.0),) if seed % 2 else (), probe=seed % 3 > 0)
     quota.probes = probes = Recorder()
     probes.taken = []
+    if seed % 4 == 3:
+        quota.restore(Quota().memory(0.0), 0.0, 1.0)
     for _ in walk(quota, seed):
         assert quota.mode is (probes.taken[-1][2] if probes.taken else Mode.LEARNING)
     return probes.taken

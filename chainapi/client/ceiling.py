@@ -1,0 +1,58 @@
+"""Ceiling of a session: a token bucket that its requests pay, besides the quota of the service."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from chainapi.core.limits.limit import Limit
+
+if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
+
+__all__ = ["Ceiling", "is_rate"]
+
+
+class Ceiling:
+    """Ceiling given as `rate`: it counts requests, or units if it is a `Limit` with ``units=True``."""
+
+    def __init__(self, rate: Limit | AsyncLimiter) -> None:
+        self._bucket = _bucket(rate)
+        self._counts_units = isinstance(rate, Limit) and rate.units
+
+    def toll(self, units: float, requests: float = 1.0) -> float:
+        """Return the tokens that some requests cost, which need `units` units of the quota."""
+        return units if self._counts_units else requests
+
+    def wait(self, toll: float) -> float:
+        """Return the seconds until it has the tokens; 0 if it has them now, or is full."""
+        bucket = self._bucket
+        if bucket.has_capacity(min(toll, bucket.max_rate)):
+            return 0.0
+        return toll * bucket.time_period / bucket.max_rate
+
+    async def pay(self, toll: float) -> None:
+        """Wait for the tokens and take them, in parts if they are more than it holds."""
+        while toll > 1e-9:
+            part = min(toll, self._bucket.max_rate)
+            await self._bucket.acquire(part)
+            toll -= part
+
+
+def is_rate(value: object) -> bool:
+    """Return whether a value can be a gate's `rate`; does not import aiolimiter."""
+    if isinstance(value, Limit):
+        return True
+    aiolimiter = sys.modules.get("aiolimiter")
+    return aiolimiter is not None and isinstance(value, aiolimiter.AsyncLimiter)
+
+
+def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
+    if not isinstance(rate, Limit):
+        return rate
+    from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
+
+    if rate.amount < 1 and not rate.units:
+        # A bucket must hold a whole request.
+        return AsyncLimiter(1, rate.per / rate.amount)
+    return AsyncLimiter(rate.amount, rate.per)

@@ -1,0 +1,247 @@
+"""Turns of the requests that wait for one quota: the asynchronous shell of its scheduler.
+
+The pure `chainapi.core.limits.scheduler` decides who leaves when. Here are only a future for each request
+that waits, one timer for all, and the listeners of waits. A request is granted immediately before it is
+sent, so a stop that begins while a granted task has not run yet still holds it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import assert_never
+
+from chainapi.client.member import Member
+from chainapi.client.timer import Timer
+from chainapi.core.limits.deadlines import GRACE
+from chainapi.core.limits.lane import Group
+from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.scheduler import Due, Granted, Scheduler, Step, TooLate, Unanswered, Wait
+from chainapi.core.limits.ticket import Ticket
+from chainapi.errors import APITimeoutError, QuotaWaitError
+
+__all__ = ["Turn", "Turns"]
+
+
+class Turn(Ticket):
+    """Request of a member in the queue, with the future that its task awaits.
+
+    The grant sets `reservation`. `alarm` rings when `max_wait` is over.
+    """
+
+    __slots__ = ("alarm", "future", "member", "reservation")
+
+    def __init__(
+        self,
+        number: int,
+        rank: float,
+        route: str,
+        prior: float | None,
+        member: Member,
+        future: asyncio.Future[None],
+    ) -> None:
+        group, ceiling = member.group, member.ceiling
+        super().__init__(number, rank, route, prior, group=group, process=member.process, ceiling=ceiling)
+        self.member = member
+        self.future = future
+        self.reservation: Reservation | None = None
+        self.alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether its task awaits no turn: it was woken, or gave up."""
+        return self.future.done()
+
+    def too_late(self, now: float, seconds: float) -> QuotaWaitError:
+        """Return the error of a request that could leave after some seconds."""
+        left = self.deadline - now if self.deadline < self.waits_until else None
+        return self.member.too_long(seconds, self.max_wait, left)
+
+
+class Turns:
+    """Turns of the requests of one quota, in the order of their scheduler."""
+
+    def __init__(self, scheduler: Scheduler[Turn], random: Callable[[], float]) -> None:
+        self.random = random  # from 0 to 1, for jitter
+        self.scheduler = scheduler
+        self.queue = scheduler.queue
+        self.quota = scheduler.quota
+        self._numbers = count()
+        self._timer = Timer(self.advance)
+        self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def reserve(self, now: float, route: str, cost: float | None, member: Member) -> Reservation | None:
+        """Reserve units for a request that may leave now; return None if it has to wait."""
+        group = member.group
+        if self._woken or self.queue.waiting or (group is not None and (group.paced or not group.room)):
+            return None
+        reservation = self.scheduler.reserve(now, route, cost)
+        if reservation is None:
+            self._timer.set(self.scheduler.wakes_at)
+        elif group is not None:
+            group.in_flight += 1
+        return reservation
+
+    def adopt(self, sent: float, route: str, cost: float | None, member: Member) -> Reservation:
+        """Reserve units for a request of a member that left before; see `Scheduler.adopt`."""
+        if member.group is not None:
+            member.group.in_flight += 1
+        return self.scheduler.adopt(sent, route, cost)
+
+    def enter(
+        self,
+        member: Member,
+        route: str,
+        cost: float | None,
+        *,
+        rank: float,
+        max_wait: float | None,
+        deadline: float,
+    ) -> Turn:
+        """Put a request in the queue; the caller awaits it in `wait` at once.
+
+        Raises:
+            QuotaWaitError: its turn will be too late.
+
+        """
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        turn = Turn(next(self._numbers), rank, route, cost, member, loop.create_future())
+        turn.deadline = deadline
+        if max_wait is not None:
+            turn.max_wait, turn.waits_until = max_wait, now + max_wait
+        deadlines = self.scheduler.deadlines
+        if deadlines.misses(now, turn):
+            raise turn.too_late(now, deadlines.again(now, turn))
+        self.queue.add(turn)
+        self.advance()
+        wait = self.scheduler.wait
+        if turn.queued and wait is not None:
+            member.report_wait(wait.reason, now, wait.until, self.queue.waiting)
+        if max_wait is not None:
+            turn.alarm = loop.call_later(max_wait, self._overdue, turn)
+        return turn
+
+    async def wait(self, turn: Turn) -> Reservation:
+        """Wait until a request is granted and may still leave.
+
+        Raises:
+            QuotaWaitError, APITimeoutError: see `Gate.acquire`.
+
+        """
+        try:
+            while True:
+                reservation = await self._granted(turn)
+                now = asyncio.get_running_loop().time()
+                if reservation is not None and self.quota.holds(reservation, now):
+                    return reservation
+                self._wait_again(turn, reservation)
+        finally:
+            if turn.alarm is not None:
+                turn.alarm.cancel()
+
+    async def _granted(self, turn: Turn) -> Reservation | None:
+        """Wait for the grant of a request; None if it paid a ceiling instead."""
+        try:
+            if self._woken > 1 and turn.over:
+                await asyncio.sleep(0)  # behind the requests granted before
+            await turn.future
+            if turn.reservation is None:
+                await self._pay(turn)
+        except BaseException:
+            self._give_up(turn)
+            raise
+        return self._claim(turn)
+
+    async def _pay(self, turn: Turn) -> None:
+        """Pay the ceiling of a request's session; its other requests wait meanwhile."""
+        ceiling = turn.member.ceiling
+        assert ceiling is not None  # noqa: S101 - otherwise no request is woken without a grant
+        await ceiling.pay(ceiling.toll(self.quota.costs.price(turn.route, turn.prior)))
+        turn.paid = True
+
+    def _claim(self, turn: Turn) -> Reservation | None:
+        """Take the reservation of a request; None without a grant."""
+        reservation, turn.reservation = turn.reservation, None
+        self._woken -= reservation is not None
+        return reservation
+
+    def _wait_again(self, turn: Turn, reservation: Reservation | None) -> None:
+        """Return a request to its place: it has paid, or a stop came before it could leave."""
+        turn.future = asyncio.get_running_loop().create_future()
+        if reservation is not None:
+            self._take_back(turn, reservation)
+            self.queue.add(turn)
+        elif turn.queued:
+            self.queue.step_in(turn)
+        self.advance()
+
+    def _give_up(self, turn: Turn) -> None:
+        """Remove a request, and let the next one have its turn."""
+        reservation = self._claim(turn)
+        if reservation is not None:
+            self._take_back(turn, reservation)
+        elif turn.queued:
+            self.queue.remove(turn)
+        self.advance()
+
+    def _take_back(self, turn: Turn, reservation: Reservation) -> None:
+        """Take a grant back whose request did not leave."""
+        if turn.group is not None:
+            self.landed(turn.group)
+        self.quota.unsent(reservation)
+
+    def landed(self, group: Group) -> None:
+        """Record that a request of a group ended; the next one of the group may follow."""
+        group.in_flight -= 1
+        self.queue.freed(group)
+
+    # --- rounds -----------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Give all requests their turns that may leave now."""
+        if not self.queue.waiting and not self._timer.running:
+            return
+        now = asyncio.get_running_loop().time()
+        try:
+            for step in self.scheduler.round(now):
+                self._carry_out(now, step)
+        finally:
+            self._timer.set(self.scheduler.wakes_at)
+
+    def _carry_out(self, now: float, step: Step[Turn]) -> None:
+        match step:
+            case Granted(turn, reservation):
+                turn.reservation = reservation
+                self._woken += 1
+                turn.future.set_result(None)
+            case Due(turn, seconds):
+                turn.member.report_wait("rate", now, now + seconds, self.queue.waiting)
+                turn.future.set_result(None)
+            case TooLate(turn, seconds):
+                turn.future.set_exception(turn.too_late(now, seconds))
+            case Wait(until, reason):
+                for member in {turn.member for turn in self.queue.all()}:
+                    member.report_wait(reason, now, until, self.queue.waiting)
+            case _:
+                assert_never(step)
+
+    def _overdue(self, turn: Turn) -> None:
+        """Fail a request whose time is over, unless its turn is close."""
+        if not turn.queued or turn.over:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        match self.scheduler.overdue(now, turn):
+            case None:
+                loop.call_later(GRACE, self._overdue, turn)
+                return
+            case TooLate(_, seconds):
+                turn.future.set_exception(turn.too_late(now, seconds))
+            case Unanswered(_, seconds):
+                error = APITimeoutError(f"no answer to any request for {seconds:.0f} s")
+                turn.future.set_exception(error)
+        self.advance()

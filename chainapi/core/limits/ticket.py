@@ -1,0 +1,73 @@
+"""Ticket: a request that waits for its turn, and how long it may wait."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Protocol
+
+from chainapi.core.limits.lane import Group, Waiter
+
+__all__ = ["Ceiling", "Ticket"]
+
+
+class Ceiling(Protocol):
+    """Ceiling of a session: a token bucket that each of its requests pays before it leaves.
+
+    Other parts of the program may share it, so it has a clock of its own.
+    """
+
+    def toll(self, units: float, requests: float = 1.0) -> float:
+        """Return the tokens that some requests cost, which need `units` units of the quota."""
+        ...
+
+    def wait(self, toll: float) -> float:
+        """Return the seconds until it has the tokens; 0 if it has them now."""
+        ...
+
+
+class Ticket(Waiter):
+    """Request in the queue, with the times until which it may wait.
+
+    Attributes:
+        ceiling: what it pays before it leaves, at its turn; None for most.
+        paid: whether it did.
+        max_wait: most seconds that it waits.
+        waits_until: when these are over.
+        deadline: end of the whole call.
+
+    """
+
+    __slots__ = ("ceiling", "deadline", "max_wait", "paid", "waits_until")
+
+    def __init__(
+        self,
+        number: int,
+        rank: float,
+        route: str,
+        prior: float | None,
+        *,
+        group: Group | None = None,
+        process: str = "",
+        ceiling: Ceiling | None = None,
+    ) -> None:
+        super().__init__(number, rank, route, prior, group, process)
+        self.ceiling = ceiling
+        self.paid = False
+        self.max_wait = inf
+        self.waits_until = inf
+        self.deadline = inf
+
+    @property
+    def latest(self) -> float:
+        """Latest time of its turn."""
+        return min(self.waits_until, self.deadline)
+
+    @property
+    def owes(self) -> Ceiling | None:
+        """The ceiling that it has to pay before its grant; None if it has none, or paid."""
+        return None if self.paid else self.ceiling
+
+    @property
+    def over(self) -> bool:
+        """Whether its caller awaits no turn: it was woken, or gave up."""
+        return False

@@ -1,0 +1,260 @@
+"""Messages between processes that share a quota: every one survives its frame, and damaged ones do not."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit
+from chainapi.core.limits.scope import Verdict
+from chainapi.core.share import messages
+from chainapi.core.share.messages import (
+    HOLDING,
+    MAX_FRAME,
+    MOST,
+    Acquire,
+    Answered,
+    Cancel,
+    FrameError,
+    FrameReader,
+    FromHost,
+    FromMember,
+    Granted,
+    Hello,
+    Holding,
+    Join,
+    Limits,
+    Recall,
+    Waiting,
+    amount_of,
+    encode,
+    framed,
+    info_of,
+    limits_of,
+    read_host_frame,
+    read_member_frame,
+)
+
+amounts = st.floats(0.0, MOST)
+numbers = st.integers(0, 2**63 - 1)
+texts = st.text(max_size=40)
+maybe = st.none() | amounts
+policies = st.tuples(amounts, maybe, st.none() | texts)
+service_limits = st.tuples(texts, maybe, maybe)
+FIELDS: dict[str, st.SearchStrategy[object]] = {
+    "priority": st.integers(-(2**63), 2**63 - 1),
+    "status": st.integers(100, 599),
+    "version": st.integers(0, 2**31),
+    "permit": st.integers(HOLDING, 2**63 - 1),
+    "permits": st.lists(numbers, min_size=1, max_size=9).map(tuple),
+    "verdict": st.sampled_from(Verdict),
+    "shown": st.binary(max_size=40),
+    "memory": st.binary(max_size=40),
+    "cost": maybe,
+    "max_wait": maybe,
+    "left": maybe,
+    "max_stop": maybe,
+    "max_in_flight": st.none() | numbers,
+    "tag": texts,
+    "rate": st.none() | st.tuples(amounts, amounts, st.booleans()),
+    "limits": st.just(()),
+    **dict.fromkeys(("number", "member", "processes", "waiting"), numbers),
+    **dict.fromkeys(("elapsed", "age", "stopped", "timeout", "seconds"), amounts),
+    **dict.fromkeys(("process", "origin", "route", "reason"), texts),
+    **dict.fromkeys(("again", "probe"), st.booleans()),
+}
+LIMITS = st.builds(
+    Limits,
+    maybe,
+    maybe,
+    maybe,
+    maybe,
+    st.lists(policies, max_size=3).map(tuple),
+    st.lists(service_limits, max_size=3).map(tuple),
+)
+
+
+def strategy(kind: type[FromMember | FromHost]) -> st.SearchStrategy[FromMember | FromHost]:
+    """Return a strategy for messages of a kind."""
+    fields = {field.name: FIELDS[field.name] for field in msgspec.structs.fields(kind)}
+    if kind is Answered:
+        fields["limits"] = st.none() | LIMITS
+    if kind is Join:
+        fields["limits"] = st.lists(st.tuples(amounts, amounts, st.booleans()), max_size=3).map(tuple)
+    return st.builds(kind, **fields)
+
+
+@given(st.lists(st.one_of([strategy(kind) for kind in get_args(FromMember)]), max_size=5))
+def test_messages_of_a_member_survive_their_frame(sent: list[FromMember]) -> None:
+    """What a member sends is what the host reads."""
+    assert read_member_frame(encode(sent)) == sent
+
+
+@given(st.lists(st.one_of([strategy(kind) for kind in get_args(FromHost)]), max_size=5))
+def test_messages_of_a_host_survive_their_frame(sent: list[FromHost]) -> None:
+    """What a host sends is what the member reads."""
+    assert read_host_frame(encode(sent)) == sent
+
+
+MALFORMED = {
+    "empty": b"",
+    "no array": b"\x80",
+    "truncated": encode([Cancel(1)])[:-1],
+    "two frames": encode([Cancel(1)]) * 2,
+    "unknown message": b"\x91\x91\x7f",
+    "too few fields": b"\x91\x91\x06",
+    "wrong type": b"\x91\x92\x06\xa1x",
+    "no UTF-8": b"\x91\x93\x01\x01\xa2\xff\xfe",
+    "endless arrays": b"\x91\x93\x06\x01" + b"\x91" * 100_000 + b"\x01",
+    "endless length": b"\xdd\xff\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("frame", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_frames_are_refused_at_both_ends(frame: bytes) -> None:
+    """Bytes that are no frame raise FrameError, and no other error."""
+    with pytest.raises(FrameError, match="malformed frame of a member: "):
+        read_member_frame(frame)
+    with pytest.raises(FrameError, match="malformed frame of the host: "):
+        read_host_frame(frame)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_messages_or_an_error(frame: bytes) -> None:
+    """Whatever arrives, reading it returns messages or raises FrameError."""
+    for read in (read_member_frame, read_host_frame):
+        with suppress(FrameError):
+            assert isinstance(read(frame), list)
+
+
+NAN, INF = float("nan"), float("inf")
+OUT_OF_RANGE: dict[str, FromMember] = {
+    "NaN": Acquire(1, 1, "/a", NAN),
+    "infinite": Acquire(1, 1, "/a", INF),
+    "negative": Acquire(1, 1, "/a", -1.0),
+    "too large": Acquire(1, 1, "/a", 2 * MOST),
+    "negative number": Cancel(-1),
+    "too large a number": Cancel(2**63),
+    "NaN of a header": Answered(1, 200, None, Limits(NAN)),
+    "NaN of a policy": Answered(1, 200, None, Limits(policies=((1.0, NAN, None),))),
+    "NaN of a rate": Join(1, rate=(NAN, 1.0, False)),
+    "too long a text": Hello(1, "x" * 1025),
+    "number of a host's permit": Holding(HOLDING - 1, 1, "/a"),
+}
+
+
+@pytest.mark.parametrize("message", OUT_OF_RANGE.values(), ids=OUT_OF_RANGE.keys())
+def test_amounts_out_of_range_are_refused(message: FromMember) -> None:
+    """An amount that is negative, NaN, or too large never reaches a quota."""
+    with pytest.raises(FrameError):
+        read_member_frame(encode([message]))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Recall(NAN), Recall(INF), Waiting(1, "stop", NAN, 1), Granted(1, ()), Granted(1, (-1,))],
+    ids=repr,
+)
+def test_amounts_of_a_host_out_of_range_are_refused(message: FromHost) -> None:
+    """A member never waits for a time that is no time, and gets at least one permit."""
+    with pytest.raises(FrameError):
+        read_host_frame(encode([message]))
+
+
+def test_unknown_meaning_of_a_refusal_is_refused() -> None:
+    """A verdict that this version does not have is malformed."""
+    with pytest.raises(FrameError):
+        read_host_frame(msgspec.msgpack.encode([[36, 1, "maybe"]]))
+
+
+def test_ends_of_a_protocol_read_only_each_other() -> None:
+    """A host does not read messages of hosts, and a member none of members."""
+    with pytest.raises(FrameError):
+        read_member_frame(encode([Recall()]))
+    with pytest.raises(FrameError):
+        read_host_frame(encode([Cancel(1)]))
+
+
+def test_bounds_are_part_of_the_range() -> None:
+    """The largest amounts, numbers and texts pass."""
+    sent: list[FromMember] = [Acquire(2**63 - 1, 0, "x" * 1024, MOST), Holding(HOLDING, 0, "")]
+    assert read_member_frame(encode(sent)) == sent
+    assert amount_of(MOST) == MOST
+    assert amount_of(INF) == MOST
+    assert amount_of(1.5) == 1.5
+
+
+@given(st.lists(st.binary(max_size=300), max_size=6), st.lists(st.integers(1, 400), max_size=20))
+def test_stream_in_pieces_of_any_size_has_its_frames(frames: list[bytes], sizes: list[int]) -> None:
+    """Frames arrive whole and in order, however the stream is cut."""
+    stream, reader, read = b"".join(framed(frame) for frame in frames), FrameReader(), []
+    for size in [*sizes, len(stream)]:
+        read += list(reader.feed(stream[:size]))
+        stream = stream[size:]
+    assert read == frames
+
+
+def test_longest_frame_passes_and_a_longer_one_does_not() -> None:
+    """A length above MAX_FRAME raises before its bytes arrive; the frames before it are read."""
+    assert [len(frame) for frame in FrameReader().feed(framed(bytes(MAX_FRAME)))] == [MAX_FRAME]
+    read = FrameReader().feed(framed(b"one") + (MAX_FRAME + 1).to_bytes(4, "big"))
+    assert next(read) == b"one"
+    with pytest.raises(FrameError, match=f"a frame of {MAX_FRAME + 1} bytes is longer than {MAX_FRAME}"):
+        next(read)
+
+
+def test_length_has_four_bytes_in_network_order() -> None:
+    """Carriers in other processes read the same length."""
+    assert framed(b"abc") == b"\x00\x00\x00\x03abc"
+
+
+INFO = RateLimitInfo(
+    100.0,
+    0.0,
+    12.5,
+    30.0,
+    (PolicyField(100.0, 60.0, "minute"), PolicyField(5.0, None, None)),
+    (ServiceLimit("minute", 3.0, 4.0), ServiceLimit("day", None, None)),
+)
+
+
+@pytest.mark.parametrize("info", [INFO, RateLimitInfo(), RateLimitInfo(5.0)], ids=["full", "none", "limit"])
+def test_limit_headers_survive_a_message(info: RateLimitInfo) -> None:
+    """The host reads the limit headers that the member received."""
+    (sent,) = read_member_frame(encode([Answered(1, 200, None, limits_of(info))]))
+    assert isinstance(sent, Answered)
+    assert info_of(sent.limits) == info
+    assert (sent.limits is None) == (info == RateLimitInfo())
+
+
+def test_exaggerated_limit_headers_are_cut_to_the_range() -> None:
+    """A service that sends huge amounts or names does not break the link."""
+    info = RateLimitInfo(
+        1e300,
+        1e300,
+        1e300,
+        1e300,
+        (PolicyField(1e300, 1e300, "x" * 2000),),
+        (ServiceLimit("y" * 2000, 1e300, 1e300),),
+    )
+    (sent,) = read_member_frame(encode([Answered(1, 200, None, limits_of(info))]))
+    assert isinstance(sent, Answered)
+    assert sent.limits == Limits(
+        MOST, MOST, MOST, MOST, ((MOST, MOST, "x" * 1024),), (("y" * 1024, MOST, MOST),)
+    )
+
+
+def test_numbers_of_messages_are_fixed() -> None:
+    """Two versions of chainapi understand each other's numbers: they are never used again."""
+    kinds = (*get_args(FromMember), *get_args(FromHost))
+    tags = {kind.__name__: kind.__struct_config__.tag for kind in kinds}
+    members = {"Hello": 1, "Join": 2, "Leave": 3, "Holding": 4, "Acquire": 5, "Cancel": 6}
+    ends = {"Answered": 7, "Lost": 8, "Unsent": 9, "Watch": 10}
+    hosts = {"Welcome": 32, "Denied": 33, "Granted": 34, "Refused": 35, "Verdict": 36}
+    assert tags == {**members, **ends, **hosts, "Recall": 37, "Waiting": 38, "State": 39}
+    assert messages.VERSION == 1
