@@ -97,7 +97,7 @@ class Session:
         share: True shares the quotas with all processes of this user and machine that do so too, the address
             of a Redis server (``redis://``) with all that name it; by default the variable CHAINAPI_SHARE.
             Processes share a quota if they have the same origin and key.
-        on_unavailable: "degrade" sends by this process's last share of the quota while the others cannot be
+        on_unavailable: "degrade" sends by this process's last part of the quota while the others cannot be
             reached, "fail" raises ShareUnavailableError.
         transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
             session. None uses aiohttp.

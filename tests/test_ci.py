@@ -62,6 +62,6 @@ def test_a_shim_that_does_not_run_is_none(machine: Path) -> None:
     assert pythons(machine) == (found, "this machine lacks Python 3.11 3.13 3.14")
 
 
-def test_a_machine_with_nothing_says_so(machine: Path) -> None:
+def test_a_machine_with_nothing_is_reported(machine: Path) -> None:
     """A machine without any Python is no error, and every version is reported."""
     assert pythons(machine) == ([], "this machine lacks Python 3.11 3.12 3.13 3.14")

@@ -196,7 +196,7 @@ def test_errors_outside_of_a_walk_have_no_checkpoint() -> None:
         (ServerError, 500),
     ],
 )
-def test_each_class_knows_its_status(kind: type[APIStatusError], status: int) -> None:
+def test_each_class_has_its_status(kind: type[APIStatusError], status: int) -> None:
     """A status error has the status of its class, unless another is given."""
     assert kind().status == status
     assert str(kind()) == str(status)

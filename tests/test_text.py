@@ -32,7 +32,7 @@ def test_what_steers_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> 
 
 
 @given(st.text(), st.none() | st.integers(1, 20))
-def test_any_text_is_printable_and_as_short_as_asked(text: str, most: int | None) -> None:
+def test_any_text_is_printable_and_as_short_as_requested(text: str, most: int | None) -> None:
     """Printable text has printable characters only, marks a cut, and is idempotent."""
     shown = printable(text, most)
     assert shown.isprintable()

@@ -39,7 +39,10 @@ def check_names() -> None:
 
 
 def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> object:
-    """Return a value that a parameter accepts; `number` returns the number at the end of a text."""
+    """Return a value that a parameter accepts.
+
+    `number` returns the number at the end of a text.
+    """
     if parameter.choices:
         return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
     if parameter.many:

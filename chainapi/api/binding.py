@@ -1,4 +1,4 @@
-"""Methods of services and groups, endpoint by their signatures alone."""
+"""Methods of services and groups, declared by their signatures alone."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ DistributedRun: TypeAlias = "Callable[..., Awaitable[DistributedResult]]"
 
 @asynccontextmanager
 async def exporting_on(address: str, connection: ConnectionOptions) -> AsyncIterator[DistributedRun]:
-    """Connect to the scheduler at an address; yield `chainapi.dask.export` without its first argument.
+    """Connect to a scheduler; yield `chainapi.dask.export` without its first argument.
 
     Raises:
         ConfigurationError: the address is malformed, or a package is missing.

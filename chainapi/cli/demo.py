@@ -114,7 +114,7 @@ async def demonstrate(terminal: Terminal) -> None:
     clock = asyncio.get_running_loop().time
     show = Show(terminal, clock)
     terminal.console.print(
-        "Both services, simulated on this machine, each asked for more than the "
+        "Both services, simulated on this machine, each walked with more requests than the "
         f"{SETTINGS['limit']} requests it takes in {SETTINGS['window']:g} s.\n"
         "The Data API sends its limit in headers, the Metrics API does not.\n"
     )

@@ -164,7 +164,7 @@ async def export(
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
 ) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[str]]]]:
-    """Open a session, or a connection to a cluster; yield the view, and a function that exports."""
+    """Open a session or a cluster; yield the view, and a function that exports."""
     if dask is not None:
         async with exporting_on(dask, connection) as distributed:
 
@@ -231,7 +231,7 @@ def _plan(
     api: str | None,
     items: str | None,
 ) -> tuple[str, Sequence[Any], Mapping[str, Any]]:
-    """Return the name of the method, its sources, and the arguments that all of them share.
+    """Return the name of the method, its sources, and the arguments of all sources.
 
     Raises:
         ConfigurationError: the arguments do not fit together.

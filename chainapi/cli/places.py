@@ -14,7 +14,7 @@ from chainapi.client.config import ServiceConfig, Unconfigured
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, ShareUnavailableError
-from chainapi.share.election import share_directory
+from chainapi.share.local.election import share_directory
 from chainapi.share.watch import Listing, Observable, Observer
 
 __all__ = ["Places", "SharedQuota"]

@@ -1,4 +1,4 @@
-"""``chainapi quota``: processes that share a quota, what is left of it, and who spent it."""
+"""``chainapi quota``: shared quotas, their units left, and their spenders."""
 
 from __future__ import annotations
 

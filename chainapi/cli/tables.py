@@ -44,7 +44,7 @@ def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]
     for timestamp in sorted({stamp for points in cells for stamp in points}, reverse=True):
         values = (points.get(timestamp) for points in cells)
         table.add_row(
-            _moment(timestamp), *("" if value is None else _figure(value.value) for value in values)
+            _date_text(timestamp), *("" if value is None else _figure(value.value) for value in values)
         )
     console.print(table)
 
@@ -54,7 +54,7 @@ def _figure(value: float) -> str:
     return f"{value:,.2f}" if abs(value) < 1e9 else f"{value:.6g}"
 
 
-def _moment(timestamp: int) -> str:
+def _date_text(timestamp: int) -> str:
     """Return the date and the time in UTC, the date alone at midnight."""
     try:
         return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")

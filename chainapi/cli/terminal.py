@@ -40,7 +40,7 @@ class _Console(Console):
 
 
 def _observable(share: str | None, secret: bytes) -> Observable:
-    from chainapi.share.registry import observable  # imported here: the other commands share nothing
+    from chainapi.share.registry import observable  # imported here: no other command needs it
 
     return observable(share, secret)
 

@@ -1,4 +1,4 @@
-"""Ceiling of a session: a token bucket that its requests pay, besides the quota of the service."""
+"""Ceiling of a session: a token bucket for its requests, besides the quota."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ __all__ = ["Ceiling", "is_rate"]
 
 
 class Ceiling:
-    """Ceiling given as `rate`: it counts requests, or units if it is a `Limit` with ``units=True``."""
+    """Ceiling given as `rate`.
+
+    It counts requests, or units if it is a `Limit` with ``units=True``.
+    """
 
     def __init__(self, rate: Limit | AsyncLimiter) -> None:
         self._bucket = _bucket(rate)
         self._counts_units = isinstance(rate, Limit) and rate.units
 
     def toll(self, units: float, requests: float = 1.0) -> float:
-        """Return the tokens that some requests cost, which need `units` units of the quota."""
+        """Return the tokens that requests with `units` units of the quota cost."""
         return units if self._counts_units else requests
 
     def wait(self, toll: float) -> float:

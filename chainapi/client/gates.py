@@ -107,7 +107,9 @@ class OwnGates:
 
 @frozen(eq=False)
 class LoopGates:
-    """Gates that all sessions of a loop share, for each `transport`: two may lead to different servers.
+    """Gates that all sessions of a loop share, for each `transport`.
+
+    Two transports may lead to different servers.
 
     `transport` is the one that the user passed, and None for the network.
     """

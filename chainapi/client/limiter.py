@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from attrs import evolve
 from chainapi.client.member import MAX_IN_FLIGHT, Member, Members
 from chainapi.client.permit import Permit
 from chainapi.client.turns import Turn, Turns
+from chainapi.core.limits.lane import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
@@ -157,6 +158,18 @@ class Gate:
         0 unless responses reported what is left, and while any request waits.
         """
         return self._scheduler.surplus(asyncio.get_running_loop().time(), route, cost)
+
+    def limit(self, groups: Iterable[Group], most: float) -> None:
+        """Limit the requests in flight of each group of members."""
+        for group in groups:
+            group.most = most
+            self._scheduler.queue.freed(group)
+        self._turns.advance()
+
+    @property
+    def max_in_flight(self) -> int:
+        """Most requests without a response at once, of all members."""
+        return self._quota.max_in_flight
 
     @property
     def stopped_for(self) -> float:

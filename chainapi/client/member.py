@@ -1,4 +1,4 @@
-"""Members of a gate: the sessions that share it, with their settings and wait listeners."""
+"""Members of a gate: its sessions, with their settings and wait listeners."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Settings:
 
 
 class Member:
-    """Membership of a session in a gate: settings of its own requests, and its listener.
+    """Membership of a session in a gate: settings of its requests, and its listener.
 
     Args:
         rate: a ceiling for these requests; see `Gate`.
@@ -50,6 +50,7 @@ class Member:
         process: name of the process that the session belongs to; "" for this one. Processes have equal
             shares of the quota while they wait.
         tag: name of the spender, for requests without a tag of their own.
+        group: limits the requests in flight of several members, for those without `rate` or `max_in_flight`.
 
     """
 
@@ -65,6 +66,7 @@ class Member:
         now: Callable[[], float] = time.time,
         process: str = "",
         tag: str = "",
+        group: Group | None = None,
     ) -> None:
         self.given = rate
         self.most_in_flight = max_in_flight
@@ -80,7 +82,7 @@ class Member:
         self.reported_until = -inf  # end of the wait last reported to `on_wait`
         limited = rate is not None or max_in_flight is not None
         most = inf if max_in_flight is None else max_in_flight
-        self.group = Group(most, rate is not None) if limited else None
+        self.group = Group(most, rate is not None) if limited else group
 
     def too_long(self, seconds: float, max_wait: float, left: float | None) -> QuotaWaitError:
         """Return the error of a wait longer than `max_wait` or the time until a deadline."""

@@ -110,13 +110,16 @@ class WalkRunner:
         return steps
 
     def _failed(self, error: ChainAPIError) -> None:
-        """Add the checkpoint to an error, and drop further pages where the walk cannot continue."""
+        """Add the checkpoint to an error; drop further pages if the walk cannot continue."""
         error.checkpoint = self._walk.checkpoint
         if self._walk.failed:
             self._discard()
 
     def _next(self, steps: Steps, answer: Answer) -> Fetch | Offload | None:
-        """Carry out commands until one takes time; None if the page is open, or the runner closed."""
+        """Carry out commands until one takes time, and return that one.
+
+        None if the page is open, or the runner closed.
+        """
         while not self.closed:
             command, answer = steps.send(answer), None
             match command:

@@ -203,7 +203,7 @@ class AiohttpTransport:
     def _too_large(self) -> _Fault:
         return _Fault(
             ResponseTooLargeError(
-                f"the body is larger than max_body={self._max_body} bytes, decompressed: ask for smaller"
+                f"the body is larger than max_body={self._max_body} bytes, decompressed: request smaller"
                 " pages, or set a larger max_body"
             )
         )
@@ -237,7 +237,10 @@ def _retrieve(lost: asyncio.Future[None]) -> None:
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module
-    """Error carrier past aiohttp, which repeats a request after its own errors."""
+    """Wrapper of an error on its way through aiohttp.
+
+    aiohttp repeats a request after errors of its own.
+    """
 
     def __init__(self, fault: APIConnectionError) -> None:
         super().__init__()

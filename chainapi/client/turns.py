@@ -1,4 +1,4 @@
-"""Turns of the requests that wait for one quota: the asynchronous shell of its scheduler.
+"""Turns of requests that wait for a quota: asynchronous shell of its scheduler.
 
 The pure `chainapi.core.limits.scheduler` decides who leaves when. Here are only a future for each request
 that waits, one timer for all, and the listeners of waits. A request is granted immediately before it is
@@ -170,7 +170,7 @@ class Turns:
         return reservation
 
     def _wait_again(self, turn: Turn, reservation: Reservation | None) -> None:
-        """Return a request to its place: it has paid, or a stop came before it could leave."""
+        """Return a request to its place: it has paid, or a stop came before it left."""
         turn.future = asyncio.get_running_loop().create_future()
         if reservation is not None:
             self._take_back(turn, reservation)

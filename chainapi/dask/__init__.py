@@ -1,4 +1,4 @@
-"""Dask: one quota for a cluster, and exports on all of its workers (extra ``dask``).
+"""Dask: one quota for a cluster, and exports on its workers (extra ``dask``).
 
 ::
 
@@ -48,7 +48,7 @@ def export(
     session_arguments: Mapping[str, Any] | None = None,
     **query: Any,
 ) -> Any:
-    """Export many lists at once on the workers of a Dask cluster, into a folder of Parquet files.
+    """Export many lists on the workers of a Dask cluster, into Parquet files.
 
     The same call continues an export that was stopped, at any moment and by anything, and later fetches new
     rows, as `chainapi.export.export` does. Each row is in the folder exactly once. A file appears whole, with
@@ -119,7 +119,7 @@ def export(
 
 
 def register(client: Any, **session_arguments: Any) -> Any:
-    """Open a session on each worker of a cluster, now and whenever a worker comes, behind one gate.
+    """Open a session on each worker of a cluster, later workers too, behind one gate.
 
     The gate lives beside the scheduler, so all workers together keep within one quota. `session` returns the
     session inside of tasks. Calling `register` again replaces the sessions.

@@ -113,7 +113,7 @@ class DistributedExport:
 
     @asynccontextmanager
     async def _sessions(self) -> AsyncIterator[str]:
-        """Yield the name of the plugin that has the sessions; remove those of this export alone."""
+        """Yield the name of the plugin with the sessions; remove those of this export."""
         if self.session_arguments is None:
             await install(self.client, {}, idempotent=True)
             yield SESSIONS

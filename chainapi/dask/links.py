@@ -1,4 +1,4 @@
-"""Links of a Dask cluster: the scheduler hosts the gates, workers reach it by Dask's own communication.
+"""Links of a Dask cluster: workers reach the gates on the scheduler through Dask.
 
 Frames travel as messages of the stream that each worker has with its scheduler, so a cluster with TLS
 encrypts them, and no further port is opened. If that stream ends, Dask removes the worker and the worker
@@ -162,7 +162,7 @@ class DaskCarrier:
     def _received(self, link: str, frame: bytes | None, **_: Any) -> None:
         end = self._ends.get(link)
         if end is None:
-            if frame is not None:  # the host learns that nobody reads
+            if frame is not None:  # so the host is informed that nobody reads
                 self._send(link, None)
         elif frame is None:
             end.snap()

@@ -17,7 +17,10 @@ __all__ = ["Matched", "Matcher", "digests_in"]
 
 
 class Matched(msgspec.Struct, array_like=True):
-    """Digests of some rows of a source, joined: those that one pass added, and those that it had again."""
+    """Digests of rows of a source: those that a pass added, and those it had again.
+
+    Each text is joined digests.
+    """
 
     restarts: int
     added: bytes

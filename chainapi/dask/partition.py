@@ -116,7 +116,9 @@ class Outcome:
 
 
 def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) -> int:
-    """Check the folder of an export and store the settings; return the number of partitions.
+    """Check the folder of an export and store its settings.
+
+    Returns the number of partitions.
 
     Args:
         folder: folder of the export.
@@ -187,7 +189,10 @@ async def fetch_partition(job: Job) -> Outcome:
 
 
 async def export_partition(job: Job, session: object, report: Report) -> Outcome:
-    """Export a partition with a session; start behind the parts of another worker that was faster."""
+    """Export a partition with a session.
+
+    Starts behind the parts of another worker that was faster.
+    """
     while True:
         try:
             return await _Run(job, session, report).run()
@@ -231,7 +236,10 @@ class _Run:
         self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
 
     async def run(self) -> Outcome:
-        """Fetch what the parts lack; what is fetched is written also after an error or a cancellation."""
+        """Fetch what the parts lack.
+
+        Fetched rows are written also after an error or a cancellation.
+        """
         try:
             await self.thread.run(self.log.open)
             try:
@@ -251,6 +259,9 @@ class _Run:
             self.report(self._counts())
 
     def _counts(self) -> dict[str, int]:
-        """Return the counts; those of rows include what an earlier worker wrote in this run of the export."""
+        """Return the counts.
+
+        Rows include those that an earlier worker wrote in this run of the export.
+        """
         rows, invalid = self.log.counts
         return {**self.progress.counts, "rows": rows, "invalid": invalid}

@@ -1,4 +1,4 @@
-"""Parts of a partition: Parquet files with rows, each also the commit of the checkpoint behind them.
+"""Parts of a partition: Parquet files with rows and the checkpoints behind them.
 
 A partition is the sources that one worker exports at a time. Its parts are numbered, and the footer of each
 has the state of all of its sources behind these rows. So one atomic creation of an object commits rows and
@@ -141,7 +141,7 @@ class PartLog:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Valid and invalid rows that this run of the export has fetched for the partition."""
+        """Valid and invalid rows that this run of the export fetched for the partition."""
         rows, invalid = self._state.before
         more = len(self._rows), len(self._invalid_rows)
         return self._state.rows - rows + more[0], self._state.invalid - invalid + more[1]
@@ -370,7 +370,10 @@ class PartLog:
         self.written.append(path)
 
     def _remove_unnamed(self) -> None:
-        """Delete what belongs to parts that other workers wrote first; later ones may still be written."""
+        """Delete files of parts that other workers wrote first.
+
+        Later parts may still be written.
+        """
         for folder in (LOGS, PENDING_INVALID):
             found = self._numbered(folder)
             self.store.remove(

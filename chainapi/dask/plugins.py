@@ -1,4 +1,4 @@
-"""Plugins of a cluster: the gates beside the scheduler, and a session on each worker."""
+"""Plugins of a cluster: gates beside the scheduler, and a session on each worker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SessionArguments:
 
 
 class SessionPlugin(WorkerPlugin):
-    """Opens a session on its worker, in the worker's event loop, and closes it when the worker ends."""
+    """Session on a worker, in the worker's event loop, closed when the worker ends."""
 
     def __init__(
         self, arguments: SessionArguments, name: str = SESSIONS, *, idempotent: bool = False
@@ -74,12 +74,15 @@ class SessionPlugin(WorkerPlugin):
             self._carrier.close()
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
-        """Cancel a task that the scheduler released: its client is gone, or another worker has it."""
+        """Cancel a task that the scheduler released.
+
+        Its client is gone, or another worker has it.
+        """
         if finish == "released" and key in self._tasks:
             _cancel_once(self._tasks[key])
 
     async def run(self, key: tuple[str, int], coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine as the task `key`, which `stop` cancels, and the end of the worker too.
+        """Run a coroutine as the task `key`; `stop` and the end of the worker cancel it.
 
         Raises:
             SessionClosedError: the group of the key was stopped.

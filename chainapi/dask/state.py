@@ -1,11 +1,14 @@
-"""State of a partition: the position of each of its sources, as text in the footer of a Parquet file."""
+"""State of a partition: the position of each of its sources.
+
+It is text in the footer of a Parquet file.
+"""
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from typing import Any
 from zlib import compress, crc32, decompress
-from zlib import error as ZlibError  # noqa: N812 - its name there says nothing
+from zlib import error as ZlibError  # noqa: N812 - its name there is too general
 
 import msgspec
 

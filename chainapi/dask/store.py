@@ -1,4 +1,4 @@
-"""Objects of a folder on any file system of fsspec, each created whole and at most once.
+"""Objects of a folder on any file system of fsspec, each created whole and once.
 
 `Store.create` is the only write of an export. It is atomic, and it fails if the name exists:
 
@@ -32,7 +32,7 @@ __all__ = ["Store", "absolute"]
 
 
 def absolute(target: str | os.PathLike[str]) -> str:
-    """Return a target that means the same in every process: a URL, or an absolute path."""
+    """Return a target as a URL or an absolute path, the same for every process."""
     text = os.fspath(target)
     return text if "://" in text or "::" in text else str(Path(text).absolute())
 
@@ -54,7 +54,7 @@ class Store:
 
     @classmethod
     def of(cls, url: str, options: Mapping[str, Any]) -> Self:
-        """Open the folder at a URL or a path; `options` are those of its fsspec file system.
+        """Open the folder at a URL or a path, with the `options` of its file system.
 
         Raises:
             ConfigurationError: the file system is unknown, or a package that it needs is missing.
@@ -69,7 +69,7 @@ class Store:
         return cls(url, files, root.rstrip("/"))
 
     def names(self, folder: str = "") -> list[str]:
-        """Return the sorted names of the objects and folders in a folder, none if it is missing.
+        """Return the sorted names in a folder; empty if the folder is missing.
 
         Raises:
             ExportError: the folder cannot be listed.

@@ -31,7 +31,7 @@ async def export(
     over: Iterable[Any] | AsyncIterable[Any],
     out: str | os.PathLike[str],
     *,
-    format: str | None = None,  # noqa: A002 - the word that users know
+    format: str | None = None,  # noqa: A002 - the usual word
     limit: int | None = None,
     concurrency: int = 32,
     on_progress: Callable[[ExportProgress], None] | None = None,

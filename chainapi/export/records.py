@@ -138,7 +138,9 @@ class Batch:
 
 
 class PageLog(Protocol):
-    """Log of the pages of an export; every method blocks, and all calls come from one thread.
+    """Log of the pages of an export.
+
+    Every method blocks, and all calls come from one thread.
 
     Attributes:
         invalid: number of invalid rows committed since the log was opened.

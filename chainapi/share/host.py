@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import chain, count
-from math import inf
+from math import ceil, inf
 from typing import Any, assert_never
 
 from attrs import define, field
@@ -22,6 +22,7 @@ from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits import scope
 from chainapi.core.limits.headers import hold
+from chainapi.core.limits.lane import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.share.messages import (
     VERSION,
@@ -62,6 +63,7 @@ PER_MEMBER = 4  # leases of this size for each process have to fit into what is 
 OVERDUE = 5.0  # seconds after a request's timeout: then its permit is lost
 SWEEP = 5.0  # seconds between two searches for overdue permits
 TRANSIT = 0.03  # seconds that a report may take: a request must not look younger than it is
+REST = 0.25  # seconds without a request after which a process is not busy any more
 REPORT = 0.5  # seconds between two reports of the state
 PAUSED = 0.02  # seconds until the report of a stop or pause: one for all responses that arrive together
 
@@ -88,6 +90,7 @@ class Host:
         self._store = store
         self._peers: dict[_Peer, None] = {}
         self._reporting: asyncio.TimerHandle | None = None
+        self._busy = 0  # processes with requests in flight, or that wait
         self._paused = False  # as of the last end of a request
         self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
@@ -114,6 +117,15 @@ class Host:
         if not self._peers and self._reporting is not None:
             self._reporting.cancel()
             self._reporting = None
+
+    def busy(self, change: int) -> None:
+        """Count a process in or out, and divide the places in flight among those with requests.
+
+        Else a process with many tasks would spend a window before those with few come back for more.
+        """
+        self._busy += change
+        most = inf if self._busy < 2 else ceil(self.gate.max_in_flight / self._busy)
+        self.gate.limit([peer.group for peer in self._peers], most)
 
     def lease(self, route: str, cost: float | None) -> int:
         """Return the number of permits that a process may get in advance, with the one of a request."""
@@ -198,7 +210,7 @@ class _Held:
 
 @define(eq=False, repr=False)
 class _Peer:
-    """Process at the other end of a link: its sessions, permits, and requests that wait."""
+    """Process at the other end of a link: its sessions, permits and waiting requests."""
 
     host: Host
     link: Link
@@ -206,6 +218,9 @@ class _Peer:
     _gone: bool = False  # the link broke, or was closed
     process: str = ""
     _sessions: dict[int, _Session] = field(factory=dict[int, _Session])
+    group: Group = field(factory=Group)  # of the requests of sessions without limits of their own
+    _busy: bool = False  # has requests, or had some a moment ago
+    _resting: asyncio.TimerHandle | None = None
     _permits: dict[int, _Held] = field(factory=dict[int, _Held])
     _waiting: dict[int, asyncio.Task[None]] = field(factory=dict[int, "asyncio.Task[None]"])
     _numbers: count[int] = field(factory=count)
@@ -227,6 +242,7 @@ class _Peer:
         try:
             for message in read_member_frame(frame):
                 self._answer(message)
+            self._watch_rest()
         except (FrameError, _ProtocolError) as error:
             _log.warning("a process was dropped from the shared quota: %s", error)
             self._drop(str(error))
@@ -249,6 +265,7 @@ class _Peer:
             task.cancel()
         if self._sweeping is not None:
             self._sweeping.cancel()
+        self._rest()
         permits, self._permits = self._permits, {}
         for held in permits.values():
             held.permit.lost()
@@ -360,6 +377,7 @@ class _Peer:
             on_wait=partial(self._on_wait, message.member),
             process=self.process,
             tag=message.tag,
+            group=self.group,
         )
         self._sessions[message.member] = _Session(member, message.timeout)
         self.host.gate.join(member)
@@ -380,6 +398,9 @@ class _Peer:
         if message.number in self._waiting:
             raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
+        if not self._busy:
+            self._busy = True
+            self.host.busy(+1)
         permit = self._permit_now(message, session)
         if permit is not None:
             self._grant(message, permit, session)
@@ -423,7 +444,7 @@ class _Peer:
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
         """Send a permit, and a lease while much of the quota is left."""
         permits = [permit]
-        if session.member.group is None and not message.again and message.member in self._sessions:
+        if session.member.group is self.group and not message.again and message.member in self._sessions:
             permits += self._lease(message, session)
         numbers = tuple(self._hold(next(self._numbers), one, session) for one in permits)
         self.send(Granted(message.number, numbers))
@@ -468,6 +489,22 @@ class _Peer:
             self.host.gate.hold_back(hold(429, info_of(message.limits)))
             self.send(Verdict(message.permit, scope.Verdict.QUOTA))
             self.host.stopped()
+
+    # --- busy or not ------------------------------------------------------------------------
+
+    def _watch_rest(self) -> None:
+        """Notice when the process has no request for some time: between two it does not rest."""
+        if self._busy and self._resting is None and not self._permits and not self._waiting:
+            self._resting = asyncio.get_running_loop().call_later(REST, self._rest)
+
+    def _rest(self) -> None:
+        """Count the process out, unless it came back or is gone."""
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+        if self._busy and (self._gone or not (self._permits or self._waiting)):
+            self._busy = False
+            self.host.busy(-1)
 
     # --- permits that are held --------------------------------------------------------------
 

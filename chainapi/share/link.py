@@ -1,4 +1,4 @@
-"""Links between the processes that share a quota and the host of its gate; carriers that make them.
+"""Links from members of a shared quota to its host, and the carriers of links.
 
 A link delivers frames in order, each at most once, until it breaks. What a carrier cannot deliver breaks the
 link. So a member knows after a break that the host ended all of its permits as lost.
@@ -18,7 +18,7 @@ class Link(Protocol):
     """One end of a link."""
 
     def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """Deliver frames to `on_frame`, in order; those that arrived before are delivered first.
+        """Deliver frames to `on_frame`, in order, beginning with those that wait.
 
         `on_broken` is called once, when the link ends, from whichever side; not after `close` on this side.
         Both are called by the event loop, never from within `start`, `send` or `close`.
@@ -41,7 +41,7 @@ class Carrier(Protocol):
     """Connects the processes that share a quota, and elects the host of its gate."""
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
-        """Return a link to the host of the quota `name`, elected among those that call this.
+        """Return a link to the host of the quota `name`, elected among the callers.
 
         A process that is elected calls `make_host` with the memory that the carrier stores (empty for none)
         and its age in seconds, and then the returned function with the host's end of each new link, its own
@@ -54,11 +54,17 @@ class Carrier(Protocol):
         ...
 
     def store(self, name: str, memory: bytes) -> None:
-        """Store the memory of a quota, where the carrier can, for later hosts; called by the host only."""
+        """Store the memory of a quota for later hosts, where the carrier can.
+
+        Only the host calls it.
+        """
         ...
 
     async def aclose(self, name: str) -> None:
-        """End this process's part in a quota: its links break, and another process becomes the host."""
+        """End this process's part in a quota.
+
+        Its links break, and another process becomes the host.
+        """
         ...
 
 
@@ -100,7 +106,7 @@ class PairedLink:
             self._loop.call_soon(self.other._break)  # noqa: SLF001
 
     def fail(self) -> None:
-        """Break the link: both ends learn it."""
+        """Break the link: both ends are informed."""
         for end in (self, self.other):
             self._loop.call_soon(end._break)  # noqa: SLF001
 

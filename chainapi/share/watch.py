@@ -1,4 +1,4 @@
-"""Observers of a shared quota: they read its state, and neither send requests nor host it."""
+"""Observers of a shared quota: they read its state, and never host it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 5.0  # seconds for the answer of the host
 
 @runtime_checkable
 class Observable(Protocol):
-    """Carrier of which an observer needs only this."""
+    """Carrier, as far as an observer needs it."""
 
     async def observe(self, name: str) -> Link | None:
         """Return a link to the host of the quota `name`; None if no process hosts it.
@@ -81,7 +81,7 @@ class Observer:
         link.send(encode([Hello(VERSION, process)]))
 
     async def snapshot(self) -> QuotaSnapshot:
-        """Return the state of the quota, on the clock of the running loop; one call at a time.
+        """Return the state of the quota, on the loop's clock; one call at a time.
 
         Raises:
             ShareUnavailableError: the host refused this process, ended, or does not answer.

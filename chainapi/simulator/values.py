@@ -168,7 +168,7 @@ def _milliseconds(context: Context) -> int:
     return context.time * 1_000 + context.below(1_000)
 
 
-def _moment(context: Context) -> str:
+def _iso_time(context: Context) -> str:
     return datetime.fromtimestamp(context.time, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
@@ -212,7 +212,7 @@ _TEXTS: Table = (
     ("symbol|nftSymbol", _named("AVAX", "USDC", "JOE", "ALOT", "BEAM", "WETH.e")),
     (".*[cC]hainName", _named(*(name for name, _ in CHAIN_NAMES.values()))),
     (".*(Uri|Url)|url|officialSite", _address_at("files")),
-    (".*Date|lastUpdated", _moment),
+    (".*Date|lastUpdated", _iso_time),
     (".*Chain", _words("p-chain", "x-chain", "c-chain")),
     ("txStatus", _words("1", "1", "1", "1", "0")),
     ("utxoType", _words("TRANSFER", "STAKE")),

@@ -307,5 +307,5 @@ def _refuse(status: int, *messages: str, headers: Mapping[str, str] | None = Non
 def _scripted(fault: Fault, status: int) -> Response:
     headers = {name.lower(): value for name, value in fault.headers.items()}
     if fault.body is None:
-        return _refuse(status, *(fault.messages or ["the fault that was asked for"]), headers=headers)
+        return _refuse(status, *(fault.messages or ["the fault of the request"]), headers=headers)
     return Response(status, {"content-type": "text/html", **headers}, fault.body)

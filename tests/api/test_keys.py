@@ -197,7 +197,7 @@ def test_an_order_that_the_caller_chooses_is_conditional(name: str) -> None:
         (None, None),
     ],
 )
-def test_an_order_holds_only_for_calls_that_ask_for_it(
+def test_an_order_holds_only_for_calls_that_request_it(
     sort_order: SortOrder | None, order: str | None
 ) -> None:
     """An order holds only for calls with the sort order that gives it."""
@@ -369,7 +369,7 @@ async def walked(name: str, *pages: list[Json]) -> list[Any]:
         ("metrics.icm.timeseries", "dest_blockchain_id"),  # at one time
     ],
 )
-async def test_one_attribute_tells_rows_apart(name: str, path: str) -> None:
+async def test_one_attribute_identifies_rows(name: str, path: str) -> None:
     """Rows that differ in one attribute are all yielded, also from adjacent pages."""
     row = Maker(seed=2, whole=True).value(ROUTES[name].route.model)
     rows = [deepcopy(row) for _ in range(3)]

@@ -357,7 +357,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
     assert "newest first" in str(session.data.evm.blocks.__doc__)
 
 
-async def test_keys_tell_rows_apart() -> None:
+async def test_keys_identify_rows() -> None:
     """A restart yields no row twice, though fields outside of its key have changed."""
     maker = Maker(seed=5, whole=True)
     rows = [{**maker.value(ROUTES["data.icm.messages"].route.model), "messageId": str(i)} for i in range(4)]
@@ -471,7 +471,7 @@ def test_estimates() -> None:
         session.data.chains().estimate(rows=50)
 
 
-def test_a_session_told_of_limits_estimates_by_them() -> None:
+def test_a_session_estimates_by_its_limits() -> None:
     """An estimate without limits= uses the limits of the session."""
     session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(100, 60)]})
     assert session.data.evm.blocks(1).estimate(rows=2_000).minutes == 1

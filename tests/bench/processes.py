@@ -26,7 +26,7 @@ from chainapi import Limit, Session
 from chainapi.share.link import Carrier, Link, Serve
 from chainapi.share.local import LocalCarrier
 from chainapi.simulator import Simulator
-from tests.share.redis_server import RedisServer
+from tests.share.redis.server import RedisServer
 
 PROCESSES, TASKS = 8, 8
 LIMIT, WINDOW, ROUND_TRIP = 600, 10.0, 0.05

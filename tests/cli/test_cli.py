@@ -77,7 +77,7 @@ def test_tps_takes_thirty_points_or_all() -> None:
     assert len(chainapi("tps", "43114", "--all", "--limit", "3", transport=transport).rows) == 250
 
 
-def test_tps_asks_for_a_chain_once() -> None:
+def test_tps_requests_a_chain_once() -> None:
     """A chain that is named twice is printed once."""
     assert len(chainapi("tps", "43114", "43114", "--limit", "2").rows) == 2
 
@@ -238,7 +238,7 @@ def test_row_table_prints_whatever_a_list_holds(rows: list[Any], expected: list[
     assert plain(out.getvalue()) == expected
 
 
-def test_list_that_fails_says_how_to_go_on() -> None:
+def test_list_that_fails_prints_how_to_continue() -> None:
     """The command that standard error names prints exactly the rows that are missing."""
     command = ["list", BLOCKS, "--page-size", "10", "--limit", "65", "--param", "q=a  b"]
     first = chainapi(*command, "--max-wait", "0", transport=(simulator := Simulator(limit=3)).transport())
@@ -347,7 +347,7 @@ def test_waits_are_drawn_beside_data_that_goes_to_a_file(tmp_path: Path) -> None
     assert plain(err.getvalue()) == []
 
 
-def test_progress_counts_what_a_session_tells() -> None:
+def test_progress_counts_the_events_of_a_session() -> None:
     """Progress sums pages, rows, requests and refusals from the session's events.
 
     The waited time is that from an answer to the next request.
@@ -646,7 +646,7 @@ def simulated(*options: str) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.real_time
-def test_simulate_serves_what_the_other_commands_ask() -> None:
+def test_simulate_serves_the_other_commands() -> None:
     """Variables printed by `simulate` lead ``tps`` to it; Ctrl-C ends it silently."""
     with simulated("--seed", "1") as variables:
         assert list(variables) == list(ADDRESSES)
@@ -925,7 +925,7 @@ def test_list_prints_invalid_rows_as_they_came() -> None:
     assert outcome.err.count("\n") == 1
 
 
-def test_list_says_how_an_invalid_row_can_be_printed() -> None:
+def test_list_reports_how_an_invalid_row_can_be_printed() -> None:
     """The error names the option, and the command that continues has it."""
     blocks = {"blocks": [Maker(seed=1, whole=True).record(EvmBlock) for _ in range(3)]}
     blocks["blocks"][1]["gasUsed"] = ""

@@ -221,7 +221,7 @@ def test_each_failing_source_is_reported() -> None:
     assert sources_in("blocks.jsonl") == {"43114": 30}
 
 
-def test_what_ends_all_sources_says_how_to_go_on(folder: Path) -> None:
+def test_an_error_of_all_sources_prints_how_to_continue(folder: Path) -> None:
     """An error in the middle is reported, and the printed command continues."""
     name = "with space.jsonl"
     command = (ROUTE, "43114", "53935", "--page-size", "10", "--concurrency", "1", "--out", name)
@@ -461,7 +461,7 @@ async def process_of(*tokens: str, **variables: str) -> AsyncIterator[asyncio.su
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)], ids=["SIGINT", "SIGTERM"]
 )
-async def test_a_signal_keeps_the_pages_and_says_how_to_go_on(
+async def test_a_signal_keeps_the_pages_and_prints_how_to_continue(
     sent: signal.Signals, code: int, folder: Path
 ) -> None:
     """Ctrl-C and SIGTERM end a waiting export, and the printed command completes it."""

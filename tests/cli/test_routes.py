@@ -262,7 +262,7 @@ def test_list_by_name_prints_the_fields_of_the_model() -> None:
     assert [row["block_hash"] for row in rows] == [row["blockHash"] for row in raw]
 
 
-def test_list_by_name_asks_for_full_pages() -> None:
+def test_list_by_name_requests_full_pages() -> None:
     """`list` by name requests pages of the largest size unless --page-size sets one."""
     transport = Recorder({"blocks": []})
     assert chainapi("list", "data.evm.blocks", "43114", transport=transport).code == 0
@@ -746,7 +746,7 @@ def read_until(screen: int, text: str) -> None:
         drawn += os.read(screen, 4096).decode(errors="replace")
 
 
-def test_scripts_ask_the_command_for_names() -> None:
+def test_scripts_get_names_from_the_command() -> None:
     """Each script calls the command for names of routes, and so stays current."""
     for shell in ("bash", "zsh", "fish"):
         outcome = chainapi("completion", shell)

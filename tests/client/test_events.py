@@ -70,7 +70,7 @@ async def test_stream_of_events() -> None:
     assert heard[6] == RequestSent("metrics", where, 2)
 
 
-async def test_waits_are_told() -> None:
+async def test_waits_are_reported() -> None:
     """A stop after a 429 has an event at its begin and at the next request."""
     heard: list[tuple[float, Event]] = []
     loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ async def test_waits_are_told() -> None:
     assert "stop" in {event.reason for _, event in began}
 
 
-async def test_wait_for_quota_is_told() -> None:
+async def test_wait_for_quota_is_reported() -> None:
     """Waits for quota and for the user's own rate have events with their reason."""
     heard: list[Event] = []
     simulator = Simulator(limit=5, window=30.0, latency=0.05)
@@ -121,7 +121,7 @@ async def test_observer_that_raises() -> None:
     assert {type(complaint) for complaint in complaints} == {LookupError}
 
 
-async def test_faults_restarts_and_loops_are_told() -> None:
+async def test_faults_restarts_and_loops_are_reported() -> None:
     """A broken connection, a restart and a loop each have an event of their own."""
     heard: list[Event] = []
 

@@ -247,7 +247,7 @@ def test_memory_is_a_multiple_of_the_body(name: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("row", [b"[]", b'{"a":1}', b'"a"'])
-async def test_the_refusal_says_what_to_do(row: bytes) -> None:
+async def test_the_refusal_names_the_remedy(row: bytes) -> None:
     """A body of very many small values is refused without another attempt."""
     transport = Fixed(bomb(row, "rows"))
     async with Session(data_base_url="https://data.invalid", api_key="key", transport=transport) as session:

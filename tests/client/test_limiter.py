@@ -48,7 +48,7 @@ async def test_first_request_goes_at_once_and_alone() -> None:
     (await second).unsent()
 
 
-async def test_refusal_stops_everybody_for_as_long_as_it_says() -> None:
+async def test_refusal_stops_everybody_for_its_retry_after() -> None:
     """After a 429 nothing is granted before its retry-after has passed."""
     gate = await opened()
     (await gate.acquire()).answered(429, reported(0, retry_after=20))
@@ -247,7 +247,7 @@ async def test_waits_are_reported_once() -> None:
         task.cancel()
 
 
-async def test_snapshot_tells_what_is_known() -> None:
+async def test_snapshot_has_what_is_known() -> None:
     """Limit, remaining, window, waiting, in flight and the end of a stop can be read."""
     gate = await opened(99.0, now=lambda: 1000.0)
     flying = await gate.acquire()

@@ -226,7 +226,7 @@ async def test_entries_are_checked(wrong: Any) -> None:
     assert alone()
 
 
-async def test_nothing_happens_before_the_first_page_is_asked_for() -> None:
+async def test_nothing_happens_before_the_first_page_is_requested() -> None:
     """A merge that is never read takes no stream, starts no task, needs no closing."""
     taken = []
 

@@ -60,7 +60,7 @@ async def test_time_saved(prefetch: int, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
-async def test_never_more_than_asked(prefetch: int) -> None:
+async def test_never_more_than_requested(prefetch: int) -> None:
     """At most `prefetch` pages are fetched ahead, however long the reader works."""
     simulator = Simulator(points=1_000)
     async with simulated(simulator) as session:

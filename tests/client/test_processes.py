@@ -43,7 +43,7 @@ class Server:
 async def work(
     gate: Gate, server: Server, member: Member, tasks: int, units: Counter[str], *, route: str, cost: float
 ) -> None:
-    """Send requests from so many tasks until cancelled."""
+    """Send requests from several tasks until cancelled."""
 
     async def task() -> None:
         again = False

@@ -213,7 +213,7 @@ async def test_a_body_that_is_cut_short_is_no_answer(answer: bytes, rst: bool) -
 
 
 @pytest.mark.parametrize("answer", CUT_SHORT)
-async def test_a_page_that_is_cut_short_is_asked_for_again(answer: bytes) -> None:
+async def test_a_page_that_is_cut_short_is_requested_again(answer: bytes) -> None:
     """A page cut short is requested again, and only the whole response counts."""
     answers = iter([cut(answer), cut(http(b'{"whole": 1}'))])
     async with RawServer(lambda peer: next(answers)(peer)) as server:
@@ -466,7 +466,7 @@ async def test_successful_answer_without_json_is_a_decode_error(answer: bytes) -
 
 
 @pytest.mark.parametrize("start", [b"", b" \r\n", b"\xef\xbb\xbf"], ids=["", "space", "BOM"])
-async def test_web_page_in_place_of_json_is_not_asked_for_again(start: bytes) -> None:
+async def test_web_page_in_place_of_json_is_not_requested_again(start: bytes) -> None:
     """A web page in place of JSON is an error after one request.
 
     The error of a captive portal names the address where a browser would show it.
@@ -564,7 +564,7 @@ async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> Non
     """
     text = json.dumps("x" * 2**23).encode()
     async with session_on(each(http(text)), max_attempts=5) as (session, server):
-        wanted = "max_body=8388608 bytes, decompressed: ask for smaller pages, or set a larger max_body"
+        wanted = "max_body=8388608 bytes, decompressed: request smaller pages, or set a larger max_body"
         with pytest.raises(ResponseTooLargeError, match=wanted):
             await session.data.get("/v1/x")
         assert len(server.requests) == 1
@@ -791,7 +791,7 @@ async def test_redirect_is_never_followed(status: int) -> None:
         (f"https://evil.example:{KEY}@{KEY}.example/{KEY}", "to https://***.example"),
     ],
 )
-async def test_redirect_error_says_where_it_would_lead(location: str, place: str) -> None:
+async def test_redirect_error_names_its_target(location: str, place: str) -> None:
     """A redirect error names the target origin, without path, user or key.
 
     It is cut short, and has no control characters.
@@ -977,7 +977,7 @@ async def test_certificate_for_another_host_is_refused(authority: trustme.CA) ->
         assert server.seen == b""
 
 
-async def test_certificate_of_another_time_is_told_as_such(authority: trustme.CA) -> None:
+async def test_certificate_of_another_time_is_reported(authority: trustme.CA) -> None:
     """A certificate that has expired, or is not valid yet, is an error about clocks."""
     ours = ssl.create_default_context()
     authority.configure_trust(ours)

@@ -388,7 +388,7 @@ def test_tasks_have_the_name_of_their_route() -> None:
 
 
 async def test_workers_that_die_again_and_again_end_the_export(tmp_path: Path) -> None:
-    """Once Dask gives a partition up, the error says so, and that the export can continue."""
+    """Once Dask gives a partition up, the error names that, and the way to continue the export."""
     run = DistributedExport(
         None, ROUTE, [1], Folder(str(tmp_path), {}), {}, None, None, 32, 1, 1, None, session_arguments=None
     )
@@ -403,7 +403,7 @@ async def test_workers_that_die_again_and_again_end_the_export(tmp_path: Path) -
 
 
 def test_without_dask_the_error_names_the_extra() -> None:
-    """Without the packages of the extra the import says what to install."""
+    """Without the packages of the extra, the error of the import names the extra."""
     code = "import sys; sys.modules['distributed'] = None; import chainapi.dask"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert outcome.returncode == 1

@@ -62,7 +62,7 @@ def test_options_of_the_connection_go_to_the_workers(scheduler: str, tmp_path: P
 
 
 def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None:
-    """Failures are reported by source, and the command says how to continue."""
+    """Failures are reported by source, and the command prints how to continue."""
     outcome = chainapi("export", ROUTE, "77", "--out", str(tmp_path / "b"), "--dask", scheduler)
     assert outcome.code == FAILED
     assert outcome.err.startswith("chainapi: 77: 404 Not Found")

@@ -58,7 +58,7 @@ def test_what_a_killed_writer_left_behind_is_no_object(tmp_path: Path) -> None:
 
 
 def test_errors_name_the_object(tmp_path: Path) -> None:
-    """What cannot be read or written is an ExportError with its path and the reason."""
+    """An object that cannot be read or written raises ExportError with its path and the reason."""
     (tmp_path / "file").write_text("")
     store = Store.of(str(tmp_path / "file"), {})
     with pytest.raises(ExportError, match=r"file/one cannot be written: .*start the same export again"):

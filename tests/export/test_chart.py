@@ -133,7 +133,7 @@ def test_each_stretch_keeps_its_lowest_and_highest() -> None:
 # In the terminal
 
 
-def test_a_chart_is_as_wide_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_has_the_requested_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text has the width that the caller set, with any terminal or none."""
     monkeypatch.setenv("COLUMNS", "40")
     for width in (60, 150):
@@ -383,7 +383,7 @@ def made(path: Path, script: str) -> Path:
 
 
 @pytest.mark.parametrize(("name", "what", "script"), HOSTILE)
-def test_nothing_that_a_file_says_is_run(name: str, what: str, script: str, tmp_path: Path) -> None:
+def test_no_code_in_a_file_is_run(name: str, what: str, script: str, tmp_path: Path) -> None:
     """A view, or anything computed, is refused at once with one line of advice."""
     secret = tmp_path / "secret.txt"
     secret.write_text("hunter2")
@@ -430,7 +430,7 @@ def test_a_duckdb_file_reaches_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", FORMATS)
-def test_damaged_files_are_told_as_such(name: str, tmp_path: Path) -> None:
+def test_damaged_files_are_reported(name: str, tmp_path: Path) -> None:
     """A file with flipped bits is drawn or refused; no other error is raised."""
     whole = exported(tmp_path / f"whole.{name}", MetricPoint, {"a": points(700)}).read_bytes()
     random, damaged = Random(name), tmp_path / f"f.{name}"
@@ -548,7 +548,7 @@ def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:
         ("f.csv", WRONG_USAGE, "has no column 'gas' of numbers or times; there are timestamp (time), value"),
     ],
 )
-def test_plot_says_what_is_wrong(name: str, code: int, message: str, tmp_path: Path) -> None:
+def test_plot_reports_errors(name: str, code: int, message: str, tmp_path: Path) -> None:
     """A wrong file or column causes one line of error."""
     exported(tmp_path / "f.csv", MetricPoint, {"a": points(2)})
     outcome = chainapi("plot", str(tmp_path / name), "--y", "gas")

@@ -139,7 +139,7 @@ def test_kinds_of_a_union_share_a_table() -> None:
     }
 
 
-def test_a_kind_that_nobody_knows_loses_nothing() -> None:
+def test_an_unknown_kind_loses_nothing() -> None:
     """Unknown rows put plain values into fitting columns, and the rest into ``extra``."""
     raw = {
         "txHash": "0x1",

@@ -242,7 +242,7 @@ def _hidden(quick: bool) -> list[Row]:
             f"{spread(good)}, {refusals:g}",
             median(good) >= 90 and min(good) >= 60 and refusals <= 50,
         ),
-        Row("hidden, but told by `limits=`: 429s", "0", str(worst), worst == 0),
+        Row("hidden, but given in `limits=`: 429s", "0", str(worst), worst == 0),
     ]
 
 

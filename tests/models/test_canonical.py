@@ -68,7 +68,7 @@ def test_an_odd_row_is_returned_as_it_came(odd: bytes) -> None:
     assert canonical(b'[{"a": 1}, %b ,{ }]' % odd, Row) == [b'{"a":1}', odd, b"{}"]
 
 
-def test_what_only_the_signs_tell_apart_is_split_as_well() -> None:
+def test_values_that_differ_in_signs_alone_are_split_as_well() -> None:
     """Lone surrogates and any depth of nesting raise nothing."""
     deep = b"[" * 5_000 + b"]" * 5_000
     rows = [b'"\\ud800"', b'{"rows":["no"],"x":"],[\\""}', deep, b"1"]

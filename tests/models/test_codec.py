@@ -158,7 +158,7 @@ def test_the_only_list_is_found(body: dict[str, Any], found: str) -> None:
         ({"error": "Not Found", "statusCode": 404, "blocks": []}, "an error body"),
     ],
 )
-def test_where_no_list_can_be_told(body: Any, reason: str) -> None:
+def test_a_page_without_a_clear_list(body: Any, reason: str) -> None:
     """An ambiguous list field is an error with the candidates.
 
     An error body in a 200 is no page of messages.
@@ -595,7 +595,7 @@ def test_texts_that_are_no_whole_number(text: str) -> None:
         ({"txCount": 1, "truthOrNumber": "true"}, "truthOrNumber"),
     ],
 )
-def test_wrong_types_are_told_by_their_names_on_the_wire(row: dict[str, Any], path: str) -> None:
+def test_wrong_types_are_reported_by_their_names_on_the_wire(row: dict[str, Any], path: str) -> None:
     """Error paths have the names and indices of the body."""
     assert refused(rows, Block, {"txCount": 0}, row).path == f"$.blocks[1].{path}"
 

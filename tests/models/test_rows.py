@@ -571,7 +571,7 @@ async def test_two_values_on_one_number(size: int, how: str) -> None:
 
 
 @pytest.mark.parametrize("size", [7, 10, 100])
-async def test_two_values_on_a_number_that_was_said_to_be_the_key(size: int) -> None:
+async def test_two_values_on_a_number_that_should_be_the_key(size: int) -> None:
     """Two rows on a number that is also the key are both yielded and refute the key."""
     service = Service(numbered(range(500, 0, -1), values=2), size)
     heard: list[Event] = []
@@ -640,7 +640,7 @@ async def test_a_walk_that_breaks_its_order_in_its_second_pass() -> None:
     assert kinds(heard) == ["Restarted", "OrderBroken"]
 
 
-async def test_an_order_of_no_pattern_says_that_a_restart_is_inexact() -> None:
+async def test_an_order_of_no_pattern_reports_an_inexact_restart() -> None:
     """A late break in an irregular order repeats earlier rows after a restart.
 
     The event reports that the restart is inexact.
@@ -860,7 +860,7 @@ async def test_a_page_under_maintenance_of_rows_that_change(identified: str) -> 
     assert service.requests < 310
 
 
-async def test_a_page_under_maintenance_where_nothing_tells_rows() -> None:
+async def test_a_page_under_maintenance_without_keys() -> None:
     """A refused page after unkeyed rows that change causes a single restart.
 
     The error then has the service's message.

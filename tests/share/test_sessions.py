@@ -110,7 +110,7 @@ async def test_closing_a_session_ends_its_calls_and_its_part() -> None:
     assert exchange.links == []
 
 
-async def test_nobody_to_share_with_is_said_or_survived() -> None:
+async def test_without_a_host_calls_fail_or_degrade() -> None:
     """Without carriers calls fail with a typed error, or leave by the last share."""
     sim = Simulator()
     async with opened(sim, Exchange(away=True), on_unavailable="fail") as session:

@@ -215,7 +215,7 @@ async def test_request_under_way_is_reported_to_the_next_host() -> None:
 
 
 async def test_without_a_host_requests_fail_if_so_wished() -> None:
-    """on_unavailable="fail" raises an error that says why, and recovers by itself."""
+    """on_unavailable="fail" raises an error with the reason, and recovers by itself."""
     exchange = Exchange(away=True)
     process = Process(exchange, "fail")
     with pytest.raises(ShareUnavailableError, match="nobody can be reached"):
@@ -365,6 +365,24 @@ async def test_refusal_without_a_verdict_reaches_the_next_host() -> None:
         await asyncio.sleep(0.1)
         (await three.acquire()).unsent()
         assert time() >= began + 29.9
+
+
+async def test_busy_processes_get_equal_shares() -> None:
+    """A process with three hundred tasks leaves at least half of a fair share to each with eight."""
+    exchange = Exchange(delay=0.001)
+    async with processes(4, exchange) as many:
+        job = Job(FromFirst(100.0, 10.0), 10**6)
+        crowd = [(many[0], "crowd")] * 300
+        few = [(process, f"few {number}") for number, process in enumerate(many[1:])] * 8
+        tasks = [asyncio.create_task(job.work(process, name)) for process, name in crowd + few]
+        await asyncio.sleep(100.5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert job.spent.total() >= 1_000
+        assert min(job.spent.values()) >= job.spent.total() / 4 / 2
+        assert job.refusals <= 1
+        assert job.sent_in_stop == 0
 
 
 async def test_priorities_hold_across_processes() -> None:

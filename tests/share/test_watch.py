@@ -120,7 +120,7 @@ async def test_observer_of_a_host_that_ends() -> None:
     ],
 )
 async def test_observer_of_another_service(frame: bytes, reason: str) -> None:
-    """What is no state raises an error with the reason."""
+    """A message that is no state raises an error with the reason."""
     near, far = linked_pair()
     observer = Observer(near, "observer", lambda: 0.0)
     far.send(frame)

@@ -376,7 +376,7 @@ def test_a_walk_stays_in_its_pass() -> None:
 
 
 @pytest.mark.parametrize("order", ["swapped", "shuffled"])
-def test_the_order_of_a_long_list_costs_nothing_until_asked_for(order: Any) -> None:
+def test_the_order_of_a_long_list_costs_nothing_until_requested(order: Any) -> None:
     """Moved rows stay within runs of 10,000, so a page of any list is fast."""
     rows = 10**12 + 5_000
     caller = Caller(Anomalies(order=order), rows=rows)

@@ -364,7 +364,7 @@ def test_whose_list_it_is_is_no_row_of_it() -> None:
 
 
 @pytest.mark.parametrize(("chain", "kind"), [("p-chain", "unlockedUnstaked"), ("x-chain", "unlocked")])
-def test_rows_are_of_the_chain_that_is_asked_for(chain: str, kind: str) -> None:
+def test_rows_are_of_the_requested_chain(chain: str, kind: str) -> None:
     """Rows of the three chains of a network have the kinds of their chain."""
     caller = Caller()
     path = f"/data/v1/networks/mainnet/blockchains/{chain}"
@@ -439,7 +439,7 @@ METRIC = "/metrics/v2/chains/7/metrics/activeAddresses"
 
 
 @pytest.mark.parametrize(("interval", "step"), [("hour", 3_600), ("day", 86_400), ("week", 604_800)])
-def test_points_lie_as_far_apart_as_asked_for(interval: str, step: int) -> None:
+def test_points_lie_as_far_apart_as_requested(interval: str, step: int) -> None:
     """Points of a series are one interval apart, the newest at or before the epoch."""
     rows = Caller().body(METRIC, timeInterval=interval)["results"]
     assert 0 <= EPOCH - rows[0]["timestamp"] < step
@@ -476,7 +476,7 @@ def test_block_bounds_take_in_what_lies_within() -> None:
     assert caller.walk("data.evm.erc20_transactions", startBlock=first, endBlock=last) == rows[4:10]
 
 
-def test_walks_go_up_when_asked_to() -> None:
+def test_walks_are_ascending_on_request() -> None:
     """sortOrder=asc yields the oldest row first and added rows last."""
     caller = Caller()
     down = caller.walk("data.primary_network.blockchains")
@@ -511,7 +511,7 @@ def test_tokens_are_bound_to_their_query() -> None:
     assert refused(other) == (400, "pageToken does not belong to this request")
 
 
-def test_pages_have_10_rows_unless_told() -> None:
+def test_pages_have_10_rows_by_default() -> None:
     """Default pages of the Data API have 10 rows, or all of a list without sizes.
 
     A metric has a default size of its own.
@@ -608,7 +608,7 @@ QUERIES = st.dictionaries(
 )
 
 
-def test_what_a_route_does_not_know_is_ignored() -> None:
+def test_unknown_parameters_are_ignored() -> None:
     """Unknown parameters of any value change nothing."""
     caller = Caller()
     messages = caller.body("/data/v1/icm/messages", startTimestamp="then", id="7", sortOrder="asc")[

@@ -114,7 +114,7 @@ def test_series_is_daily_descending_key_and_its_pages_end_without_a_token() -> N
     assert len({point["value"] for point in points}) > 50
 
 
-def test_series_ignores_what_it_does_not_know() -> None:
+def test_series_ignores_unknown_parameters() -> None:
     """The Metrics API has no pageSize: it is ignored like any unknown parameter."""
     caller = Caller(points=30, metrics_page_size=20)
     assert len(caller.page(TPS, pageSize="many", foo=1)["results"]) == 20
@@ -213,7 +213,7 @@ def test_walk_gives_each_row_once_whatever_is_added_at_the_head(
     assert caller.walk(BLOCKS, "blocks")[-rows or None :][:rows] == before
 
 
-def test_a_million_rows_cost_nothing_until_asked_for() -> None:
+def test_a_million_rows_cost_nothing_until_requested() -> None:
     """The cost of a page does not depend on the length of the list."""
     caller = Caller(rows=10**12)
     assert len(caller.page(BLOCKS, pageSize=100)["blocks"]) == 100
@@ -312,7 +312,7 @@ def test_data_needs_a_valid_key(key: str | None) -> None:
     assert set(response.headers) == {"content-type"}
 
 
-def test_metrics_need_no_key_and_tell_no_limit() -> None:
+def test_metrics_need_no_key_and_announce_no_limit() -> None:
     """The Metrics API answers without a key, and without headers on limits."""
     response = Caller(limit=10, metrics_limit=10).response(TPS, key=None)
     assert (response.status, set(response.headers)) == (200, {"content-type"})
@@ -395,7 +395,7 @@ def test_bad_page_sizes_are_refused(size: str, message: str) -> None:
     assert refused(Caller().response(BLOCKS, pageSize=size)) == (400, "Bad Request", [message])
 
 
-def test_page_size_is_10_unless_told() -> None:
+def test_page_size_is_10_by_default() -> None:
     """Pages have 10 rows, or pageSize."""
     caller = Caller()
     assert [len(caller.page(BLOCKS, **q)["blocks"]) for q in ({}, {"pageSize": 1}, {"pageSize": 100})] == [
@@ -502,7 +502,7 @@ def test_window_begins_with_the_first_request_in_it() -> None:
 
 
 @given(start=st.floats(0, 1e9), window=st.floats(0.001, 1e6), passed=st.floats(0, 0.999))
-def test_waiting_as_told_is_always_enough(start: float, window: float, passed: float) -> None:
+def test_waiting_for_retry_after_is_always_enough(start: float, window: float, passed: float) -> None:
     """A client that waits exactly retry-after seconds, at least one, is served."""
     caller = Caller(limit=1, window=window)
     caller.now = start
@@ -535,7 +535,7 @@ def test_keys_have_quotas_of_their_own() -> None:
     assert [caller.world.stats.keys[key].refused for key in ("simulated-key", "second")] == [1, 0]
 
 
-def test_metrics_limit_is_hidden() -> None:
+def test_metrics_limit_has_no_headers() -> None:
     """The Metrics API refuses with 429, without a header about the wait."""
     caller = Caller(metrics_limit=1, metrics_window=10.0)
     caller.response(TPS, key=None)
@@ -654,7 +654,7 @@ def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
         {"at": 1, "truncate": True, "body": b""},
     ],
 )
-def test_fault_must_say_when_and_what(wrong: dict[str, Any]) -> None:
+def test_fault_needs_a_time_and_an_effect(wrong: dict[str, Any]) -> None:
     """A fault without a time or with other than one effect is a ValueError."""
     with pytest.raises(ValueError, match=r"fault|must be|need a status"):
         Fault(**wrong)

@@ -1,4 +1,4 @@
-"""Balance of a limit: units left by reports of responses, and by counting between them."""
+"""Balance of a limit: units left, by reports of responses and by counting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deadlines of waiting requests: their predicted turns, against the time that each of them may wait."""
+"""Deadlines of waiting requests, compared with their predicted turns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Deadlines(Generic[T]):
         return latest < inf and now + self.wait(now, ticket, least=True) > latest + CLOSE
 
     def missed(self, now: float, opens: float) -> Iterator[T]:
-        """Yield the requests that cannot leave in time, while the next one leaves at `opens`.
+        """Yield the requests that cannot leave in time if the next one leaves at `opens`.
 
         Each new request is checked already, so this is necessary only when the opening moved, and when
         nothing is in flight any more: until then more units may be left than the known responses show.

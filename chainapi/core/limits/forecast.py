@@ -20,7 +20,7 @@ ESTIMATE = 0.75  # of the time predicted from a measured pace: the real pace may
 
 @define(eq=False, repr=False)
 class Forecast:
-    """Forecast of the time when requests may leave, by the limits in force and the last stop."""
+    """Forecast of the time when requests may leave, by the limits and the last stop."""
 
     limits: LimitsInForce
     in_flight: InFlight

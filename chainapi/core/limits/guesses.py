@@ -1,4 +1,4 @@
-"""Guesses: requests that no response covers, because units are predicted to be back."""
+"""Guesses: requests that no response covers; their units are predicted to be back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAUTIOUS = 3  # guesses at once allowed by responses without fields
 
 @define(eq=False, repr=False)
 class Guesses:
-    """Guesses that may be in flight at once: one at first, one more with each response."""
+    """Guesses that may be in flight at once: one, and one more with each response."""
 
     in_flight: InFlight
     most: int = 1
@@ -37,7 +37,7 @@ class Guesses:
         return Decision(now, True, probe or (self.most == 1 and alone))
 
     def _inquire(self, now: float, opens: float, scarce: Policy, *, alone: bool, inquiries: bool) -> Decision:
-        """Decide whether one request asks early for units that are used up."""
+        """Decide whether one request leaves early although the units are used up."""
         if not alone:
             return Decision(opens)
         probes_at = scarce.probes_at(opens) if inquiries else inf

@@ -97,7 +97,7 @@ def read_limits(headers: Mapping[str, str], now: float) -> RateLimitInfo:
     """Read the limit headers of one response (specification, section 8).
 
     A malformed header counts as absent. The names in `headers` are lower-case. `now` is Unix time in
-    seconds; moments in a response with a Date are relative to that instead. Never raises.
+    seconds; points in time in a response with a Date are relative to that instead. Never raises.
     """
     if _NAMES.isdisjoint(headers):
         return _SILENCE
@@ -192,14 +192,14 @@ def _read_remaining(text: str | None) -> float | None:
 
 
 def _read_reset(text: str | None, headers: Mapping[str, str], now: float) -> float | None:
-    """Read seconds from now, or a moment in Unix time."""
+    """Read seconds from now, or a Unix time."""
     if text is None:
         return None
     plain = _plain(text)
     if plain is not None and plain < _LONGEST_WINDOW:
         return plain
     base = _answered_at(headers, now)
-    return _longest(_until_moment(reset, base) for reset in _amounts(parse_list(text) or ()))
+    return _longest(_until_unix_time(reset, base) for reset in _amounts(parse_list(text) or ()))
 
 
 # --- the combined field, and policies ---
@@ -250,9 +250,9 @@ def _dictionary_claim(pairs: Iterable[tuple[str, Item]]) -> _Claim:
     return _Claim(_smallest(amounts["limit"]), _smallest(amounts["remaining"]), _longest(amounts["reset"]))
 
 
-# --- moments ---
+# --- times ---
 
-# A reset beyond this many seconds, three years, may be a moment: no window is as long.
+# A reset beyond this many seconds, three years, may be a Unix time: no window is as long.
 _LONGEST_WINDOW = 1e8
 
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
@@ -266,19 +266,19 @@ _DAY_NAME = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
 _ANY_CASE = re.IGNORECASE | re.ASCII
 
 
-def _until_moment(reset: float, base: float) -> float:
-    """Convert a moment in Unix time to seconds from `base`; return others unchanged.
+def _until_unix_time(reset: float, base: float) -> float:
+    """Convert a Unix time to seconds from `base`; return other numbers unchanged.
 
-    A number at most a factor of two away from the present is a moment, in seconds or in milliseconds.
+    A number at most a factor of two away from the present is a Unix time, in seconds or in milliseconds.
     """
-    for moment in (reset, reset / 1000):
-        if base / 2 <= moment <= base * 2 and moment >= _LONGEST_WINDOW:
-            return max(moment - base, 0.0)
+    for unix in (reset, reset / 1000):
+        if base / 2 <= unix <= base * 2 and unix >= _LONGEST_WINDOW:
+            return max(unix - base, 0.0)
     return reset
 
 
 def _answered_at(headers: Mapping[str, str], now: float) -> float:
-    """Return the moment of the response by the service's clock, without a Date `now`."""
+    """Return the time of the response by the service's clock; `now` without a Date."""
     date = _read_date(headers.get("date", "").strip(), now)
     return now if date is None else date
 
@@ -329,7 +329,7 @@ def _unix_time(match: re.Match[str], base: float) -> float | None:
             latest = datetime.fromtimestamp(base, UTC).year + 50
             year = latest - (latest - year) % 100
         month = _MONTHS.index(match["month"].lower()) + 1
-        moment = datetime(year, month, day, hour, minute, second - leap, tzinfo=UTC)
+        date = datetime(year, month, day, hour, minute, second - leap, tzinfo=UTC)
     except (ValueError, OverflowError, OSError):  # no such day or hour; a base beyond all calendars
         return None
-    return moment.timestamp() + leap
+    return date.timestamp() + leap

@@ -1,4 +1,4 @@
-"""Limits in force: those that the user set, those announced, and the one discovered."""
+"""Limits in force: set by the user, announced, and discovered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lane of a queue: waiters of one rank, start-time fair queueing over their processes.
+"""Lane of a queue: start-time fair queueing of processes, within one rank.
 
 Each process has a flow, first come, first served. The flow with the lowest start is next, and each grant
 moves its start by the cost of the request. A flow that begins to wait starts at the lowest start of those
@@ -25,7 +25,10 @@ RESTING = 8  # flows without a waiter that a lane remembers at least, because th
 
 
 class Waiter:
-    """Request in the queue; the lower `rank` goes first, then its process's turn, then the lower `number`."""
+    """Request in the queue.
+
+    The lower `rank` goes first, then its process's turn, then the lower `number`.
+    """
 
     __slots__ = (
         "entered",
@@ -205,7 +208,10 @@ class _Flow(Generic[W]):
         return min(self.waiting, bisect_left(self.waiters, number, key=number_of))
 
     def ahead(self, waiter: Waiter) -> tuple[float, int]:
-        """Return units and number of the waiters before a waiter of this process, or before a new one."""
+        """Return units and number of the waiters before a waiter of this process.
+
+        None stands for a new waiter.
+        """
         if waiter.entered is None or not self.waiting:
             return self.load.units, self.waiting
         own = waiter.flow is self
@@ -214,7 +220,7 @@ class _Flow(Generic[W]):
         return self.load.units * before / self.waiting, before
 
     def until(self, turn: float, number: int) -> tuple[float, int]:
-        """Return units and number of the waiters whose turn comes before that of another process.
+        """Return units and number of the waiters whose turn is before another process's.
 
         With the same start, the lower number goes first. Each waiter counts with the mean cost.
         """
@@ -289,7 +295,7 @@ class Lane(Generic[W]):
     def ahead(
         self, waiter: Waiter, rank: float, *, last: bool = False, aside: float = 0.0
     ) -> tuple[float, float]:
-        """Return units and number of the waiters before a waiter of a `rank`, or before a new one.
+        """Return units and number of the waiters before a waiter, or before a new one.
 
         With `last`, as if the waiter came again as a new one. `aside` are units of its own process that go
         before it, but stand aside.
@@ -344,7 +350,7 @@ class Lane(Generic[W]):
     # --- turns ------------------------------------------------------------------------------
 
     def _flow_of(self, process: str) -> _Flow[W]:
-        """Return the flow of a process; it is a new one if the process did not wait lately."""
+        """Return the flow of a process; a new one if the process did not wait lately."""
         now = 0.0 if not self._flows else self._turns[0][0] if self._only is None else self._only.start
         if not self.waiting:
             self._flows.clear()

@@ -107,13 +107,13 @@ class Ledger:
         at = bisect_left(self._entries, self._gone + units - EPSILON, lo=self._first, key=_total)
         return self._entries[at].back if at < len(self._entries) else None
 
-    def back_by(self, moment: float) -> float:
-        """Return the units that are surely back at a moment."""
-        return self._sum([one for one in self._entries[self._first :] if one.back <= moment])
+    def back_by(self, time: float) -> float:
+        """Return the units that are surely back at a time."""
+        return self._sum([one for one in self._entries[self._first :] if one.back <= time])
 
-    def sent_by(self, moment: float) -> float:
-        """Return the units that were sent up to a moment."""
-        return self._sum([one for one in self._entries[self._first :] if one.sent <= moment])
+    def sent_by(self, time: float) -> float:
+        """Return the units that were sent up to a time."""
+        return self._sum([one for one in self._entries[self._first :] if one.sent <= time])
 
     def entries(self, most: int) -> list[tuple[float, float, float]]:
         """Return the units as at most `most` tuples of sent, back and units; late rather than early.

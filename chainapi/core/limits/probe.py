@@ -20,7 +20,9 @@ LEARNING, PROBING, KNOWN, DRAINED = Mode.LEARNING, Mode.PROBING, Mode.KNOWN, Mod
 
 @define(eq=False, repr=False)
 class Probes:
-    """Probes in flight, and the mode of the quota, which decides whether another one follows.
+    """Probes in flight, and the mode of the quota.
+
+    The mode decides whether another probe follows.
 
     One is in flight at once, twice as many after each one without response.
 
@@ -80,7 +82,7 @@ class Probes:
         self._take(Event.REFUSED)
 
     def route_refused(self, reservation: Reservation) -> None:
-        """Record that a response was a 429 for its route: it shows nothing about the quota."""
+        """Record a 429 for its route alone: it shows nothing about the quota."""
         if reservation.required_probe:
             self._take(Event.PROBE_FAILED)
 

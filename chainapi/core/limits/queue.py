@@ -152,7 +152,10 @@ class Queue(Generic[W]):
         return min((one for one in (best, *firsts) if one is not None), key=number_of)
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters of the same rank among the next `number`, without the first one, `waiter`."""
+        """Return waiters of the rank of `waiter`, the first one, among the next `number`.
+
+        `waiter` itself is left out.
+        """
         return self._lanes[waiter.rank].behind(waiter, number)
 
     def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, float]:

@@ -173,7 +173,7 @@ class Quota:
         return self.send(Decision(sent, probe=unknown), sent, route, cost, prior)
 
     def holds(self, reservation: Reservation, now: float) -> bool:
-        """Return whether a request granted a moment ago may still leave."""
+        """Return whether a request granted just before may still leave."""
         return reservation.stops == self._refusals.stops and now >= self._refusals.stopped_until
 
     def hold_back(self, until: float) -> None:

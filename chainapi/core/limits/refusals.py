@@ -1,4 +1,4 @@
-"""Refusals: the limit that a 429 shows, its reach, and the time until the next try."""
+"""Refusals: the limit that a 429 shows, its reach, and the wait after it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Refusals:
     _passed_any: bool = field(default=False, init=False)
 
     def passed(self) -> None:
-        """Record a request that passed a limiter: the next refusal is the first one in a row."""
+        """Record a request that passed a limiter: the next refusal is the first in a row."""
         self._in_a_row, self._route, self._passed_any = 0, None, True
 
     def refused(
@@ -83,7 +83,10 @@ class Refusals:
         jitter: float,
         max_stop: float,
     ) -> tuple[Verdict, Policy | None]:
-        """Stop requests after a refusal; return its meaning, and the announced policy that is used up."""
+        """Stop requests after a refusal.
+
+        Returns its meaning, and the announced policy that is used up.
+        """
         wait = min(hold(429, info), max_stop) if info.retry_after is not None or info.reset else None
         left = self._left(reservation, info.remaining, policy)
         refusal = Refusal(reservation, now, wait, policy, info.remaining, left, jitter)

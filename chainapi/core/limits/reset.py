@@ -44,9 +44,9 @@ class Reset:
         """Forget the reset: units came back, so the announced end has passed."""
         self.at, self._first = inf, inf
 
-    def after(self, moment: float) -> float:
-        """Return the end of the window if it is after a moment; else inf."""
-        return inf if self.moving or self.at <= moment else self.at
+    def after(self, time: float) -> float:
+        """Return the end of the window if it is after a time; else inf."""
+        return inf if self.moving or self.at <= time else self.at
 
     def stays(self, left: float, spent: float) -> bool:
         """Return whether the reset stayed while more than `spent` units were spent."""

@@ -1,4 +1,4 @@
-"""Return of spent units: the kinds of it, and how a client finds the kind of a service.
+"""Return of spent units: its kinds, and the way to find the kind of a service.
 
 Between responses the client has to predict the return of spent units, and no header has its kind:
 

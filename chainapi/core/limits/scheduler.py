@@ -44,28 +44,31 @@ class Granted(Struct, Generic[T], frozen=True, eq=False):
 
 
 class Due(Struct, Generic[T], frozen=True, eq=False):
-    """Turn of a request that pays its ceiling first: that has room after some `seconds`."""
+    """Turn of a request that pays its ceiling first, which has room after `seconds`."""
 
     ticket: T
     seconds: float
 
 
 class TooLate(Struct, Generic[T], frozen=True, eq=False):
-    """Failure of a request whose turn is too late; a new attempt would leave after some `seconds`."""
+    """Failure of a request whose turn is too late.
+
+    A new attempt would leave after `seconds`.
+    """
 
     ticket: T
     seconds: float
 
 
 class Unanswered(Struct, Generic[T], frozen=True, eq=False):
-    """Failure of a request because the service sent no response at all for some `seconds`."""
+    """Failure of a request because the service sent no response for `seconds`."""
 
     ticket: T
     seconds: float
 
 
 class Wait(Struct, frozen=True):
-    """Wait of the whole queue until a known time; the reason is ``"stop"`` or ``"quota"``."""
+    """Wait of the whole queue until a known time, for a ``"stop"`` or the ``"quota"``."""
 
     until: float
     reason: str
@@ -143,7 +146,7 @@ class Scheduler(Generic[T]):
     # --- turns ------------------------------------------------------------------------------
 
     def round(self, now: float) -> Iterator[Step[T]]:
-        """Yield a step for each request whose turn it is now, and for each that would leave too late."""
+        """Yield a step for each request with its turn now, and for each that is too late."""
         self.wait = None
         self._reopen(now)
         self.queue.fill()
@@ -162,7 +165,10 @@ class Scheduler(Generic[T]):
             yield self._too_late(now, ticket)
 
     def overdue(self, now: float, ticket: T) -> TooLate[T] | Unanswered[T] | None:
-        """Remove a request whose `max_wait` is over, and return why; None if its turn is close."""
+        """Remove a request whose `max_wait` is over.
+
+        Returns the reason; None if its turn is close.
+        """
         if self.deadlines.wait(now, ticket) > CLOSE:
             return self._too_late(now, ticket)
         if self._unanswered_since <= now - max(ticket.max_wait, UNANSWERED):
@@ -189,7 +195,10 @@ class Scheduler(Generic[T]):
         return None
 
     def _serve(self, now: float, ticket: T) -> Granted[T] | Due[T] | None:
-        """Grant a request, or let it pay its ceiling first; None if the quota does not allow it yet."""
+        """Grant a request, or let it pay its ceiling first.
+
+        None if the quota does not allow it yet.
+        """
         if (ceiling := ticket.owes) is not None:
             return self._due(now, ticket, ceiling)
         reservation = self.reserve(now, ticket.route, ticket.prior)

@@ -13,7 +13,7 @@ OTHER = "other"  # tag of the spenders that are added up
 
 @frozen
 class Spender:
-    """What one process spent on one tag since the gate began.
+    """Requests and units of one process and tag, since the gate began.
 
     Attributes:
         process: name of the process; "" for this one.

@@ -11,13 +11,13 @@ __all__ = ["Ceiling", "Ticket"]
 
 
 class Ceiling(Protocol):
-    """Ceiling of a session: a token bucket that each of its requests pays before it leaves.
+    """Ceiling of a session: a token bucket that each request pays before it leaves.
 
     Other parts of the program may share it, so it has a clock of its own.
     """
 
     def toll(self, units: float, requests: float = 1.0) -> float:
-        """Return the tokens that some requests cost, which need `units` units of the quota."""
+        """Return the tokens that requests with `units` units of the quota cost."""
         ...
 
     def wait(self, toll: float) -> float:

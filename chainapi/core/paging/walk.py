@@ -1,9 +1,9 @@
 """Walk over the pages of a list, as a generator of commands.
 
-It does no I/O and reads no clock. `Walk.advance` yields what it wants done to open the next page, and is sent
-the answer:
+It does no I/O and reads no clock. `Walk.advance` yields the commands that open the next page, and receives
+their results:
 
-* `Fetch`: fetch a page. The answer is a `Fetched`, the error in its place, or None where nothing was fetched.
+* `Fetch`: fetch a page. The result is a `Fetched`, the error in its place, or None where nothing was fetched.
 * `Discard`: drop the pages that were fetched ahead; their tokens are dead.
 * `Offload`: run a computation that would block an event loop for long.
 * `Report`: emit an event.

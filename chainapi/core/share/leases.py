@@ -1,4 +1,4 @@
-"""Leases: permits that a host granted in advance, for requests of one session and route."""
+"""Leases: permits granted in advance, for requests of one session and route."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ class Leases:
         return number
 
     def unused(self, now: float = inf) -> tuple[int, ...]:
-        """Remove and return the permits that nothing used for `idle` seconds; without a time, all."""
+        """Remove and return the permits that nothing used for `idle` seconds.
+
+        Without a time, all of them.
+        """
         kinds = [kind for kind, lease in self._known.items() if now - lease.used >= self.idle]
         return tuple(number for kind in kinds for number in self._known.pop(kind).numbers)

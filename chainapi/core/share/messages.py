@@ -1,14 +1,14 @@
-"""Messages between the processes that share a quota and the one that hosts its gate.
+"""Messages between the members of a shared quota and the host of its gate.
 
 A frame is a MessagePack array of messages, each an array that begins with its number. A carrier that
 delivers bytes instead of frames puts the length before each (`FrameReader`). All times are durations in
-seconds from the moment of sending, because the clocks of two processes differ. No message has an API key.
+seconds from the time of sending, because the clocks of two processes differ. No message has an API key.
 
 A member begins with `Hello` and then sends `Join` for each session, and `Holding` for each request whose
 response it still expects. The host answers with `Welcome`, or with `Denied` and the end of the link. From
 then on, in any order:
 
-- `Acquire` asks for a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
+- `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
 - A member ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
 - The first permit of a `Granted` belongs to its request; the others are a lease for the next requests of that
   session and route. `Recall` takes what is unused of all leases back: the member returns it with `Unsent`.
@@ -114,7 +114,7 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
 
 
 class Join(Struct, array_like=True, tag=2, frozen=True):
-    """A session joins: its settings, and the seconds after which it gives up a request."""
+    """Settings of a session that joins, and seconds until it gives up a request."""
 
     member: Number
     tag: Text = ""
@@ -147,7 +147,7 @@ class Holding(Struct, array_like=True, tag=4, frozen=True):
 
 
 class Acquire(Struct, array_like=True, tag=5, frozen=True):
-    """Request for a permit; see `Gate.acquire`. `left` is the seconds until the deadline."""
+    """Request for a permit, `left` seconds before its deadline; see `Gate.acquire`."""
 
     number: Number
     member: Number
@@ -167,7 +167,10 @@ class Cancel(Struct, array_like=True, tag=6, frozen=True):
 
 
 class Answered(Struct, array_like=True, tag=7, frozen=True):
-    """A response arrived; `elapsed` seconds ago its request was sent, if that was later than the grant."""
+    """Response that arrived.
+
+    Its request was sent `elapsed` seconds ago, if that was later than the grant.
+    """
 
     permit: Number
     status: int
@@ -233,7 +236,10 @@ class Verdict(Struct, array_like=True, tag=36, frozen=True):
 
 
 class Recall(Struct, array_like=True, tag=37, frozen=True):
-    """Unused leases have to come back; with `stopped` above 0 nothing may be sent for so many seconds."""
+    """Recall of unused leases.
+
+    With `stopped` above 0, nothing may be sent for that number of seconds.
+    """
 
     stopped: Amount = 0.0
 

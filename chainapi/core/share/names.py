@@ -1,4 +1,4 @@
-"""Names of quotas that processes share: keyed digests, which show neither key nor origin."""
+"""Names of shared quotas: keyed digests, which show neither API key nor origin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def quota_name(origin: str, api_key: str | None) -> str:
 
 
 def frame_key(origin: str, api_key: str | None) -> bytes:
-    """Return the secret with which the members of a quota authenticate frames: 32 bytes.
+    """Return the secret, 32 bytes, with which members of a quota authenticate frames.
 
     Without an API key everybody can derive it.
     """

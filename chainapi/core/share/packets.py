@@ -1,4 +1,4 @@
-"""Packets between two processes over a broker that others can read and write; pure.
+"""Packets between two processes over a broker that others can read and write.
 
 Redis delivers what any client publishes, and forgets what nobody receives. So a packet has the term of the
 host, the link, a number of its own, and a message authentication code (MAC) over all of them and the payload.
@@ -61,7 +61,7 @@ class Packet(NamedTuple):
 
 
 def quota_key(secret: bytes, name: str) -> bytes:
-    """Return the key for packets that open links of the quota `name`; empty without a secret."""
+    """Return the key for packets that open links of a quota; empty without a secret."""
     if not secret:
         return b""
     key = blake2b(secret, digest_size=32, person=b"chainapi secret").digest()
@@ -69,7 +69,9 @@ def quota_key(secret: bytes, name: str) -> bytes:
 
 
 def link_keys(key: bytes, term: int, link: bytes, answer: bytes) -> tuple[bytes, bytes]:
-    """Return the keys of one link: to the host, and to the member; empty for an empty key.
+    """Return the keys of one link: to the host, and to the member.
+
+    They are empty for an empty key.
 
     Both sides choose one of `link` and `answer` at random, so neither can be made to accept packets of an
     earlier link.
@@ -94,7 +96,10 @@ def link_of(data: bytes) -> bytes:
 
 
 def open_packet(key: bytes, data: bytes) -> Packet | None:
-    """Return a packet from bytes; None if it is too short, of no known kind, or its MAC is wrong."""
+    """Return a packet from bytes.
+
+    None if it is too short, of no known kind, or its MAC is wrong.
+    """
     if key:
         data, mac = data[:-_MAC], data[-_MAC:]
         if not hmac.compare_digest(mac, _mac(key, data)):
@@ -144,7 +149,9 @@ class Incoming:
         self._number = 0
 
     def open(self, data: bytes) -> Packet | None:
-        """Return the next packet; None for one to drop: forged, replayed, or of another term or link.
+        """Return the next packet; None for a packet to drop.
+
+        Those are forged, replayed, or of another term or link.
 
         Raises:
             GapError: packets are missing before this one.

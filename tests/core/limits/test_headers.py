@@ -35,7 +35,7 @@ def read(**headers: str) -> RateLimitInfo:
 
 
 @pytest.mark.parametrize("headers", [{}, {"content-type": "application/json", "date": DATE}])
-def test_answer_without_limits_says_nothing(headers: dict[str, str]) -> None:
+def test_answer_without_limits_has_no_values(headers: dict[str, str]) -> None:
     """No limit header, no info."""
     assert read_limits(headers, NOW) == RateLimitInfo()
 

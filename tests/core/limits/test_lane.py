@@ -21,7 +21,7 @@ cancels = st.tuples(st.just("cancel"), st.integers(0, 1_000_000))
 
 
 def new_queue() -> Queue[Waiter]:
-    """Return an empty queue that knows the price of each route."""
+    """Return an empty queue with the price of each route."""
     return Queue(Costs(learned=dict(PRICES)))
 
 
@@ -100,7 +100,7 @@ def served(queue: Queue[Waiter]) -> list[int]:
 
 
 def crowd(sizes: list[int], before: int) -> Queue[Waiter]:
-    """Return a queue in which processes wait with so many equal requests, after some grants."""
+    """Return a queue after some grants, in which processes wait with these numbers of requests."""
     queue, numbers = new_queue(), count()
     for place, size in enumerate(sizes):
         for _ in range(size + before):

@@ -292,7 +292,7 @@ def test_forecast_counts_what_is_ahead() -> None:
     assert started(50.0).forecast(1.0, 11.0) == 0.0
 
 
-def test_forecast_knows_a_drip() -> None:
+def test_forecast_includes_a_drip() -> None:
     """A forecast for a drip follows its pace."""
     one = Policy(Balance(60.0, 60.0, reported=True), returns=Returns(TokenBucket()))
     one.balance.remaining, one.balance.recorded_at = 0.0, 0.0
@@ -402,7 +402,7 @@ def test_hidden_window_that_others_had_used_is_learned_whole() -> None:
 
 
 @pytest.mark.parametrize("window", [1.0, 2.0, 5.0, 10.0])
-def test_short_hidden_window_is_no_drip(window: float) -> None:
+def test_short_window_without_headers_is_no_drip(window: float) -> None:
     """A window of seconds is learned as one, and nothing is paced."""
     discovery = Discovery()
     passing(discovery, 0.0, 20)

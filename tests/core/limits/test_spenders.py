@@ -88,6 +88,6 @@ def test_snapshot_survives_json(snapshot: QuotaSnapshot, now: float) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"limit": -1}', b'{"spenders": [{"process": 1}]}', b"\xff"])
 def test_malformed_snapshots_are_refused(text: bytes) -> None:
-    """What is no snapshot raises ValueError."""
+    """Bytes that are no snapshot raise ValueError."""
     with pytest.raises(ValueError, match="malformed snapshot of a quota"):
         QuotaSnapshot.from_json(text, 0.0)

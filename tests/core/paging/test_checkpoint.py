@@ -208,13 +208,13 @@ def test_each_damage_is_named(changes: dict[str, Any], named: str) -> None:
         Checkpoint.loads(damaged(**changes))
 
 
-def test_a_newer_version_asks_for_an_upgrade() -> None:
+def test_a_newer_version_requires_an_upgrade() -> None:
     """A checkpoint of a later format is refused with the advice to upgrade."""
     with pytest.raises(CheckpointError, match=rf"format {CHECKPOINT_VERSION + 1}.*upgrade chainapi"):
         Checkpoint.loads(damaged(chainapi_checkpoint=CHECKPOINT_VERSION + 1))
 
 
-def test_an_older_version_asks_to_begin_again() -> None:
+def test_an_older_version_requires_a_new_walk() -> None:
     """A checkpoint of the format before is refused with the advice to begin again.
 
     That format counted nothing.

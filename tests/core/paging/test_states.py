@@ -329,7 +329,7 @@ def test_a_token_as_old_as_its_lifetime_is_not_sent(minted: float, early: float)
         assert walk.restarts == (sent is None)
 
 
-def test_the_first_page_is_asked_for_without_a_token() -> None:
+def test_the_first_page_is_requested_without_a_token() -> None:
     """A walk sends no token for the first page, and counts no restart."""
     walk = fresh()
     assert sent_by(walk, DAY * 9, DAY * 9) is None
@@ -360,7 +360,7 @@ def test_a_token_read_back_has_aged_by_the_wall_clock(away: float, sent: str | N
     assert sent_by(walk, 50.0, 1_000.0 + away) == sent
 
 
-def test_the_wall_clock_is_asked_once() -> None:
+def test_the_wall_clock_is_read_once() -> None:
     """The wall clock is read once; then the loop's clock counts the age."""
     walk = resumed(READ_BACK)
     assert sent_by(walk, 50.0, 1_000.0 + DAY - 10) == "t"

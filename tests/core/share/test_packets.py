@@ -1,4 +1,4 @@
-"""Packets over a broker that others can write to, and the lease of a host."""
+"""Packets over a broker that others can write to, and the lock of a host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.share.host_lease import HostLease
+from chainapi.core.share.host_lock import HostLock
 from chainapi.core.share.packets import (
     GapError,
     Incoming,
@@ -122,12 +122,12 @@ def test_memory_is_authentic(key: bytes, memory: bytes, data: st.DataObject) -> 
 def test_a_host_stops_before_its_lease_expires(
     ttl: float, rate: float, renewals: list[tuple[float, float]], wait: float
 ) -> None:
-    """While the host may serve, the broker gives the lease to nobody else, if clocks run within 5 %.
+    """While the host may serve, the broker gives the lock to nobody else, if clocks run within 5 %.
 
     Requests take any time to the broker, whose clock runs at `rate`.
     """
     now = 0.0
-    lease = HostLease(ttl, now)
+    lock = HostLock(ttl, now)
     expires = ttl  # by the clock of the broker, which granted it at once
     for pause, way in renewals:
         sent = now + pause
@@ -135,6 +135,6 @@ def test_a_host_stops_before_its_lease_expires(
         if arrives * rate >= expires:
             break
         expires = arrives * rate + ttl
-        lease.renewed(sent)
+        lock.renewed(sent)
         now = arrives
-    assert not lease.holds(now + wait) or (now + wait) * rate < expires
+    assert not lock.holds(now + wait) or (now + wait) * rate < expires

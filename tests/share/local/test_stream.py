@@ -16,9 +16,9 @@ import pytest
 from attrs import define, field
 
 from chainapi.core.share.messages import MAX_FRAME, framed
-from chainapi.share.handshake import GREETING, Handshake, host_side, member_side
 from chainapi.share.link import Link
-from chainapi.share.stream import PATIENCE, QUIET, StreamLink
+from chainapi.share.local.handshake import GREETING, Handshake, host_side, member_side
+from chainapi.share.local.stream import PATIENCE, QUIET, StreamLink
 
 SECRET = b"s" * 32
 TICK = 1.0
@@ -26,7 +26,7 @@ TICK = 1.0
 
 @define(eq=False)
 class Reader:
-    """What one end receives."""
+    """Frames and the break that one end receives."""
 
     link: Link
     frames: asyncio.Queue[bytes] = field(factory=asyncio.Queue[bytes])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.share.handshake import (
+from chainapi.share.local.handshake import (
     GREETING,
     Handshake,
     HandshakeError,

@@ -1,4 +1,4 @@
-"""Handshake of a link over a stream: each end proves that it has the secret, without sending it.
+"""Handshake of a link: mutual proof of a secret that neither end sends.
 
 Both ends begin with a greeting and a random challenge. Then the host sends its proof, and the member checks
 it and sends its own. A proof is an HMAC over both challenges and the role, so that no recorded or reflected
@@ -47,7 +47,7 @@ class Handshake:
         self._reply, self._needed = next(side)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Return the bytes to send, and the bytes behind the handshake: None before its end.
+        """Return the bytes to send, and those behind the handshake: None before its end.
 
         Raises:
             HandshakeError: the other end failed.
@@ -93,7 +93,7 @@ def host_side(secret: bytes) -> Side:
 
 
 def _greeted(message: bytes) -> bytes:
-    """Check the greeting at the start of a message, and return the challenge behind it."""
+    """Check the greeting at the start of a message; return the challenge behind it."""
     greeting = message[: len(GREETING)]
     if greeting[:-1] != GREETING[:-1]:
         raise HandshakeError("the other end does not speak this protocol")

@@ -72,7 +72,7 @@ class Other:
 async def started(directory: Path, tick: str, *options: str) -> AsyncIterator[Other]:
     """Run a process; at the end it is not there any more, nor are its children."""
     pipe = asyncio.subprocess.PIPE
-    command = [sys.executable, "-m", f"{__package__}.local_process", str(directory), tick, *options]
+    command = [sys.executable, "-m", f"{__package__}.process", str(directory), tick, *options]
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     try:
         yield Other(process)

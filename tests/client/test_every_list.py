@@ -1,4 +1,4 @@
-"""Truth of every list route, walked over a service with all its oddities.
+"""Walks of every list route, over a service with all anomalies.
 
 The rows are those that the service holds.
 """
@@ -59,7 +59,7 @@ def walk_of(session: Session, name: str) -> Pages[Any]:
     return method(**given, on_invalid="raw")  # type: ignore[operator,no-any-return]
 
 
-def truth_of(simulator: Simulator, name: str) -> list[Any]:
+def rows_held(simulator: Simulator, name: str) -> list[Any]:
     """Return the rows of a route as its service holds them, as records of the route."""
     declared = ROUTES[name]
     path = path_of(name).partition("/")[2].partition("/")[2]
@@ -118,7 +118,7 @@ async def test_one_pass_gives_the_list(name: str, order: str) -> None:
     async with session_of(simulator, heard) as session:
         pages = walk_of(session, name)
         rows = await pages.collect()
-    assert rows == truth_of(simulator, name)
+    assert rows == rows_held(simulator, name)
     assert not [event for event in heard if isinstance(event, Restarted)]
 
 
@@ -130,16 +130,16 @@ async def test_a_dead_token_loses_and_repeats_nothing(name: str, order: str) -> 
     """
     simulator = simulated(**everything(name, order))
     rows, heard = await rows_with_dead_tokens(simulator, name, 17, 40)
-    truth = counted(truth_of(simulator, name))
+    held = counted(rows_held(simulator, name))
     if all(event.exact for event in heard if isinstance(event, Restarted)):
-        assert counted(rows) == truth
+        assert counted(rows) == held
     else:  # a key that was given up in mid-walk: rows known by it alone come again
         assert any(isinstance(event, KeyNotUnique) for event in heard)
-        assert truth <= counted(rows)
+        assert held <= counted(rows)
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_rows_that_change_or_move_come_once_where_a_key_says_so(name: str) -> None:
+async def test_rows_that_change_or_move_come_once_by_their_key(name: str) -> None:
     """Rows with a key that change or move between passes are given once.
 
     Prices and logos change.
@@ -147,15 +147,15 @@ async def test_rows_that_change_or_move_come_once_where_a_key_says_so(name: str)
     simulator = simulated(changing="pass", moved=0.2, unknown_fields=0.2)
     rows, heard = await rows_with_dead_tokens(simulator, name, 30)
     key = key_of(name)
-    truth = truth_of(simulator, name)
+    held = rows_held(simulator, name)
     if not key:  # a changed row without a key is given as it was and as it is
-        assert len(rows) >= len(truth)
+        assert len(rows) >= len(held)
         return
     identity = operator.attrgetter(*key)
-    lost = {identity(row) for row in truth} - {identity(row) for row in rows}
+    lost = {identity(row) for row in held} - {identity(row) for row in rows}
     assert not lost
     told = [event for event in heard if isinstance(event, KeyNotUnique | OrderBroken)]
-    assert told or len(rows) == len(truth)
+    assert told or len(rows) == len(held)
 
 
 @pytest.mark.parametrize("repeated", ["last", 2])
@@ -173,4 +173,4 @@ async def test_repeated_pages_end(name: str, repeated: Any) -> None:
     partial = caught.value.partial
     assert partial is not None
     if repeated == "last":
-        assert counted(truth_of(simulator, name)) <= counted(partial)
+        assert counted(rows_held(simulator, name)) <= counted(partial)

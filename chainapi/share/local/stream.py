@@ -17,7 +17,7 @@ from typing import cast
 
 from chainapi.core.share.messages import MAX_FRAME, FrameError, FrameReader, framed
 from chainapi.share import forks
-from chainapi.share.handshake import Handshake, HandshakeError
+from chainapi.share.local.handshake import Handshake, HandshakeError
 
 __all__ = ["PATIENCE", "QUIET", "StreamLink"]
 
@@ -72,7 +72,10 @@ class StreamLink(asyncio.Protocol):
         self._loop.call_soon(self._deliver_early)
 
     def send(self, frame: bytes) -> None:
-        """See `Link.send`. A frame that is empty or longer than `MAX_FRAME` bytes breaks the link."""
+        """See `Link.send`.
+
+        A frame that is empty or longer than `MAX_FRAME` bytes breaks the link.
+        """
         if self._ended or self._transport.is_closing():
             return
         if not 0 < len(frame) <= MAX_FRAME or self._congested():
@@ -88,12 +91,12 @@ class StreamLink(asyncio.Protocol):
     # --- the carrier --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Break the link after frames that were sent before; this end learns it too."""
+        """Break the link after frames that were sent before; this end is informed too."""
         self._ended, self._late = True, 0
         self._transport.close()
 
     def fail(self) -> None:
-        """Break the link at once; this end learns it too."""
+        """Break the link at once; this end is informed too."""
         self._ended = True
         self._transport.abort()
 

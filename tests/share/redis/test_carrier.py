@@ -24,15 +24,15 @@ from chainapi.core.share.packets import Kind, Packet, link_of, quota_key, seal
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.link import Link, Serve
 from chainapi.share.redis import RedisCarrier
-from chainapi.share.redis_wire import Address, Wire
+from chainapi.share.redis.wire import Address, Wire
 from chainapi.simulator import Simulator
 from tests.raw_server import let_pass, settle, until
-from tests.share.redis_server import RedisServer, free_port
+from tests.share.redis.server import RedisServer, free_port
 
 pytestmark = pytest.mark.real_time
 
 PATIENCE = 60.0  # seconds until a test that hangs fails
-LONG = 600.0  # seconds: a lease or a silence that no test waits for
+LONG = 600.0  # seconds: a lock or a silence that no test waits for
 
 
 @pytest.fixture(autouse=True)
@@ -194,7 +194,7 @@ async def test_frames_arrive_in_order(url: str, name: str) -> None:
 
 
 async def test_frames_before_start_are_delivered_first(url: str, name: str) -> None:
-    """What arrived before `start`, and the break after it, are delivered in order."""
+    """Frames that arrived before `start`, and the break after them, are delivered in order."""
     async with processes(2, url, name) as them:
         await them[0].connect()
         link = await them[1].carrier.connect(name, them[1]._make_host)
@@ -298,7 +298,7 @@ async def test_a_host_that_cannot_be_made(url: str, name: str) -> None:
 
 
 async def test_a_request_before_the_host_is_made_waits(url: str, name: str) -> None:
-    """A member that asks for a link while the elected process makes its host gets it afterwards."""
+    """A member that requests a link while the elected process makes its host gets it afterwards."""
     async with processes(2, url, name) as (host, member):
         await member.connect()
         await member.aclose()  # which leaves the quota to the next, and knows that there is one
@@ -418,13 +418,13 @@ async def test_terms_increase(url: str, name: str) -> None:
     assert terms[1:] == [terms[0] + 1_000_001, terms[0] + 2_000_002]
 
 
-# Processes that die, hang, or lose their lease
+# Processes that die, hang, or lose their lock
 
 
 @asynccontextmanager
 async def subprocess(url: str, name: str, ttl: float) -> AsyncIterator[asyncio.subprocess.Process]:
     """Return another process, once it is the host."""
-    command = (sys.executable, "-m", "tests.share.redis_host", url, name, str(ttl))
+    command = (sys.executable, "-m", "tests.share.redis.host_process", url, name, str(ttl))
     child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     try:
         assert await _lines(child, 2) == ["elected", "connected"]
@@ -460,7 +460,7 @@ async def test_a_killed_host_is_replaced_without_waiting_for_its_lease(url: str,
 
 
 async def test_a_paused_host_serves_nothing_after_its_lease(url: str, name: str) -> None:
-    """A host that is suspended beyond its lease is replaced; when it runs again it serves no frame."""
+    """A host that is suspended beyond its lock is replaced; when it runs again it serves no frame."""
     async with (
         processes(1, url, name, ttl=1.0, silence=1.0) as (member,),
         subprocess(url, name, 1.0) as child,
@@ -483,7 +483,7 @@ async def test_a_paused_member_breaks_at_the_host(url: str, name: str) -> None:
     async with processes(1, url, name, silence=1.0) as (host,):
         await host.connect()
         await host.served.get()
-        command = (sys.executable, "-m", "tests.share.redis_host", url, name, "1.0")
+        command = (sys.executable, "-m", "tests.share.redis.host_process", url, name, "1.0")
         child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
         try:
             assert await _lines(child, 1) == ["connected"]
@@ -508,7 +508,7 @@ async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
 
 
 async def test_a_host_on_a_former_primary_ends(own_server: RedisServer, name: str) -> None:
-    """A host whose Redis became a read-only replica cannot renew its lease, and ends."""
+    """A host whose Redis became a read-only replica cannot renew its lock, and ends."""
     async with processes(1, own_server.url, name, ttl=1.0) as (host,):
         end = await host.connect()
         assert own_server.command("REPLICAOF", "127.0.0.1", "1") == "+OK"
@@ -516,7 +516,7 @@ async def test_a_host_on_a_former_primary_ends(own_server: RedisServer, name: st
 
 
 async def test_a_host_stops_by_its_own_clock(own_server: RedisServer, name: str) -> None:
-    """A host that cannot renew its lease stops before Redis would give it to another."""
+    """A host that cannot renew its lock stops before Redis would give it to another."""
     async with processes(1, own_server.url, name, ttl=0.4) as (host,):
         end = await host.connect()
         served = await host.served.get()
@@ -527,7 +527,7 @@ async def test_a_host_stops_by_its_own_clock(own_server: RedisServer, name: str)
 
 
 async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str) -> None:
-    """When the loop of a host stood still beyond its lease, it serves no frame that waited."""
+    """When the loop of a host stood still beyond its lock, it serves no frame that waited."""
     async with processes(1, url, name, ttl=5.0) as (host,):
         end = await host.connect()
         end.link.send(b"waits")
@@ -544,7 +544,7 @@ async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str
 
 
 async def test_links_break_with_the_connection(own_server: RedisServer, name: str) -> None:
-    """When Redis ends all links break; when it is there again, with nothing, processes elect and go on."""
+    """When Redis ends all links break; when it is there again, with nothing, processes elect and continue."""
     async with processes(3, own_server.url, name) as them:
         ends = await connected(*them)
         own_server.stop()
@@ -685,7 +685,7 @@ async def _listen(wire: Wire, channel: bytes) -> asyncio.Queue[bytes]:
 
 
 async def test_a_forged_host_is_not_believed(own_server: RedisServer, name: str) -> None:
-    """Who takes the lock without the secret gets no link; when Redis ends, so does the attempt to connect."""
+    """A process with the lock but not the secret gets no link; the end of Redis ends the attempt too."""
     async with redis(own_server.url) as wire, processes(1, own_server.url, name, secret=b"s") as (member,):
         await wire.request("SET", f"chainapi:{{{name}}}:host", f"7:{'0' * 32}")
         heard = await _listen(wire, f"chainapi:{{{name}}}:to:{'0' * 32}".encode())
@@ -792,7 +792,7 @@ async def refusing() -> AsyncIterator[Callable[[str], Awaitable[str]]]:
 async def test_a_server_that_refuses(
     answer: str, advice: str, name: str, refusing: Callable[[str], Awaitable[str]]
 ) -> None:
-    """Each refusal is an error that says what to do, and shows neither password nor the server's text."""
+    """Each refusal is an error that names the remedy, and shows neither password nor the server's text."""
     process = Process(await refusing(answer), name)
     with pytest.raises(ShareUnavailableError, match=advice) as caught:
         await process.connect()
@@ -826,7 +826,7 @@ async def test_messages_out_of_order_are_ignored(
 async def test_a_configuration_that_refuses(
     commands: list[str], code: str, own_server: RedisServer, name: str
 ) -> None:
-    """What a real server does not permit is an error with its code and with advice."""
+    """A command that a real server does not permit is an error with its code and with advice."""
     async with processes(2, own_server.url, name) as (host, member):
         if code == "NOPERM":
             await host.connect()
@@ -844,7 +844,7 @@ PERMISSIONS = (
 
 async def test_a_user_with_the_documented_permissions(own_server: RedisServer, name: str) -> None:
     """A user of Redis with the permissions that the docs list, and no others, shares a quota."""
-    documented = (Path(__file__).parents[2] / "docs" / "redis.md").read_text("utf-8")
+    documented = (Path(__file__).parents[3] / "docs" / "redis.md").read_text("utf-8")
     assert PERMISSIONS in " ".join(documented.split())
     own_server.command(*f"ACL SETUSER app on >p@ss resetchannels {PERMISSIONS}".split())
     url = f"redis://app:p%40ss@127.0.0.1:{own_server.port}/2"
@@ -919,7 +919,7 @@ def test_malformed_addresses(address: str) -> None:
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without redis-py the error names the extra."""
-    for module in [module for module in sys.modules if module.startswith("chainapi.share.redis_")]:
+    for module in [module for module in sys.modules if module.startswith("chainapi.share.redis.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "hiredis", None)
     with pytest.raises(ConfigurationError, match=r"needs hiredis.*pip install 'chainapi\[redis\]'"):

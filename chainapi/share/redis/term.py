@@ -1,4 +1,4 @@
-"""Term of a host over Redis: its lease, and its ends of the links to members."""
+"""Term of a host over Redis: its lock, and its ends of the links to members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from chainapi.core.share.host_lease import HostLease
+from chainapi.core.share.host_lock import HostLock
 from chainapi.core.share.packets import (
     NONCE,
     Incoming,
@@ -24,11 +24,11 @@ from chainapi.core.share.packets import (
     seal_memory,
 )
 from chainapi.share.link import Link, Serve, linked_pair
-from chainapi.share.redis_election import Elected, Election
-from chainapi.share.redis_link import OwnLink, RedisLink
-from chainapi.share.redis_wire import Answer, Wire
+from chainapi.share.redis.election import Elected, Election
+from chainapi.share.redis.links import OwnLink, RedisLink
+from chainapi.share.redis.wire import Answer, Wire
 
-__all__ = ["Term", "Times", "lease_clock"]
+__all__ = ["Term", "Times", "lock_clock"]
 
 MAX_UNCONFIRMED = 1_024  # links whose member sent nothing yet: replayed requests for links make such ones
 
@@ -45,7 +45,7 @@ class Times:
 
     @property
     def beat(self) -> float:
-        """Interval of keep-alives, and of renewals of the lease."""
+        """Interval of keep-alives, and of renewals of the lock."""
         return min(self.ttl, self.silence) / 4
 
     @property
@@ -54,10 +54,10 @@ class Times:
         return self.beat / 2
 
 
-def lease_clock() -> float:
-    """Return the time of the event loop, plus the time for which the machine was suspended.
+def lock_clock() -> float:
+    """Return the time of the event loop, plus the time that the machine was suspended.
 
-    Redis counts a lease while this machine sleeps; the clock of an event loop stops.
+    Redis counts a lock while this machine sleeps; the clock of an event loop stops.
     """
     suspended = 0.0
     if sys.platform == "linux":
@@ -69,14 +69,14 @@ class Term:
     """Term of this process as the host.
 
     It begins with the function that serves links; requests for links wait until then. Every frame, in either
-    direction, passes only while the lease holds.
+    direction, passes only while the lock holds.
     """
 
     def __init__(
         self, wire: Wire, election: Election, elected: Elected, sent: float, key: bytes, times: Times
     ) -> None:
         self._wire, self._election, self._elected = wire, election, elected
-        self._lease = HostLease(times.ttl, sent)
+        self._lock = HostLock(times.ttl, sent)
         self._key, self._times = key, times
         self._serve: Serve | None = None
         self._early: list[Packet] = []
@@ -102,8 +102,8 @@ class Term:
             self.request(request)
 
     def may_serve(self) -> bool:
-        """Return whether the lease holds; end the term if it does not."""
-        if not self._lease.holds(lease_clock()):
+        """Return whether the lock holds; end the term if it does not."""
+        if not self._lock.holds(lock_clock()):
             self.end()
         return not self.ended
 
@@ -117,7 +117,10 @@ class Term:
         return mine
 
     def request(self, request: Packet) -> None:
-        """Accept an authentic request for a link; it is served once its member has sent a packet on it."""
+        """Accept an authentic request for a link.
+
+        The link is served once its member has sent a packet on it.
+        """
         if request.term != self._elected.term or request.link in self._links or not self.may_serve():
             return
         if self._serve is None:
@@ -133,10 +136,10 @@ class Term:
         return known is not None
 
     def tick(self) -> None:
-        """Renew the lease; look after the links."""
+        """Renew the lock; look after the links."""
         if not self.may_serve():
             return
-        sent = lease_clock()
+        sent = lock_clock()
         self._election.renew(self._wire, self._elected.value, lambda answer: self._renewed(answer, sent))
         for link in self._links.values():
             link.tick(self._times.idle)
@@ -170,6 +173,6 @@ class Term:
 
     def _renewed(self, answer: Answer, sent: float) -> None:
         if answer == 1:
-            self._lease.renewed(sent)
+            self._lock.renewed(sent)
         else:
             self.end()

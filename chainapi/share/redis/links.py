@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from chainapi.core.share.packets import GapError, Incoming, Kind, Outgoing
 from chainapi.share.link import Link
-from chainapi.share.redis_wire import Answer, Wire
+from chainapi.share.redis.wire import Answer, Wire
 
 __all__ = ["OwnLink", "RedisLink"]
 
@@ -95,7 +95,7 @@ class RedisLink:
             self.lose()
 
     def tick(self, idle: float) -> None:
-        """Break the link if the peer is silent; send a keep-alive if nothing was sent for `idle` seconds."""
+        """Break the link of a silent peer; send a keep-alive after `idle` seconds."""
         now = self._loop.time()
         if now - self._heard > self._silence:
             self.end()
@@ -140,7 +140,7 @@ class RedisLink:
 
 
 class OwnLink:
-    """Host's end of the link to its own process: passes frames while the host may serve."""
+    """Host's end of the link to its own process, open while the host may serve."""
 
     def __init__(self, inner: Link, may_serve: Callable[[], bool]) -> None:
         self._inner = inner

@@ -20,12 +20,12 @@ from chainapi.core.limits.scope import Verdict
 from chainapi.core.share.messages import MAX_FRAME
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
-from chainapi.share.election import Elections, share_directory
 from chainapi.share.gate import SharedGate
-from chainapi.share.handshake import GREETING
 from chainapi.share.link import Link, Serve
 from chainapi.share.local import LocalCarrier
-from chainapi.share.stream import PATIENCE
+from chainapi.share.local.election import Elections, share_directory
+from chainapi.share.local.handshake import GREETING
+from chainapi.share.local.stream import PATIENCE
 
 real_time = pytest.mark.real_time
 both_sockets = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
@@ -87,7 +87,7 @@ class Process:
 
 @asynccontextmanager
 async def processes(directory: Path, count: int, tcp: bool = False) -> AsyncIterator[list[Process]]:
-    """Connect some carriers, the first of which becomes the host."""
+    """Connect some carriers; the first one becomes the host."""
     members = [Process(f"p{number}", LocalCarrier(directory, tcp=tcp)) for number in range(count)]
     try:
         for member in members:
@@ -189,7 +189,7 @@ async def _until_end(reader: asyncio.StreamReader) -> bytes:
 
 @real_time
 async def test_a_wrong_secret_is_refused_over_tcp(directory: Path) -> None:
-    """A process that knows the port and not the secret gets no link."""
+    """A process that has the port and not the secret gets no link."""
     async with processes(directory, 1, tcp=True) as (first,):
         address = directory / "q.host"
         right = address.read_bytes()

@@ -1,4 +1,4 @@
-"""Election of the host of a quota in Redis, by Redis's clock, and what hosts leave to later ones.
+"""Election of a host in Redis, by Redis's clock, and the memory for later hosts.
 
 Three keys for each quota: the lock with the host and its term, the number of the last term, and the memory of
 the quota. Scripts read and write them in one step. `{...}` in a key puts all three on one node of a cluster.
@@ -10,7 +10,7 @@ import re
 
 from attrs import frozen
 
-from chainapi.share.redis_wire import Answer, OnAnswer, Wire
+from chainapi.share.redis.wire import Answer, OnAnswer, Wire
 
 __all__ = ["Elected", "Election", "Elsewhere"]
 
@@ -57,7 +57,10 @@ return redis.call('PEXPIRE', KEYS[2], ARGV[3])
 
 @frozen
 class Elected:
-    """This process is the host: its term, value of the lock, memory of the quota and its age in seconds."""
+    """Result of an election that this process won.
+
+    Term, value of the lock, memory of the quota, and the age of the memory in seconds.
+    """
 
     term: int
     value: bytes
@@ -108,7 +111,7 @@ class Election:
         return Elsewhere(host, int(term))
 
     def renew(self, wire: Wire, value: bytes, on_answer: OnAnswer) -> None:
-        """Renew the lease of the host; the answer is 0 if it lost it."""
+        """Renew the lock of the host; the answer is 0 if it lost it."""
         wire.call(on_answer, "EVAL", _RENEW, 1, self._lock, value, self._ttl)
 
     def resign(self, wire: Wire, value: bytes) -> None:

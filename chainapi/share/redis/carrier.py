@@ -15,14 +15,14 @@ from chainapi.errors import ConfigurationError
 from chainapi.share.link import Link, Serve
 
 if TYPE_CHECKING:
-    from chainapi.share.redis_participant import Participant
-    from chainapi.share.redis_wire import Wire
+    from chainapi.share.redis.participant import Participant
+    from chainapi.share.redis.wire import Wire
 
 __all__ = ["RedisCarrier"]
 
 
 class RedisCarrier:
-    """Carrier over Redis 6 or newer, or a server that speaks its protocol, such as Valkey.
+    """Carrier over Redis 6 or newer, or a compatible server such as Valkey.
 
     It belongs to one event loop, and uses one connection for all quotas.
 
@@ -50,8 +50,8 @@ class RedisCarrier:
         timeout: float = 2.0,
     ) -> None:
         try:
-            from chainapi.share.redis_host import Times
-            from chainapi.share.redis_wire import Address
+            from chainapi.share.redis.term import Times
+            from chainapi.share.redis.wire import Address
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"a quota shared over Redis needs {error.name}, which is not installed: "
@@ -70,7 +70,7 @@ class RedisCarrier:
         return f"RedisCarrier({str(self._address)!r}, prefix={self._prefix!r})"
 
     def authenticate(self, name: str, secret: bytes) -> None:
-        """Authenticate the packets of the quota `name` by a secret that only its processes have.
+        """Authenticate packets of the quota `name` by a secret that its processes have.
 
         A session calls it before `connect`, with a digest of its API key. It has no effect if the carrier
         has a secret of its own. Without a secret, everybody who can write to Redis can forge packets.
@@ -82,7 +82,7 @@ class RedisCarrier:
         return await (await self._part(name)).connect(make_host)
 
     async def observe(self, name: str) -> Link | None:
-        """Return a link to the host of a quota without becoming the host; None if no process hosts it."""
+        """Return a link to the host without becoming it; None if no process hosts."""
         return await (await self._part(name)).observe()
 
     def store(self, name: str, memory: bytes) -> None:
@@ -108,14 +108,14 @@ class RedisCarrier:
         return participant
 
     def _participant(self, wire: Wire, name: str) -> Participant:
-        from chainapi.share.redis_election import Election
-        from chainapi.share.redis_participant import Participant
+        from chainapi.share.redis.election import Election
+        from chainapi.share.redis.participant import Participant
 
         key = quota_key(self._secret or self._secrets.get(name, b""), name)
         return Participant(wire, Election(self._prefix, name, self._times.ttl), key, self._times)
 
     async def _connected(self) -> Wire:
-        from chainapi.share.redis_wire import Wire
+        from chainapi.share.redis.wire import Wire
 
         async with self._opening:
             if self._wire is None or self._wire.lost:

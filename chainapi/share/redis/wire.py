@@ -68,7 +68,7 @@ class LostError(Exception):
 
 
 class Address:
-    """Address of a Redis server, with the credentials of its URL, which no text of it shows."""
+    """Address of a Redis server; no text of it shows the credentials of its URL."""
 
     def __init__(self, url: str) -> None:
         # Raised outside of the handler: errors of redis-py repeat parts of the URL.
@@ -153,7 +153,9 @@ class Wire(asyncio.Protocol):
     # --- commands -------------------------------------------------------------------------------
 
     def call(self, on_answer: OnAnswer, *command: bytes | str | int) -> None:
-        """Send a command; `on_answer` is called with the answer, `RefusedError` or `LostError`.
+        """Send a command.
+
+        `on_answer` is called with the answer, `RefusedError` or `LostError`.
 
         It is called before anything that Redis sent later is looked at.
         """

@@ -1,8 +1,9 @@
-"""Carrier between the processes of one user on one machine; it needs no other software.
+"""Carrier between the processes of one user on one machine.
 
-The first process that comes hosts the quota: it listens at a Unix socket in a directory of the user, or on
-loopback TCP where there are no Unix sockets. The others connect to it. When it ends, even by ``kill -9``, the
-kernel releases its lock and breaks its connections, and another process becomes the host at once.
+It needs no other software. The first process hosts the quota: it listens at a Unix socket in a directory of
+the user, or on loopback TCP where there are no Unix sockets. The others connect to it. When it ends, even by
+``kill -9``, the kernel releases its lock and breaks its connections, and another process becomes the host at
+once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from attrs import define, field
 from chainapi._text import quoted
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
-from chainapi.share.election import (
+from chainapi.share.link import Link, PairedLink, Serve, linked_pair
+from chainapi.share.local.election import (
     BACKLOG,
     UNIX_SOCKETS,
     Address,
@@ -29,9 +31,8 @@ from chainapi.share.election import (
     share_directory,
     stream_socket,
 )
-from chainapi.share.handshake import Handshake, VersionError, host_side, member_side
-from chainapi.share.link import Link, PairedLink, Serve, linked_pair
-from chainapi.share.stream import PATIENCE, StreamLink
+from chainapi.share.local.handshake import Handshake, VersionError, host_side, member_side
+from chainapi.share.local.stream import PATIENCE, StreamLink
 
 __all__ = ["LocalCarrier"]
 
@@ -79,7 +80,7 @@ class LocalCarrier:
             return await self._find(name, make_host)
 
     async def observe(self, name: str) -> Link | None:
-        """Return a link to the host of a quota without becoming the host; None if no process hosts it.
+        """Return a link to the host without becoming it; None if no process hosts.
 
         Raises:
             ShareUnavailableError: the host does not answer.
@@ -111,7 +112,10 @@ class LocalCarrier:
             return self._elections.names()
 
     def store(self, name: str, memory: bytes) -> None:
-        """Store the memory of a quota in the directory, for the next host; without effect if not the host."""
+        """Store the memory of a quota in the directory, for the next host.
+
+        Without effect if this process is not the host.
+        """
         host = self._hosts.get(name)
         if host is not None and host.check():
             with suppress(OSError):  # a full disk: the next host learns again
@@ -297,7 +301,7 @@ class _Host:
         return link
 
     def _active(self) -> bool:
-        """Return whether this process is still the host; check it if it did not run for a while."""
+        """Return whether this process is the host; check it after a pause of the process."""
         late = asyncio.get_running_loop().time() - self._checked > 2 * self._tick
         return self.check() if late else not self._ended
 

@@ -1,4 +1,4 @@
-"""Election of the host of a quota on one machine: a directory of locks, addresses and sockets.
+"""Election of a host on one machine: a directory of locks, addresses and sockets.
 
 The directory has for each quota
 
@@ -112,13 +112,16 @@ class Seat:
 
 @define(eq=False)
 class Elections:
-    """Elections of hosts in a directory; with `tcp` they listen on loopback TCP instead of Unix sockets."""
+    """Elections of hosts in a directory.
+
+    With `tcp`, hosts listen on loopback TCP instead of Unix sockets.
+    """
 
     directory: Path
     tcp: bool = not UNIX_SOCKETS
 
     def prepare(self) -> None:
-        """Create the directory if it does not exist, and check that nobody else can use it.
+        """Create the directory if it is missing; check that nobody else can use it.
 
         Raises:
             ShareUnavailableError: it is a link, or belongs to another user, or is open to others, or its path
@@ -138,11 +141,14 @@ class Elections:
             )
 
     def names(self) -> list[str]:
-        """Return the names of the quotas that have a host, or had one that did not end in order."""
+        """Return the names of quotas with a host, or with one that did not end in order."""
         return sorted(path.stem for path in self.directory.glob("*.host"))
 
     def address(self, name: str) -> Address | None:
-        """Return the address of the last host; None before the first one, and after it ended in order."""
+        """Return the address of the last host.
+
+        None before the first host, and after the last one ended in order.
+        """
         try:
             return Address.decoded((self.directory / f"{name}.host").read_bytes())
         except FileNotFoundError:

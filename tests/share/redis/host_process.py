@@ -1,7 +1,7 @@
 """Process that shares a quota over Redis, and prints what happens.
 
-`python -m tests.share.redis_host URL NAME TTL` ends when its standard input does. As the host it prints each
-frame that it serves, and echoes it. A child that it forks does nothing, and ends in the same way.
+`python -m tests.share.redis.host_process URL NAME TTL` ends when its standard input does. As the host it
+prints each frame that it serves, and echoes it. A child that it forks does nothing, and ends in the same way.
 """
 
 from __future__ import annotations

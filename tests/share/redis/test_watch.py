@@ -11,7 +11,7 @@ from chainapi.share.host import Host
 from chainapi.share.redis import RedisCarrier
 from chainapi.share.registry import observable
 from chainapi.share.watch import Observer
-from tests.share.redis_server import RedisServer
+from tests.share.redis.server import RedisServer
 
 NAME = quota_name("https://data.test", "key")
 SECRET = b"secret of the quota"

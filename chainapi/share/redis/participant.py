@@ -1,4 +1,4 @@
-"""Part of one process in one quota that is shared over Redis: candidate, then member or host."""
+"""Part of one process in a quota over Redis: candidate, then member or host."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from chainapi.core.share.packets import (
 )
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link, Serve
-from chainapi.share.redis_election import Election, Elsewhere
-from chainapi.share.redis_host import Term, Times, lease_clock
-from chainapi.share.redis_link import RedisLink
-from chainapi.share.redis_wire import Answer, LostError, Wire, resolve
+from chainapi.share.redis.election import Election, Elsewhere
+from chainapi.share.redis.links import RedisLink
+from chainapi.share.redis.term import Term, Times, lock_clock
+from chainapi.share.redis.wire import Answer, LostError, Wire, resolve
 
 __all__ = ["Participant"]
 
@@ -113,7 +113,7 @@ class Participant:
     async def _elect(self) -> Term | Elsewhere:
         if self._term is not None and self._term.may_serve():
             return self._term
-        sent = lease_clock()
+        sent = lock_clock()
         answered: asyncio.Future[Answer] = self._loop.create_future()
         self._election.elect(self._wire, self._me, lambda answer: self._elected(answer, sent, answered))
         answer: Answer = await self._answer(answered)
@@ -197,7 +197,10 @@ class Participant:
 
 
 class _Joining:
-    """Request for a link that is under way; `joined` gets the link, None without a host, or an exception."""
+    """Request for a link that is under way.
+
+    `joined` gets the link, None without a host, or an exception.
+    """
 
     def __init__(self, term: int, link: bytes, channel: bytes) -> None:
         self.term, self.link, self.channel = term, link, channel
