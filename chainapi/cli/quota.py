@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from chainapi.cli.common import Flag, Hidden
+from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
 from chainapi.cli.tables import cell
 from chainapi.cli.terminal import Terminal
-from chainapi.client.config import ServiceConfig, Unconfigured, resolve
+from chainapi.client.config import resolve
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.spenders import Spender
-from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, ShareUnavailableError
-from chainapi.share.watch import Observable, Observer
 
-__all__ = ["SharedQuota", "quota", "record", "tables"]
+__all__ = ["quota", "record", "tables"]
 
 PERIOD = 1.0  # seconds between two states with --watch
-NOBODY = (
-    "no process shares a quota here: start one with Session(share=True) or the variable CHAINAPI_SHARE=1, by"
-    " the same user, with the same addresses and key. For processes on other machines give --share redis://..."
-)
-
-
-@frozen
-class SharedQuota:
-    """Quota of a service that processes share."""
-
-    service: str
-    origin: str
-    processes: int
-    snapshot: QuotaSnapshot
 
 
 async def quota(
@@ -58,7 +40,8 @@ async def quota(
 
     The command sends nothing to the services. Processes share a quota with
     Session(share=True) or the variable CHAINAPI_SHARE; tag= on their sessions
-    and calls names what they spend it on.
+    and calls names what they spend it on. All quotas are shown that processes of
+    this user share on this machine; over Redis those of the configured services.
 
     Args:
         share: Address of the Redis server that connects the processes, instead of CHAINAPI_SHARE; by
@@ -71,10 +54,10 @@ async def quota(
 
     """
     share = _checked(share)
-    places = [
-        _Place(config, _observable(terminal, share, config))
-        for config in _services(metrics_base_url, data_base_url)
-    ]
+    places = Places(
+        resolve(None, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None),
+        lambda secret: terminal.observable(share, secret),
+    )
     as_json = json or not terminal.interactive
     try:
         if watch:
@@ -82,8 +65,7 @@ async def quota(
         else:
             await _once(places, terminal, as_json=as_json)
     finally:
-        for place in places:
-            await place.aclose()
+        await places.aclose()
 
 
 def record(shared: SharedQuota) -> dict[str, Any]:
@@ -92,6 +74,7 @@ def record(shared: SharedQuota) -> dict[str, Any]:
     return {
         "service": shared.service,
         "origin": shared.origin,
+        "quota": shared.name,
         "processes": shared.processes,
         "limit": snapshot.limit,
         "remaining": snapshot.remaining,
@@ -104,9 +87,9 @@ def record(shared: SharedQuota) -> dict[str, Any]:
     }
 
 
-def tables(quotas: Sequence[SharedQuota]) -> RenderableType:
-    """Return quotas for a terminal: the state of each, and a table of its spenders."""
-    parts: list[RenderableType] = []
+def tables(quotas: Sequence[SharedQuota], problem: str = "") -> RenderableType:
+    """Return shared quotas for a terminal: the state of each, a table of its spenders, and a problem."""
+    parts: list[RenderableType] = [cell(problem)] if problem else []
     for shared in quotas:
         parts += [Text(""), *_table(shared)] if parts else _table(shared)
     return Group(*parts)
@@ -114,8 +97,9 @@ def tables(quotas: Sequence[SharedQuota]) -> RenderableType:
 
 def _table(shared: SharedQuota) -> Iterator[RenderableType]:
     snapshot = shared.snapshot
-    yield cell(f"{shared.service}: {_state(snapshot)}", "bold")
-    yield cell(f"{shared.origin}, shared by {_processes(shared.processes)}", "dim")
+    yield cell(f"{shared.service or 'unknown service'}: {_state(snapshot)}", "bold")
+    place = f"{shared.origin or 'unknown address'}, quota {shared.name[:8]}"
+    yield cell(f"{place}, shared by {_processes(shared.processes)}", "dim")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("process", "tag"):
         table.add_column(name, overflow="fold")
@@ -152,22 +136,24 @@ def _processes(number: int) -> str:
 # --- the state, once and again ---------------------------------------------------------------
 
 
-async def _once(places: Sequence[_Place], terminal: Terminal, *, as_json: bool) -> None:
-    quotas = await _read(places)
+async def _once(places: Places, terminal: Terminal, *, as_json: bool) -> None:
+    quotas, problem = await places.read()
     if not quotas:
-        raise ShareUnavailableError(NOBODY)
+        raise ShareUnavailableError(problem)
     if as_json:
         for shared in quotas:
             terminal.line(record(shared))
     else:
         terminal.console.print(tables(quotas))
+    if problem:
+        terminal.report(problem)
 
 
-async def _lines(places: Sequence[_Place], terminal: Terminal) -> None:
-    """Write the state each second, as lines of JSON; report once why none can be read."""
+async def _lines(places: Places, terminal: Terminal) -> None:
+    """Write the state each second, as lines of JSON; report a problem once."""
     reported = ""
     while True:
-        quotas, problem = await _read_again(places)
+        quotas, problem = await places.read()
         for shared in quotas:
             terminal.line(record(shared))
         if problem and problem != reported:
@@ -176,67 +162,13 @@ async def _lines(places: Sequence[_Place], terminal: Terminal) -> None:
         await asyncio.sleep(PERIOD)
 
 
-async def _screen(places: Sequence[_Place], terminal: Terminal) -> None:
+async def _screen(places: Places, terminal: Terminal) -> None:
     """Draw the state each second."""
-    quotas, problem = await _read_again(places)
-    async with terminal.live(lambda: cell(problem) if problem else tables(quotas)):
+    quotas, problem = await places.read()
+    async with terminal.live(lambda: tables(quotas, problem)):
         while True:
             await asyncio.sleep(PERIOD)
-            quotas, problem = await _read_again(places)
-
-
-async def _read(places: Sequence[_Place]) -> list[SharedQuota]:
-    """Return the quotas that processes share now."""
-    return [shared for place in places if (shared := await place.read()) is not None]
-
-
-async def _read_again(places: Sequence[_Place]) -> tuple[list[SharedQuota], str]:
-    """Return the quotas that processes share now, else the reason why there are none."""
-    try:
-        quotas = await _read(places)
-    except ShareUnavailableError as error:
-        return [], str(error)
-    return quotas, "" if quotas else NOBODY
-
-
-@define(eq=False)
-class _Place:
-    """Quota of a service where processes may share it."""
-
-    config: ServiceConfig
-    carrier: Observable
-    _observer: Observer | None = field(default=None, init=False)
-
-    @property
-    def name(self) -> str:
-        """Name of the quota."""
-        return quota_name(self.config.origin, _api_key(self.config))
-
-    async def read(self) -> SharedQuota | None:
-        """Return the state of the quota; None if no process hosts it.
-
-        Raises:
-            ShareUnavailableError: the host refused this process, or does not answer, or just ended.
-
-        """
-        if self._observer is None:
-            link = await self.carrier.observe(self.name)
-            if link is None:
-                return None
-            self._observer = Observer(link, f"{socket.gethostname()}:{os.getpid()}", time.time)
-        try:
-            snapshot = await self._observer.snapshot()
-        except ShareUnavailableError:
-            self._observer.close()
-            self._observer = None
-            raise
-        return SharedQuota(self.config.name, self.config.origin, self._observer.processes, snapshot)
-
-    async def aclose(self) -> None:
-        """End the link."""
-        if self._observer is not None:
-            self._observer.close()
-        await self.carrier.aclose(self.name)
+            quotas, problem = await places.read()
 
 
 def _checked(share: str | None) -> str | None:
@@ -251,25 +183,3 @@ def _checked(share: str | None) -> str | None:
             "--share must be the address of a Redis server, such as redis://localhost:6379/0"
         )
     return share
-
-
-def _observable(terminal: Terminal, share: str | None, config: ServiceConfig) -> Observable:
-    return terminal.observable(share, frame_key(config.origin, _api_key(config)))
-
-
-def _api_key(config: ServiceConfig) -> str | None:
-    return None if config.key is None else config.key.reveal()
-
-
-def _services(metrics_base_url: str | None, data_base_url: str | None) -> list[ServiceConfig]:
-    """Return the configured services.
-
-    Raises:
-        ConfigurationError: no service is configured.
-
-    """
-    configs = resolve(None, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None)
-    found = [config for config in configs if isinstance(config, ServiceConfig)]
-    if not found:
-        raise ConfigurationError("; ".join(one.reason for one in configs if isinstance(one, Unconfigured)))
-    return found

@@ -117,7 +117,7 @@ class Connection:
         elif self._loop is not loop:
             raise ConfigurationError(
                 "this session belongs to another event loop: make a Session for each loop, and so for each"
-                " asyncio.run()"
+                " asyncio.run() and each forked process"
             )
 
     async def aclose(self) -> None:

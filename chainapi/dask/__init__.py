@@ -89,6 +89,7 @@ def export(
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
     from chainapi.dask.store import absolute
+    from chainapi.export.spec import checked_sources
 
     for name, value in (("limit", limit), ("partitions", partitions)):
         if value is not None:
@@ -99,6 +100,7 @@ def export(
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
+    sources = checked_sources("sources", sources)
     run = DistributedExport(
         client,
         route,

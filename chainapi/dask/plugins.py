@@ -138,8 +138,8 @@ def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
     plugin = worker.plugins.get(name)
     if not isinstance(plugin, SessionPlugin) or plugin.session is None:
         raise ConfigurationError(
-            "this worker has no session: call chainapi.dask.register(client) first; after that, the log of "
-            "the worker has the reason"
+            "this worker has no session: call chainapi.dask.register(client) first. If you did, the session "
+            "could not be opened, and the log of the worker has the reason"
         )
     return plugin
 

@@ -68,7 +68,7 @@ async def export(
     """
     from chainapi.export.files import Target
     from chainapi.export.run import Exporter
-    from chainapi.export.spec import ExportSpec
+    from chainapi.export.spec import ExportSpec, checked_sources
 
     if limit is not None:
         whole_number("limit", limit)
@@ -76,6 +76,7 @@ async def export(
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
+    over = checked_sources("over", over)
     target = Target.of(out, format)
     spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency)
     return await Exporter(spec, target, on_progress).run()

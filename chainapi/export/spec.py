@@ -7,13 +7,14 @@ from typing import Any, Self, TypeAlias
 
 from attrs import field, frozen
 
+from chainapi._text import quoted
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import Column
 from chainapi.export.formats import Format
 
-__all__ = ["Arguments", "ExportSpec", "Sources"]
+__all__ = ["Arguments", "ExportSpec", "Sources", "checked_sources"]
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
@@ -38,6 +39,20 @@ class Arguments:
     def label(self) -> str:
         """Name of the source: its arguments joined with slashes, or ``all``."""
         return "/".join(str(value) for value in (*self.positional, *self.named.values())) or "all"
+
+
+def checked_sources(name: str, given: Any) -> Sources:
+    """Return the sources that were given as the argument `name`.
+
+    Raises:
+        ConfigurationError: they are one source, not a list of sources.
+
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable | AsyncIterable):
+        raise ConfigurationError(
+            f"{name}= must be a list of sources, not {quoted(given)}: put brackets around a single source"
+        )
+    return given
 
 
 @frozen(eq=False)

@@ -339,6 +339,7 @@ class SharedGate:
             self._shown = QuotaSnapshot.from_json(state.shown, asyncio.get_running_loop().time())
         except ValueError as error:
             raise FrameError(str(error)) from None
+        self._permits.informed()
         self._processes = max(1, state.processes)
         if state.memory:
             self._memory, self._memory_at = state.memory, asyncio.get_running_loop().time()
@@ -409,7 +410,7 @@ class SharedGate:
 
     def _degrade(self, error: ShareUnavailableError) -> None:
         _log.warning(
-            "no process hosts the shared quota of %s, so this one sends by its last share: %s",
+            "the shared quota of %s is unavailable, so this process sends by its last share: %s",
             self._origin,
             error,
         )

@@ -86,6 +86,7 @@ class Host:
         self.gate = Gate()
         if memory:
             self.gate.restore(memory, age)
+        self.origin = ""  # of the service, for observers
         self._store = store
         self._peers: dict[_Peer, None] = {}
         self._reporting: asyncio.TimerHandle | None = None
@@ -188,7 +189,7 @@ class Host:
     def state(self, memory: bytes = b"") -> State:
         """Return the state of the quota."""
         snapshot = self.gate.snapshot()
-        return State(snapshot.to_json(), memory, self.stopped_for, self.processes)
+        return State(snapshot.to_json(), memory, self.stopped_for, self.processes, self.origin)
 
 
 @define(eq=False, repr=False)
@@ -313,6 +314,7 @@ class _Peer:
                 " chainapi in all processes"
             )
         self.welcome, self.process = True, self.host.unique(message.process)
+        self.host.origin = self.host.origin or message.origin
         self.send(Welcome(VERSION))
         if message.memory:
             self.host.gate.restore(message.memory, message.age)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-__all__ = ["Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
+__all__ = ["Authenticating", "Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
 
 
 class Link(Protocol):
@@ -65,6 +65,15 @@ class Carrier(Protocol):
 
         Its links break, and another process becomes the host.
         """
+        ...
+
+
+@runtime_checkable
+class Authenticating(Protocol):
+    """Carrier that authenticates the frames of a quota by a secret that only its processes have."""
+
+    def authenticate(self, name: str, secret: bytes) -> None:
+        """Authenticate the frames of the quota `name`; called before `connect`."""
         ...
 
 

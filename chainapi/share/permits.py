@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container
+from contextlib import suppress
 from itertools import count
 from typing import Protocol
 
@@ -21,11 +22,13 @@ from chainapi.core.share.messages import (
     Holding,
     Lost,
     Unsent,
+    Watch,
     limits_of,
 )
 
 __all__ = ["Permits", "Sender", "SharedPermit"]
 
+FIRST_STATE = 0.5  # seconds for which the first response waits for the state of the quota
 FRESH = 5.0  # seconds after which the limit headers of a response are too old for a host
 
 
@@ -126,6 +129,8 @@ class Permits:
     _unreported: list[_Report] = field(factory=list[_Report], init=False)
     _refusals: dict[int, _Refusal] = field(factory=dict[int, _Refusal], init=False)
     _numbers: count[int] = field(factory=lambda: count(HOLDING), init=False)  # for a host that is new
+    _responded: bool = field(default=False, init=False)  # whether any response arrived
+    _state_came: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def add(self, number: int, request: Acquire, *, leased: bool, breaks: int) -> SharedPermit:
         """Return the permit of a request, with its number at the host."""
@@ -141,7 +146,8 @@ class Permits:
         elapsed = loop.time() - permit.sent if permit.leased and permit.sent is not None else None
         message = Answered(permit.number, status, elapsed, limits_of(info))
         if status != 429:
-            self.end(permit, message)
+            if self.end(permit, message):
+                await self._first_state()
             return Verdict.PASSED
         if not self.end(permit, message):
             self._on_stop(hold(status, info))
@@ -153,6 +159,17 @@ class Permits:
         finally:
             if self._refusals.get(message.permit) is refusal:
                 del self._refusals[message.permit]
+
+    async def _first_state(self) -> None:
+        """Wait for the state after the first response: without it the snapshot would be empty."""
+        if self._responded:
+            return
+        self._responded = True
+        self._state_came.clear()
+        self._sender.send(Watch())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_STATE):
+                await self._state_came.wait()
 
     def end(self, permit: SharedPermit, message: Answered | Lost) -> bool:
         """Report the end of a permit; False without a host: the next one gets it."""
@@ -172,6 +189,10 @@ class Permits:
 
     # --- the host ---------------------------------------------------------------------------
 
+    def informed(self) -> None:
+        """Note that the host reported its state."""
+        self._state_came.set()
+
     def verdict(self, message: messages.Verdict) -> None:
         """Hand the meaning of a refusal to its request."""
         refusal = self._refusals.pop(message.permit, None)
@@ -180,6 +201,7 @@ class Permits:
 
     def broken(self) -> None:
         """Keep what is under way for the next host; the last one ended its permits."""
+        self._state_came.set()  # nobody waits for a host that ended
         for permit in [permit for permit in self._under_way if permit.sent is None]:
             del self._under_way[permit]
             permit.drop()

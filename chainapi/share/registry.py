@@ -17,7 +17,7 @@ from chainapi.client.permit import AnyGate
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
 from chainapi.share.gate import OnUnavailable, SharedGate
-from chainapi.share.link import Carrier
+from chainapi.share.link import Authenticating, Carrier
 from chainapi.share.watch import Observable
 
 __all__ = ["SharedGates", "chosen", "observable"]
@@ -36,9 +36,10 @@ def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice
         ConfigurationError: it is none of True, False, "local", the address of a Redis server, or a carrier.
 
     """
-    source = "share"
+    shown, others = "share", "True, False, 'local', a carrier"
     if share is None:
-        source, share = "CHAINAPI_SHARE", environment.get("CHAINAPI_SHARE", "").strip()
+        shown, others = "CHAINAPI_SHARE", "1, 0, local"
+        share = environment.get("CHAINAPI_SHARE", "").strip()
         share = {"": False, "0": False, "1": True}.get(share, share)
     if share is False:
         return None
@@ -48,10 +49,10 @@ def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice
         return share
     if not isinstance(share, str) and callable(getattr(share, "connect", None)):
         return cast("Carrier", share)
-    shown = quoted(share) if "@" not in str(share) else "an address"  # which may have a password
+    if "@" not in str(share):  # else it may be an address with a password
+        shown += f"={quoted(share)}"
     raise ConfigurationError(
-        f"{source}={shown} must be True, False, 'local', the address of a Redis server such as"
-        " redis://localhost:6379/0, or a carrier"
+        f"{shown} must be {others}, or the address of a Redis server such as redis://localhost:6379/0"
     )
 
 
@@ -89,6 +90,8 @@ class SharedGates:
         used = _LOOPS.setdefault(loop, {})
         if key not in used:
             carrier = _carrier(self.choice, frame_key(service.origin, api_key))
+            if isinstance(carrier, Authenticating):
+                carrier.authenticate(name, frame_key(service.origin, api_key))
             gate = SharedGate(name, service.origin, carrier, self.on_unavailable, self.timeout)
             used[key] = _Used(gate)
         used[key].users += 1

@@ -21,7 +21,7 @@ from chainapi.core.share.messages import (
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link
 
-__all__ = ["PATIENCE", "Observable", "Observer"]
+__all__ = ["PATIENCE", "Listing", "Observable", "Observer"]
 
 PATIENCE = 5.0  # seconds for the answer of the host
 
@@ -42,11 +42,26 @@ class Observable(Protocol):
         """End all links of the quota."""
 
 
+@runtime_checkable
+class Listing(Observable, Protocol):
+    """Carrier that finds the quotas without their keys."""
+
+    def names(self) -> list[str]:
+        """Return the names of the quotas that have or had a host; `observe` finds out.
+
+        Raises:
+            ShareUnavailableError: the place where processes meet cannot be used.
+
+        """
+        ...
+
+
 class Observer:
     """Observer at the end of a link to the host of a quota.
 
     Attributes:
         processes: number of the processes that share the quota, by the last state.
+        origin: scheme, host and port of its service, by the last state.
 
     Args:
         link: the link, not started yet.
@@ -57,6 +72,7 @@ class Observer:
 
     def __init__(self, link: Link, process: str, now: Callable[[], float]) -> None:
         self.processes = 0
+        self.origin = ""
         self._link = link
         self._now = now
         self._asked: asyncio.Future[QuotaSnapshot] | None = None
@@ -101,7 +117,7 @@ class Observer:
         match message:
             case State():
                 now = asyncio.get_running_loop().time()
-                self.processes = message.processes
+                self.processes, self.origin = message.processes, message.origin
                 snapshot = QuotaSnapshot.from_json(message.shown, now, self._now())
                 if self._asked is not None and not self._asked.done():
                     self._asked.set_result(snapshot)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 
 from chainapi.cli import run
 from chainapi.cli.terminal import Terminal
 from chainapi.core.share.names import frame_key, quota_name
+from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link, linked_pair
 from tests.cli.terminal import ADDRESSES, Outcome, Stream, chainapi, plain
 from tests.cli.terminal import environment as environment
@@ -17,6 +20,7 @@ from tests.virtual_time import VirtualLoop
 
 ORIGIN = "https://simulator.invalid"
 KEY = ADDRESSES["CHAINAPI_API_KEY"]
+NAME = quota_name(ORIGIN, KEY)
 
 
 class Machine:
@@ -39,7 +43,7 @@ class Machine:
 
     async def observe(self, name: str) -> Link | None:
         """Return a link to the host."""
-        if name != quota_name(ORIGIN, KEY):
+        if name != NAME:
             return None
         self._observed += 1
         if self._observed == self._interrupt:
@@ -58,6 +62,20 @@ class Machine:
         self.closed += 1
 
 
+class Directory(Machine):
+    """Machine that lists its quotas: one of the environment's key, one of another key, and two in trouble."""
+
+    def names(self) -> list[str]:
+        """Return the names of the quotas."""
+        return ["hangs", "left", "other", NAME]
+
+    async def observe(self, name: str) -> Link | None:
+        """Return a link to the host of a quota."""
+        if name == "hangs":
+            raise ShareUnavailableError("its host does not answer")
+        return None if name == "left" else await super().observe(NAME)
+
+
 def shown(machine: Machine, *tokens: str, tty: bool = True) -> Outcome:
     """Run ``chainapi quota`` on a machine."""
     out, err = Stream(terminal=tty), Stream(terminal=tty)
@@ -74,14 +92,15 @@ def test_table_of_spenders() -> None:
     lines = plain(outcome.out)
     assert lines[0].startswith("data: ")
     assert "of 100 left (quota a minute), 1 waiting, 0 in flight, rate limit, next" in lines[0]
-    assert lines[1] == "https://simulator.invalid, shared by 2 processes"
+    assert lines[1] == f"https://simulator.invalid, quota {NAME[:8]}, shared by 2 processes"
     assert [line.split() for line in lines[2:]] == [
         ["process", "tag", "requests", "units", "share", "429s", "in", "flight", "waiting"],
         ["web:1", "api", "2", "2", "100%", "0", "0", "0"],
         ["job:2", "night", "1", "0", "0%", "1", "0", "0"],
         ["job:2", "0", "0", "0%", "0", "0", "1"],
     ]
-    assert machine.asked == [(None, frame_key(ORIGIN, None)), (None, frame_key(ORIGIN, KEY))]
+    secrets = [b"", frame_key(ORIGIN, None), frame_key(ORIGIN, KEY)]
+    assert machine.asked == [(None, secret) for secret in secrets]
     assert machine.closed == 2
 
 
@@ -103,7 +122,7 @@ def test_nobody_shares_a_quota() -> None:
     machine._observed = 1
     outcome = shown(machine)
     assert (outcome.code, outcome.out) == (1, "")
-    assert "no process shares a quota here: start one with Session(share=True)" in outcome.err
+    assert "no process shares a quota there: start one with the same address" in outcome.err
 
 
 def test_watch_reads_the_state_each_second() -> None:
@@ -112,7 +131,7 @@ def test_watch_reads_the_state_each_second() -> None:
     assert outcome.code == 130
     assert [round(row["stopped_for"], 1) for row in outcome.rows] == [60.0, 60.0]
     assert outcome.err.count("ended") == 2
-    assert outcome.err.count("no process shares a quota here") == 1
+    assert outcome.err.count("no process shares a quota there") == 1
 
 
 def test_watch_draws_the_table_again() -> None:
@@ -120,7 +139,7 @@ def test_watch_draws_the_table_again() -> None:
     outcome = shown(Machine(ends=True, interrupt=3), "--watch")
     assert outcome.code == 130
     assert "web:1" in outcome.out
-    assert "no process shares a quota here" in outcome.out
+    assert "no process shares a quota there" in outcome.out
 
 
 @pytest.mark.parametrize("share", ["local", "http://localhost", "1"])
@@ -138,11 +157,49 @@ def test_address_of_redis_is_passed_on() -> None:
     assert {share for share, _ in machine.asked} == {"redis://localhost:6379/0"}
 
 
-def test_services_have_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any address the command names the variables."""
+def test_all_quotas_of_a_machine_are_shown() -> None:
+    """On one machine all quotas are shown, those of the environment first, and one that hangs is reported."""
+    outcome = shown(Directory(), tty=False)
+    assert outcome.code == 0
+    assert [(row["service"], row["origin"], row["quota"]) for row in outcome.rows] == [
+        ("data", ORIGIN, NAME),
+        (None, "https://data.test", "other"),
+    ]
+    assert outcome.err == "chainapi: its host does not answer\n"
+
+
+def test_quotas_are_shown_without_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one machine neither addresses nor the key are needed: the host names the address."""
     for name in ADDRESSES:
         monkeypatch.delenv(name)
-    outcome = chainapi("quota")
+    lines = plain(shown(Directory()).out)
+    assert lines[0].startswith("unknown service: ")
+    assert "https://data.test, quota other, shared by 2 processes" in lines
+
+
+def test_services_have_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where quotas are not listed, as over Redis, the command names the variables that it needs."""
+    for name in ADDRESSES:
+        monkeypatch.delenv(name)
+    outcome = shown(Machine())
     assert outcome.code == 2
     assert "CHAINAPI_METRICS_BASE_URL" in outcome.err
     assert "CHAINAPI_DATA_BASE_URL" in outcome.err
+
+
+def test_nobody_shares_a_quota_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command names the directory in which it looked."""
+    monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(tmp_path / "share"))
+    outcome = chainapi("quota")
+    assert outcome.code == 1
+    assert f"no process shares a quota in the directory {tmp_path / 'share'}" in outcome.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes of directories")
+def test_directory_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is open to others is named with the reason."""
+    tmp_path.chmod(0o755)
+    monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(tmp_path))
+    outcome = chainapi("quota")
+    assert outcome.code == 1
+    assert f"the directory {tmp_path} cannot be used" in outcome.err

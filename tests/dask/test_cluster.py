@@ -221,6 +221,13 @@ async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
             await chainapi.dask.export(client, ROUTE, CHAINS, tmp_path / "b", on_progress=fail, page_size=10)
 
 
+def test_a_single_source_is_refused(tmp_path: Path) -> None:
+    """One source instead of a list of them is refused; a text would be exported letter by letter."""
+    single: Any = "43114"
+    with pytest.raises(ConfigurationError, match="sources= must be a list of sources, not '43114'"):
+        chainapi.dask.export(None, ROUTE, single, tmp_path / "b")
+
+
 async def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     """Files that no export wrote, and exports with other settings, are left alone."""
     (tmp_path / "mine").mkdir()

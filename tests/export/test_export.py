@@ -597,6 +597,10 @@ async def test_invalid_arguments(tmp_path: Path) -> None:
                 await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="over= has no source"):
             await export(session.data.evm.blocks, [], path)
+        single: list[Any] = ["43114", 43114, {"chain_id": 43114}, b"43114"]
+        for source in single:
+            with pytest.raises(ConfigurationError, match="over= must be a list of sources"):
+                await export(session.data.evm.blocks, source, path)
         with pytest.raises(ConfigurationError, match="does not take resume="):
             await export(session.data.evm.blocks, [43114], path, resume=None)
         with pytest.raises(ConfigurationError, match="concurrency=0"):

@@ -111,12 +111,16 @@ class Exchange:
             end.other.snap()
         self.links.clear()
 
-    def gate(self, name: str) -> Gate:
-        """Return the gate of a quota, from its host."""
+    def host(self, name: str) -> Host:
+        """Return the host of a quota."""
         _, serve = self.hosts[name]
         assert isinstance(serve, MethodType)
         assert isinstance(serve.__self__, Host)
-        return serve.__self__.gate
+        return serve.__self__
+
+    def gate(self, name: str) -> Gate:
+        """Return the gate of a quota, from its host."""
+        return self.host(name).gate
 
     @property
     def frames(self) -> tuple[int, int]:

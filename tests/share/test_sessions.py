@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from attrs import define, field
 
 from chainapi import Limit, Session
 from chainapi.core.events import Event, WaitBegan
+from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError, ShareUnavailableError
 from chainapi.share.gate import SharedGate
 from chainapi.simulator import Simulator
-from tests.share.exchange import Exchange
+from tests.share.exchange import Exchange, ExchangeCarrier
 
 PATH = "/v1/chains/43114"
 
@@ -150,6 +153,36 @@ def test_variable_chooses_for_all_sessions(value: str, shared: bool, monkeypatch
     assert isinstance(session.connection.gates, SharedGates) == shared
     session = Session(metrics_base_url="http://127.0.0.1:1", share=False)
     assert not isinstance(session.connection.gates, SharedGates)
+
+
+def test_variable_is_refused_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a wrong CHAINAPI_SHARE names what can be written there."""
+    monkeypatch.setenv("CHAINAPI_SHARE", "yes")
+    with pytest.raises(ConfigurationError, match="CHAINAPI_SHARE='yes' must be 1, 0, local, or the address"):
+        Session(metrics_base_url="http://127.0.0.1:1")
+
+
+@define(eq=False)
+class AuthenticCarrier(ExchangeCarrier):
+    """Carrier that authenticates frames."""
+
+    secrets: dict[str, bytes] = field(factory=dict)
+
+    def authenticate(self, name: str, secret: bytes) -> None:
+        """Note the secret of a quota."""
+        self.secrets[name] = secret
+
+
+async def test_carrier_of_the_user_authenticates_frames() -> None:
+    """A carrier that is passed as share= gets the secret of each quota, as a built-in one."""
+    sim, carrier = Simulator(), AuthenticCarrier(Exchange())
+    async with Session(
+        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), share=carrier
+    ) as session:
+        await session.data.get(PATH)
+    origin = f"https://{urlsplit(sim.data_base_url).netloc}"
+    expected = {quota_name(origin, sim.api_key): frame_key(origin, sim.api_key)}
+    assert carrier.secrets == expected
 
 
 def test_password_of_an_address_is_not_shown() -> None:

@@ -124,6 +124,55 @@ async def test_cancelled_request_leaves_no_trace() -> None:
         (await one.acquire()).unsent()
 
 
+async def test_snapshot_after_the_first_response() -> None:
+    """After its first response a process has the state of the quota, however late the response was."""
+    async with processes(2, Exchange(delay=0.001)) as made:
+        for number, process in enumerate(made, 1):
+            permit = await process.acquire()
+            await asyncio.sleep(1.0)
+            began = time()
+            await end(permit, 200, headers(100 - number))
+            snapshot = process.gate.snapshot(process.member)
+            assert (snapshot.limit, snapshot.remaining) == (100, 100 - number)
+            assert time() - began < 0.01
+
+
+async def test_first_response_waits_for_no_host_that_hangs() -> None:
+    """A response is not held up for long by a host that answers late, or ends."""
+    exchange = Exchange(delay=0.001)
+    async with processes(2, exchange) as (host, process):
+        permit = await process.acquire()
+        exchange.links[-1][2].other.delay = 60.0  # frames to the process are late
+        began = time()
+        await end(permit, 200, headers(99))
+        assert time() - began == pytest.approx(0.5)
+        late = await host.acquire()
+        ending = asyncio.create_task(end(late, 200, headers(98)))
+        await asyncio.sleep(0)
+        exchange.kill(host.carrier)
+        await ending
+
+
+async def test_host_forgets_sessions_that_left() -> None:
+    """A process that opens and closes sessions for years leaves nothing of them in the host."""
+    exchange = Exchange()
+    async with processes(2, exchange) as (first, second):
+        await end(await first.acquire(), 200, headers(99))
+        await end(await second.acquire(), 200, headers(98))
+
+        def kept() -> list[int]:
+            peers = exchange.host("quota")._peers
+            return sorted(len(peer._sessions) for peer in peers)
+
+        before = kept()
+        for _ in range(20):
+            member = Member()
+            second.gate.join(member)
+            second.gate.leave(member)
+        await asyncio.sleep(0.1)
+        assert kept() == before
+
+
 async def test_killed_process_gives_its_permits_back_as_lost() -> None:
     """Permits of a process that died are lost: the next process does not wait for them."""
     exchange = Exchange()

@@ -26,18 +26,19 @@ from chainapi.share.host import Host
 from chainapi.share.link import Link, linked_pair
 from chainapi.share.watch import PATIENCE, Observer
 
+ORIGIN = "https://data.test"
 MINUTE = (PolicyField(100.0, 60.0),)
 
 
 class Process:
     """Process that spends a quota, message by message."""
 
-    def __init__(self, host: Host, name: str, *, tag: str = "") -> None:
+    def __init__(self, host: Host, name: str, *, tag: str = "", origin: str = "") -> None:
         self._link, far = linked_pair()
         host.serve(far)
         self._link.start(self._receive, lambda: None)
         self.permits: list[int] = []
-        self.send(Hello(VERSION, name), Join(1, tag=tag, max_in_flight=100))  # no permits in advance
+        self.send(Hello(VERSION, name, origin), Join(1, tag=tag, max_in_flight=100))  # no permits in advance
 
     def send(self, *messages: FromMember) -> None:
         """Send some messages in one frame."""
@@ -63,7 +64,7 @@ class Process:
 async def busy_host() -> Host:
     """Return a host with two processes: one sent two requests, the other was refused and waits."""
     host = Host()
-    web, job = Process(host, "web:1", tag="api"), Process(host, "job:2")
+    web, job = Process(host, "web:1", tag="api", origin=ORIGIN), Process(host, "job:2", origin=ORIGIN)
     await web.ask(1)
     await web.answer(99.0)
     await web.ask(2)
@@ -88,7 +89,7 @@ async def test_observer_reads_the_state() -> None:
     assert (snapshot.limit, snapshot.waiting, snapshot.in_flight) == (100.0, 1, 0)
     assert 59 <= snapshot.stopped_for <= 60
     assert snapshot.unix_time == 1000.0
-    assert observer.processes == 2
+    assert (observer.processes, observer.origin) == (2, ORIGIN)
     spent = [(one.process, one.tag, one.requests, one.refusals, one.waiting) for one in snapshot.spenders]
     assert spent == [("web:1", "api", 2, 0, 0), ("job:2", "night", 1, 1, 0), ("job:2", "", 0, 0, 1)]
     await asyncio.sleep(10)

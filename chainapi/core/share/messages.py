@@ -261,6 +261,7 @@ class State(Struct, array_like=True, tag=39, frozen=True):
         memory: what a host needs to continue; see `chainapi.core.limits.memory`.
         stopped: seconds for which nothing may be sent.
         processes: number of the processes that share the quota.
+        origin: scheme, host and port of the service, as the first process named it.
 
     """
 
@@ -268,6 +269,7 @@ class State(Struct, array_like=True, tag=39, frozen=True):
     memory: bytes = b""
     stopped: Amount = 0.0
     processes: Number = 1
+    origin: Text = ""
 
 
 FromMember: TypeAlias = Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch

@@ -101,8 +101,15 @@ class LocalCarrier:
         return link
 
     def names(self) -> list[str]:
-        """Return the names of the quotas that have or had a host; `observe` finds out."""
-        return self._elections.names()
+        """Return the names of the quotas in the directory that have or had a host; `observe` finds out.
+
+        Raises:
+            ShareUnavailableError: the directory cannot be used.
+
+        """
+        with self._explained():
+            self._elections.prepare()
+            return self._elections.names()
 
     def store(self, name: str, memory: bytes) -> None:
         """Store the memory of a quota in the directory, for the next host.

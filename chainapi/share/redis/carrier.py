@@ -29,7 +29,7 @@ class RedisCarrier:
     Arguments:
         url: ``redis://``, ``rediss://`` or ``unix://``, with the options of redis-py.
         prefix: of all keys and channels.
-        secret: of all processes, to authenticate packets; see `authenticate`.
+        secret: of all processes, to authenticate packets, instead of that of each quota; see `authenticate`.
         ttl: seconds after which a host that hangs, or that Redis cannot reach, loses the quota to another.
         silence: seconds without a packet after which a link breaks.
         timeout: seconds within which Redis has to answer.
@@ -72,7 +72,8 @@ class RedisCarrier:
     def authenticate(self, name: str, secret: bytes) -> None:
         """Authenticate packets of the quota `name` by a secret that its processes have.
 
-        Call it before `connect`. Without a secret, everybody who can write to Redis can forge packets.
+        A session calls it before `connect`, with a digest of its API key. It has no effect if the carrier
+        has a secret of its own. Without a secret, everybody who can write to Redis can forge packets.
         """
         self._secrets[name] = secret
 
@@ -110,7 +111,7 @@ class RedisCarrier:
         from chainapi.share.redis.election import Election
         from chainapi.share.redis.participant import Participant
 
-        key = quota_key(self._secrets.get(name, self._secret), name)
+        key = quota_key(self._secret or self._secrets.get(name, b""), name)
         return Participant(wire, Election(self._prefix, name, self._times.ttl), key, self._times)
 
     async def _connected(self) -> Wire:

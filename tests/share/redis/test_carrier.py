@@ -634,7 +634,11 @@ async def test_sessions_share_over_redis(own_server: RedisServer) -> None:
 
 async def test_processes_with_the_secret_share(url: str, name: str) -> None:
     """Processes with the same secret, by constructor or by `authenticate`, share; another gets no link."""
-    async with processes(3, url, name, secret=b"one", ttl=0.3, silence=0.3) as (host, member, other):
+    async with (
+        processes(1, url, name, secret=b"one", ttl=0.3, silence=0.3) as (host,),
+        processes(2, url, name, ttl=0.3, silence=0.3) as (member, other),
+    ):
+        host.carrier.authenticate(name, b"another")  # without effect beside a secret of its own
         await host.connect()
         member.carrier.authenticate(name, b"one")
         assert await (await member.connect()).ask(b"x") == b"echo x"
