@@ -287,7 +287,7 @@ def read(memory: bytes) -> MemoryPart | None:
         return None
     try:
         return _DECODER.decode(memory)
-    except MalformedError:
+    except (MalformedError, UnicodeDecodeError, RecursionError):
         return None
 
 
