@@ -1,4 +1,4 @@
-"""Quotas that ``chainapi quota`` shows: where processes may share them, and their states."""
+"""Quotas that ``chainapi quota`` shows: their places and their states."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SharedQuota:
 
 
 class Places:
-    """Quotas to show: all that the carrier lists, or else those of the configured services.
+    """Quotas to show: all that the carrier lists, or those of the services.
 
     Args:
         configs: the services, configured or not.
@@ -68,7 +68,7 @@ class Places:
             self._places[name] = _Place(name, config, observable(frame_key(config.origin, _api_key(config))))
 
     async def read(self) -> tuple[list[SharedQuota], str]:
-        """Return the quotas that processes share now, and the reasons why others cannot be shown."""
+        """Return the quotas that processes share now, and problems with others."""
         try:
             self._find()
         except ShareUnavailableError as error:
@@ -100,7 +100,7 @@ class Places:
         )
 
     def _find(self) -> None:
-        """Note the quotas that are new in the list, those of the configured services first."""
+        """Note the quotas that are new in the list, the configured ones first."""
         if self._listing is None:
             return
         for name in sorted(self._listing.names(), key=lambda name: name not in self._services):
@@ -118,7 +118,7 @@ class _Place:
     _observer: Observer | None = field(default=None, init=False)
 
     async def read(self) -> SharedQuota | str | None:
-        """Return the state of the quota; None if no process hosts it; a reason if it cannot be read."""
+        """Return the state of the quota, None without a host, or a problem in words."""
         try:
             return await self._read()
         except ShareUnavailableError as error:

@@ -88,7 +88,7 @@ def record(shared: SharedQuota) -> dict[str, Any]:
 
 
 def tables(quotas: Sequence[SharedQuota], problem: str = "") -> RenderableType:
-    """Return shared quotas for a terminal: the state of each, a table of its spenders, and a problem."""
+    """Return quotas for a terminal: states, tables of spenders, and a problem."""
     parts: list[RenderableType] = [cell(problem)] if problem else []
     for shared in quotas:
         parts += [Text(""), *_table(shared)] if parts else _table(shared)

@@ -70,7 +70,7 @@ class Carrier(Protocol):
 
 @runtime_checkable
 class Authenticating(Protocol):
-    """Carrier that authenticates the frames of a quota by a secret that only its processes have."""
+    """Carrier that authenticates the frames of a quota by a secret."""
 
     def authenticate(self, name: str, secret: bytes) -> None:
         """Authenticate the frames of the quota `name`; called before `connect`."""

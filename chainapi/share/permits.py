@@ -161,7 +161,7 @@ class Permits:
                 del self._refusals[message.permit]
 
     async def _first_state(self) -> None:
-        """Wait for the state after the first response: without it the snapshot would be empty."""
+        """Wait for the state after the first response, for the snapshot."""
         if self._responded:
             return
         self._responded = True

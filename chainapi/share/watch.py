@@ -47,7 +47,7 @@ class Listing(Observable, Protocol):
     """Carrier that finds the quotas without their keys."""
 
     def names(self) -> list[str]:
-        """Return the names of the quotas that have or had a host; `observe` finds out.
+        """Return the names of the quotas that have or had a host; see `observe`.
 
         Raises:
             ShareUnavailableError: the place where processes meet cannot be used.

@@ -101,7 +101,7 @@ class LocalCarrier:
         return link
 
     def names(self) -> list[str]:
-        """Return the names of the quotas in the directory that have or had a host; `observe` finds out.
+        """Return the names of the quotas that have or had a host; see `observe`.
 
         Raises:
             ShareUnavailableError: the directory cannot be used.
