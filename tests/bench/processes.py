@@ -254,7 +254,7 @@ async def cluster_job(*, shared: bool) -> Outcome:
         os.environ.update(sim.environment())
         async with (
             distributed.LocalCluster(
-                n_workers=4, threads_per_worker=1, dashboard_address="", asynchronous=True
+                n_workers=4, threads_per_worker=1, dashboard_address="127.0.0.1:0", asynchronous=True
             ) as cluster,
             distributed.Client(cluster, asynchronous=True) as client,
         ):

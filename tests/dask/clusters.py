@@ -21,7 +21,7 @@ async def cluster_of(workers: int = 2, **options: Any) -> AsyncIterator[tuple[Cl
     defaults = {"processes": False, "threads_per_worker": 2}
     async with (
         LocalCluster(
-            n_workers=workers, dashboard_address="", asynchronous=True, **{**defaults, **options}
+            n_workers=workers, dashboard_address="127.0.0.1:0", asynchronous=True, **{**defaults, **options}
         ) as cluster,
         Client(cluster, asynchronous=True) as client,
     ):

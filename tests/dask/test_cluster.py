@@ -272,7 +272,7 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
 def test_a_synchronous_client_waits(tmp_path: Path) -> None:
     """A synchronous client gets the result itself."""
     with (
-        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address="") as cluster,
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         distributed.Client(cluster) as client,
         simulated() as simulator,
     ):

@@ -25,7 +25,7 @@ def scheduler() -> Iterator[str]:
         for name, value in simulator.environment().items():
             patch.setenv(name, value)
         with distributed.LocalCluster(
-            n_workers=1, processes=False, protocol="tcp", dashboard_address=""
+            n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
         ) as cluster:
             yield cluster.scheduler_address  # pyright: ignore[reportAttributeAccessIssue]
 
