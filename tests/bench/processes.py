@@ -74,7 +74,7 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
     return {"share": Announcing(RedisCarrier(place, secret=frame_key("benchmark", api_key)))}
 
 
-async def work(way: str, place: str, base: str, api_key: str) -> None:
+async def work(way: str, place: str, base: str, api_key: str, tasks_each: str) -> None:
     """Fetch one resource again and again with some tasks, until the process is told to end."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
@@ -85,7 +85,7 @@ async def work(way: str, place: str, base: str, api_key: str) -> None:
                 await session.data.get("/v1/chains/43114")
 
         began = time.process_time()
-        tasks = [asyncio.create_task(fetch()) for _ in range(TASKS)]
+        tasks = [asyncio.create_task(fetch()) for _ in range(int(tasks_each))]
         await ended.wait()
         print("cpu", time.process_time() - began, flush=True)
         for task in tasks:
@@ -146,10 +146,11 @@ class Outcome:
         )
 
 
-async def start(way: str, place: str, sim: Simulator) -> Worker:
+async def start(way: str, place: str, sim: Simulator, tasks: int) -> Worker:
     """Start one process."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.processes", "work", way, place, sim.data_base_url, sim.api_key),
+        str(tasks),
         stdout=asyncio.subprocess.PIPE,
     )
     worker = Worker(process)
@@ -170,7 +171,7 @@ async def job(
     """Run the job once."""
     sim = Simulator(limit=LIMIT, window=WINDOW, latency=ROUND_TRIP)
     async with sim:
-        workers = [await start(way, place, sim) for _ in range(processes)]
+        workers = [await start(way, place, sim, PROCESSES * TASKS // processes) for _ in range(processes)]
         try:
             return await _run(sim, workers, list(events), restart)
         finally:
@@ -291,7 +292,7 @@ async def report(only: Sequence[str]) -> None:
             if not only or any(word in name for word in only):
                 print((await job(way, place, events, **rest)).row(name), flush=True)
 
-        await show("one process", "a gate each", "", processes=1)
+        await show("one process of 64 tasks", "a gate each", "", processes=1)
         await show("a gate each", "a gate each", "")
         await show("a static eighth each", "a static eighth each", "")
         await show("local", "local", str(folder / "plain"))
@@ -318,7 +319,7 @@ async def report(only: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
-        asyncio.run(work(*sys.argv[2:6]))
+        asyncio.run(work(*sys.argv[2:7]))
     else:
         os.environ.setdefault("PYTHONUNBUFFERED", "1")
         asyncio.run(report(sys.argv[1:]))

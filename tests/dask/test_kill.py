@@ -150,7 +150,8 @@ import asyncio
 from distributed import Scheduler
 
 async def main():
-    async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
+    free = "127.0.0.1:0"
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=free) as scheduler:
         print(scheduler.address, flush=True)
         await scheduler.finished()
 
