@@ -215,8 +215,9 @@ async def delayed(host: str, port: int, seconds: float) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            loop.call_later(seconds, writer.write, data)
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                loop.call_later(seconds, writer.write, data)
         loop.call_later(seconds, writer.close)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
