@@ -344,7 +344,7 @@ async def test_close_gives_up_a_peer_that_does_not_read() -> None:
         member._transport.pause_reading()
         host.send(bytes(MAX_FRAME))
         host.close()
-        await asyncio.wait_for(host.closed, PATIENCE * TICK)
+        await asyncio.wait_for(host.closed, (PATIENCE + 1) * TICK)
 
 
 async def test_a_host_that_is_no_longer_active_uses_no_frame() -> None:
