@@ -153,8 +153,8 @@ class Session(SessionView):
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
         settings = CallSettings(RetryBudget(), jitter=random.random)
         given = {
-            "timeout": timeout,
-            "max_attempts": max_attempts,
+            "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
+            "max_attempts": whole_number("max_attempts", max_attempts),
             "max_wait": max_wait,
             "deadline": deadline,
             "priority": priority,
