@@ -21,7 +21,7 @@ from attrs import evolve
 from chainapi.client.member import MAX_IN_FLIGHT, Member, Members
 from chainapi.client.permit import Permit
 from chainapi.client.turns import Turn, Turns
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation

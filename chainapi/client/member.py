@@ -11,7 +11,7 @@ from weakref import WeakSet
 from attrs import frozen
 
 from chainapi.client.ceiling import Ceiling
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.scheduler import WORTH_REPORTING

@@ -15,7 +15,7 @@ from typing import assert_never
 from chainapi.client.member import Member
 from chainapi.client.timer import Timer
 from chainapi.core.limits.deadlines import GRACE
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Due, Granted, Scheduler, Step, TooLate, Unanswered, Wait
 from chainapi.core.limits.ticket import Ticket
@@ -192,6 +192,7 @@ class Turns:
         """Take a grant back whose request did not leave."""
         if turn.group is not None:
             self.landed(turn.group)
+        self.queue.take_back(turn)
         self.quota.unsent(reservation)
 
     def landed(self, group: Group) -> None:

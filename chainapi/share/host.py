@@ -23,7 +23,7 @@ from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits import scope
 from chainapi.core.limits.headers import hold
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.share.messages import (
     VERSION,
