@@ -21,7 +21,7 @@ from attrs import evolve
 from chainapi.client.member import MAX_IN_FLIGHT, Member, Members
 from chainapi.client.permit import Permit
 from chainapi.client.turns import Turn, Turns
-from chainapi.core.limits.group import Group
+from chainapi.core.limits.group import Group, Places
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
@@ -162,10 +162,11 @@ class Gate:
         """
         return self._scheduler.surplus(asyncio.get_running_loop().time(), route, cost)
 
-    def limit(self, groups: Iterable[Group], most: float) -> None:
-        """Limit the requests in flight of each group of members."""
+    def divide(self, groups: Iterable[Group], ranks: Sequence[float]) -> None:
+        """Divide the places in flight among groups, by the best rank of each that is busy."""
+        places = Places(self.max_in_flight, sorted(ranks))
         for group in groups:
-            group.most = most
+            group.places = places
             self._scheduler.queue.freed(group)
         self._turns.advance()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import count
+from math import inf
 from typing import assert_never
 
 from chainapi.client.member import Member
@@ -76,7 +77,7 @@ class Turns:
     def reserve(self, now: float, route: str, cost: float | None, member: Member) -> Reservation | None:
         """Reserve units for a request that may leave now; return None if it has to wait."""
         group = member.group
-        if self._woken or self.queue.waiting or (group is not None and (group.paced or not group.room)):
+        if self._woken or self.queue.waiting or (group is not None and (group.paced or not group.room(inf))):
             return None
         reservation = self.scheduler.reserve(now, route, cost)
         if reservation is None:

@@ -566,7 +566,7 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     (await gate.acquire(member=stays)).answered(200, told(98))
     assert time() < 1.1
     assert leaves.group is not None
-    assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
+    assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room(0.0)) == (0, 0, True)
     assert gate.snapshot().waiting == 0
     assert not gate._scheduler.queue.all()
     assert not gate._scheduler.queue._aside

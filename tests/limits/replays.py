@@ -79,9 +79,7 @@ class _Patient(Client):
 
     async def patiently(self, errand: Errand, *, again: bool) -> Permit:
         """Wait at the gate without a limit."""
-        return await self.gate.acquire(
-            errand.route, cost=errand.prior, priority=errand.priority, again=again
-        )
+        return await self.gate.acquire(errand.route, cost=errand.prior, priority=errand.priority, again=again)
 
     async def wait(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait without a limit."""

@@ -136,7 +136,12 @@ async def test_batch_alone_has_all_of_the_quota() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"max_in_flight": 1}, {"max_in_flight": 4}, {"rate": Limit(10, per=1.0)}, {"rate": Limit(20, per=2.0, units=True)}],
+    [
+        {"max_in_flight": 1},
+        {"max_in_flight": 4},
+        {"rate": Limit(10, per=1.0)},
+        {"rate": Limit(20, per=2.0, units=True)},
+    ],
 )
 async def test_floor_holds_within_a_session_with_limits_of_its_own(settings: dict[str, object]) -> None:
     """Batch calls of a session that limits itself are not starved by its interactive calls."""
@@ -154,9 +159,11 @@ async def test_floor_holds_across_processes(kind: Callable[[], Server], apart: b
     flood = Flood(kind(), 60.0)
     gates: list[Acquire] = [process.acquire for process in processes]
     if apart:
-        await asyncio.gather(*(flood.run([gate], {kind: 150}) for gate, kind in zip(gates, CALLERS, strict=True)))
+        await asyncio.gather(
+            *(flood.run([gate], {kind: 300}) for gate, kind in zip(gates, CALLERS, strict=True))
+        )
     else:
-        await flood.run(gates, dict.fromkeys(CALLERS, 150))
+        await flood.run(gates, dict.fromkeys(CALLERS, 300))
     assert flood.share(0) == pytest.approx(FLOOR, abs=0.03)
     assert flood.in_stops == 0
     assert flood.refusals <= 1

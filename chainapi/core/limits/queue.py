@@ -78,7 +78,7 @@ class Queue(Generic[W]):
         """
         group = waiter.group
         if group is not None:
-            if not group.room and not self._displace_for(waiter, group):
+            if not group.room(waiter.rank) and not self._displace_for(waiter, group):
                 self._put_aside(waiter, group)
                 return
             group.enter(waiter)
@@ -130,11 +130,11 @@ class Queue(Generic[W]):
         """Move waiters that stand aside to the free places of their groups."""
         while self._freed:
             group, _ = self._freed.popitem()
-            while group.room and (first := group.first()) is not None:
+            while (first := group.first()) is not None:
                 first.flow.lane.remove(first)
                 first.entered = None
                 self._place(first)
-            if group in self._aside and group.first() is None:
+            if group.aside is not None and group.aside.best() is None:
                 del self._aside[group]
                 group.aside = None
 

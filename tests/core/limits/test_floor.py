@@ -55,7 +55,9 @@ class Boundary:
 
 @settings(max_examples=300)
 @given(st.lists(st.one_of(arrivals, arrivals, arrivals, grants, grants, cancels, returns), max_size=200))
-def test_lower_ranks_have_a_tenth_of_the_units_and_the_higher_the_rest(steps: list[tuple[object, ...]]) -> None:
+def test_lower_ranks_have_a_tenth_of_the_units_and_the_higher_the_rest(
+    steps: list[tuple[object, ...]],
+) -> None:
     """While a rank and a lower one wait, their shares are 9 to 1 but for one request; retries count for none."""
     queue, numbers = new_queue(), count()
     waiting: dict[float, list[Waiter]] = {rank: [] for rank in (-inf, *RANKS)}
@@ -202,7 +204,10 @@ def test_grants_that_are_taken_back_count_for_none(
 # --- forecasts ----------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.sampled_from(RANKS[:3]), st.booleans()), min_size=1, max_size=60), st.sampled_from(RANKS))
+@given(
+    st.lists(st.tuples(st.sampled_from(RANKS[:3]), st.booleans()), min_size=1, max_size=60),
+    st.sampled_from(RANKS),
+)
 def test_forecast_counts_the_shares_of_all_ranks(steps: list[tuple[float, bool]], rank: float) -> None:
     """A forecast with equal costs is the real place in the queue, or one request better for each rank."""
     queue = new_queue()
@@ -224,7 +229,10 @@ def test_forecast_counts_the_shares_of_all_ranks(steps: list[tuple[float, bool]]
     assert units == pytest.approx(5.0 * number)
 
 
-@given(st.lists(st.tuples(st.sampled_from(RANKS), st.sampled_from([*PRICES])), max_size=60), st.sampled_from(RANKS))
+@given(
+    st.lists(st.tuples(st.sampled_from(RANKS), st.sampled_from([*PRICES])), max_size=60),
+    st.sampled_from(RANKS),
+)
 def test_request_that_comes_again_when_promised_finds_nobody_before_it(
     requests: list[tuple[float, str]], rank: float
 ) -> None:
