@@ -13,6 +13,7 @@ from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
 from chainapi.core.arguments import one_of, refuse_unknown, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
@@ -114,6 +115,9 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "deadline": _limit_of("deadline", zero=False),
     "priority": lambda value: whole_number("priority", value, least=None),
     "tag": tag_of,
+    "max_waiting": lambda value: (
+        None if value == inf else WaitingLimit(whole_number("max_waiting", value, 0))
+    ),
 }
 OPTIONS = (*_CHECKS, "max_attempts", "headers")
 

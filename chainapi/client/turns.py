@@ -20,6 +20,7 @@ from chainapi.core.limits.group import Group
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Due, Granted, Scheduler, Step, TooLate, Unanswered, Wait
 from chainapi.core.limits.ticket import Ticket
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
 __all__ = ["Turn", "Turns"]
@@ -101,11 +102,15 @@ class Turns:
         rank: float,
         max_wait: float | None,
         deadline: float,
+        full: WaitingLimit | None = None,
     ) -> Turn:
         """Put a request in the queue; the caller awaits it in `wait` at once.
 
+        `full` is its limit if as many wait as that allows.
+
         Raises:
             QuotaWaitError: its turn will be too late.
+            QueueFullError: a limit is full.
 
         """
         loop = asyncio.get_running_loop()
@@ -115,6 +120,8 @@ class Turns:
         if max_wait is not None:
             turn.max_wait, turn.waits_until = max_wait, now + max_wait
         deadlines = self.scheduler.deadlines
+        if full is not None and not self.scheduler.ready(now, turn):
+            raise member.queue_full(deadlines.cleared(now, turn), full.most)
         if deadlines.misses(now, turn):
             raise turn.too_late(now, deadlines.again(now, turn))
         self.queue.add(turn)

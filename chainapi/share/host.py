@@ -23,8 +23,8 @@ from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits import scope
-from chainapi.core.limits.headers import hold
 from chainapi.core.limits.group import Group
+from chainapi.core.limits.headers import hold
 from chainapi.core.limits.limit import Limit
 from chainapi.core.share.messages import (
     VERSION,
@@ -55,8 +55,9 @@ from chainapi.core.share.messages import (
     info_of,
     read_member_frame,
 )
-from chainapi.errors import APITimeoutError, ConfigurationError, QuotaWaitError
+from chainapi.errors import APITimeoutError, ConfigurationError, QueueFullError, QuotaWaitError
 from chainapi.share.link import Link
+from chainapi.share.request import limit_of
 
 __all__ = ["Host"]
 
@@ -437,7 +438,8 @@ class _Peer:
         try:
             permit = await self._turn(message, session)
         except QuotaWaitError as error:
-            self.send(Refused(message.number, amount_of(error.retry_after)))
+            full = isinstance(error, QueueFullError)
+            self.send(Refused(message.number, amount_of(error.retry_after), full=full))
         except APITimeoutError as error:
             self.send(Refused(message.number, None, error.reason))
         else:
@@ -465,6 +467,7 @@ class _Peer:
             again=message.again,
             member=session.member,
             tag=message.tag,
+            limit=limit_of(message),
         )
 
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:

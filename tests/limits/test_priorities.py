@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,7 +10,7 @@ from math import inf
 from typing import Protocol
 
 import pytest
-from attrs import define, evolve, field
+from attrs import define, field
 
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
@@ -19,10 +18,7 @@ from chainapi.client.permit import AnyPermit
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
-from tests.limits.outside import promised_scene
-from tests.limits.replays import CheckedForecasts, check_forecasts
 from tests.limits.servers import Bucket, Clocked, FromFirst, Server, SlidingLog
-from tests.limits.wild import Errand, Scene
 from tests.share.exchange import Exchange
 from tests.share.test_shared_gate import Process
 
@@ -109,7 +105,7 @@ SERVERS: list[Callable[[], Server]] = [
 
 @pytest.mark.parametrize("server", SERVERS)
 async def test_batch_has_its_floor_and_interactive_calls_the_rest(server: Callable[[], Server]) -> None:
-    """While interactive calls would use the whole quota, batch calls get a tenth, no 429 more, none in a stop."""
+    """Beside interactive calls that would use the whole quota, batch calls get a tenth, without more 429s."""
     flood = Flood(server(), 60.0)
     await flood.run(one_gate(max_in_flight=30), CALLERS)
     assert flood.share(0) == pytest.approx(FLOOR, abs=0.02)

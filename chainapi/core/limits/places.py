@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import floor, inf
 from typing import Any
 
@@ -24,10 +23,10 @@ class _Load:
     number: float = 0.0
     owed: float = inf
 
-    def __iadd__(self, other: _Load) -> _Load:
+    def add(self, other: _Load) -> None:
+        """Add what others wait for."""
         self.units += other.units
         self.number += other.number
-        return self
 
     def part(self, most: float, *, whole: bool = False) -> _Load:
         """Return a part of them of at most some units; `whole` requests of the mean cost, if wanted."""
@@ -52,14 +51,14 @@ def ahead(ranks: Ranks[Any], aside: Ranks[Any] | None, waiter: Waiter, *, last: 
     own, lower = _sum(loads, until, last=last), _Load()
     for rank, load in loads.items():
         if rank > until:
-            lower += load
+            lower.add(load)
     if lower.number and until > -inf:
         debt = max((load.owed for rank, load in loads.items() if rank <= until), default=0.0)
-        own += lower.part((debt + own.units) / (SHARE - 1), whole=not last)
+        own.add(lower.part((debt + own.units) / (SHARE - 1), whole=not last))
     if not last:
         cost = ranks.costs.likely(waiter.route, waiter.prior)
         for rank in sorted((rank for rank in loads if rank < until), reverse=True):
-            own += loads[rank].part((SHARE - 1) * (own.units + cost) - loads[rank].owed)
+            own.add(loads[rank].part((SHARE - 1) * (own.units + cost) - loads[rank].owed))
     return retries.units + own.units, retries.number + own.number
 
 
@@ -76,7 +75,7 @@ def _loads(
             if lane.waiting:
                 units, number = lane.ahead(waiter, until if rank == until else inf, last=last, aside=before)
                 load = loads.setdefault(rank, _Load())
-                load += _Load(units, number)
+                load.add(_Load(units, number))
                 load.owed = min(load.owed, pool.owed(rank))
     return loads
 
@@ -86,5 +85,5 @@ def _sum(loads: dict[float, _Load], until: float, *, last: bool) -> _Load:
     own = _Load()
     for rank, load in loads.items():
         if rank == until or (last and rank < until):
-            own += load
+            own.add(load)
     return own

@@ -3,7 +3,7 @@
 While a rank and lower ones wait, the lower ones together get one of `SHARE` units, and the rank gets the
 others. Among the lower ones the same rule holds again. So each rank owes the lower ones units for those that
 it was granted, and the next lower waiter leaves first as soon as the debt covers its cost: a rank never gets
-less than its share, and a lower one never less than its share minus one request. Retries are a rank before all
+less than its share, and the lower ones get theirs, minus one request at most. Retries are a rank before all
 others; they owe nothing. Ranks that do not wait earn nothing.
 """
 
