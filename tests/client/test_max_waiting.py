@@ -45,9 +45,11 @@ async def stopped(seconds: float = 20.0) -> Gate:
     return gate
 
 
-def waiters(gate: Gate, number: int, limit: WaitingLimit, **options: bool) -> list[asyncio.Task[Permit]]:
+def waiters(
+    gate: Gate, number: int, limit: WaitingLimit, *, again: bool = False
+) -> list[asyncio.Task[Permit]]:
     """Return tasks that wait at a gate, once they run."""
-    return [asyncio.create_task(gate.acquire(limit=limit, **options)) for _ in range(number)]
+    return [asyncio.create_task(gate.acquire(limit=limit, again=again)) for _ in range(number)]
 
 
 async def finish(tasks: list[asyncio.Task[Permit]]) -> None:
@@ -114,14 +116,15 @@ async def test_call_behind_others_that_just_left_is_not_refused() -> None:
 async def test_call_beside_those_of_a_busy_session_is_not_refused() -> None:
     """Requests that wait for places of their own session hold up no call of another one."""
     gate, limit = Gate(random=lambda: 0.5), WaitingLimit(0)
-    busy = Member(max_in_flight=1)
+    busy, other = Member(max_in_flight=1), Member()
     gate.join(busy)
+    gate.join(other)
     for left in (99, 98, 97):
         (await gate.acquire()).answered(200, reported(left))
     tasks = [asyncio.create_task(gate.acquire(member=busy)) for _ in range(3)]
     await asyncio.sleep(0)
     assert gate.waiting == 2
-    (await gate.acquire(limit=limit)).unsent()
+    (await gate.acquire(limit=limit, member=other)).unsent()
     with pytest.raises(QueueFullError):
         await gate.acquire(limit=limit, member=busy)
     for task in tasks:
@@ -239,13 +242,6 @@ def opened(simulator: Simulator, **options: object) -> Session:
     )
 
 
-async def full(*views: Session) -> None:
-    """Check that calls of a session fail at once."""
-    for view in views:
-        with pytest.raises(QueueFullError):
-            await view.data.get(PATH)
-
-
 async def test_max_waiting_of_a_view() -> None:
     """Views made of one share its places, views with a limit of their own and the session do not."""
     simulator = Simulator(limit=2, window=60.0)
@@ -289,9 +285,13 @@ async def test_refused_page_has_a_checkpoint() -> None:
         await asyncio.sleep(200.0)
         view = session.with_options(max_waiting=0)
         rows = list[EvmBlock]()
-        with pytest.raises(QueueFullError) as caught:
+
+        async def read() -> None:
             async for page in view.data.evm.blocks(43114, page_size=10):
-                rows += page.items
+                rows.extend(page.items)
+
+        with pytest.raises(QueueFullError) as caught:
+            await read()
         assert 0 < len(rows) < 40
         assert caught.value.checkpoint is not None
         began = time()
@@ -303,13 +303,18 @@ async def test_refused_page_has_a_checkpoint() -> None:
 
 
 async def test_retries_of_an_admitted_call_are_not_refused() -> None:
-    """A call that met a 429 waits for its next attempt, although no call may wait."""
-    async with opened(Simulator(limit=1, window=10.0), max_waiting=0, probe=False) as session:
-        await session.data.get(PATH)
-        other = session.with_options(max_waiting=1)
-        await asyncio.sleep(30.0)
-        await asyncio.gather(session.data.get(PATH), other.data.get(PATH), return_exceptions=False)
-        await full(session)
+    """A call that met a 429 waits for its next attempt, although no call may wait; others are refused."""
+    simulator = Simulator(limit=1, window=10.0)
+    other = opened(simulator, isolated=True)
+    async with other, opened(simulator, isolated=True, max_waiting=0) as session:
+        await other.data.get(PATH)
+        began = time()
+        call = asyncio.create_task(session.data.get(PATH))
+        await asyncio.sleep(1.0)
+        with pytest.raises(QueueFullError):
+            await session.data.get(PATH)
+        await call
+        assert time() - began > 9.0
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, True, "10"])
