@@ -85,10 +85,13 @@ class Group:
 
     def first(self) -> Any:
         """Return the waiter aside that has the next turn; None without any, and without room."""
-        if self.aside is None:
+        if self.aside is None or not self.room(-inf):
             return None
-        turns = (self.aside.first(), self.aside.best())  # a better rank may have more room
-        return next((one for one in turns if one is not None and self.room(one.rank)), None)
+        first = self.aside.first()
+        if first is None or self.room(first.rank):
+            return first
+        best = self.aside.best()  # a better rank may have more room
+        return best if best is not None and self.room(best.rank) else None
 
     def displaceable(self, waiter: Waiter) -> float | None:
         """Return the rank of requests inside that a waiter displaces; None without any.
