@@ -10,6 +10,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
@@ -60,7 +61,7 @@ class RankedAddress(Record):
     """An address, and the number by which the list is sorted."""
 
     address: str
-    sort_key: Decimal
+    sort_key: Annotated[Decimal, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -102,4 +103,4 @@ class RankedAddresses(Record):
     """Addresses of one owner, and the number by which the list is sorted."""
 
     addresses: list[str]
-    sort_key: Decimal
+    sort_key: Annotated[Decimal, AS_TEXT]

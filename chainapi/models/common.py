@@ -10,6 +10,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
@@ -65,7 +66,7 @@ class UtilityAddresses(Record):
 class ChainInfo(Record):
     """A chain; the specification shows no field, so each may be missing."""
 
-    chain_id: int | None = None
+    chain_id: Annotated[int, AS_TEXT] | None = None
     status: Annotated[str, enums.ChainStatus] | None = None
     chain_name: str | None = None
     description: str | None = None
@@ -88,17 +89,17 @@ class ChainInfo(Record):
 class AvaxSupply(Record):
     """The supply of AVAX, in whole AVAX."""
 
-    circulating_supply: Decimal
-    total_supply: Decimal
-    total_p_burned: Decimal
-    total_c_burned: Decimal
-    total_x_burned: Decimal
-    total_staked: Decimal
-    total_locked: Decimal
-    total_rewards: Decimal
+    circulating_supply: Annotated[Decimal, AS_TEXT]
+    total_supply: Annotated[Decimal, AS_TEXT]
+    total_p_burned: Annotated[Decimal, AS_TEXT]
+    total_c_burned: Annotated[Decimal, AS_TEXT]
+    total_x_burned: Annotated[Decimal, AS_TEXT]
+    total_staked: Annotated[Decimal, AS_TEXT]
+    total_locked: Annotated[Decimal, AS_TEXT]
+    total_rewards: Annotated[Decimal, AS_TEXT]
     last_updated: str
-    genesis_unlock: Decimal
-    l1_validator_fees: Decimal
+    genesis_unlock: Annotated[Decimal, AS_TEXT]
+    l1_validator_fees: Annotated[Decimal, AS_TEXT]
 
 
 @frozen(kw_only=True)

@@ -10,6 +10,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import ChainInfo, Money, NetworkToken
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -64,20 +65,20 @@ __all__ = [
 class EvmBlock(Record):
     """An EVM block."""
 
-    chain_id: int | None = None
-    block_number: int
+    chain_id: Annotated[int, AS_TEXT] | None = None
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_min_delay_excess: int | None = None
     block_hash: str
     tx_count: int
-    base_fee: int
-    gas_used: int
-    gas_limit: int
-    gas_cost: int
+    base_fee: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
+    gas_cost: Annotated[int, AS_TEXT]
     parent_hash: str
-    fees_spent: int
-    cumulative_transactions: int
+    fees_spent: Annotated[int, AS_TEXT]
+    cumulative_transactions: Annotated[int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 
@@ -106,24 +107,24 @@ class RichAddress(Record):
 class NativeTransaction(Record):
     """A native transaction."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_min_delay_excess: int | None = None
     block_hash: str
-    chain_id: int | None = None
+    chain_id: Annotated[int, AS_TEXT] | None = None
     block_index: int
     tx_hash: str
     tx_status: str
     tx_type: int
-    gas_limit: int
-    gas_used: int
-    gas_price: int
-    nonce: int
+    gas_limit: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_price: Annotated[int, AS_TEXT]
+    nonce: Annotated[int, AS_TEXT]
     from_: RichAddress
     to: RichAddress
     method: ContractMethod | None = None
-    value: int
+    value: Annotated[int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 
@@ -161,7 +162,7 @@ class Erc1155Token(Record):
 
     address: str
     erc_type: Annotated[str, Literal["ERC-1155"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc1155TokenMetadata
 
@@ -173,7 +174,7 @@ class Erc1155TransferDetails(Record):
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc1155_token: Erc1155Token
 
 
@@ -197,7 +198,7 @@ class Erc20TransferDetails(Record):
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc20_token: Erc20Token
 
 
@@ -227,7 +228,7 @@ class Erc721Token(Record):
     name: str
     symbol: str
     erc_type: Annotated[str, Literal["ERC-721"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc721TokenMetadata
     owner_address: str | None = None
@@ -247,28 +248,28 @@ class Erc721TransferDetails(Record):
 class FullNativeTransaction(Record):
     """A full native transaction."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_min_delay_excess: int | None = None
     block_hash: str
-    chain_id: int | None = None
+    chain_id: Annotated[int, AS_TEXT] | None = None
     block_index: int
     tx_hash: str
     tx_status: str
     tx_type: int
-    gas_limit: int
-    gas_used: int
-    gas_price: int
-    nonce: int
+    gas_limit: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_price: Annotated[int, AS_TEXT]
+    nonce: Annotated[int, AS_TEXT]
     from_: RichAddress
     to: RichAddress
     method: ContractMethod | None = None
-    value: int
+    value: Annotated[int, AS_TEXT]
     input: str
-    base_fee_per_gas: int
-    max_fee_per_gas: int | None = None
-    max_priority_fee_per_gas: int | None = None
+    base_fee_per_gas: Annotated[int, AS_TEXT]
+    max_fee_per_gas: Annotated[int, AS_TEXT] | None = None
+    max_priority_fee_per_gas: Annotated[int, AS_TEXT] | None = None
 
     block_time = UTCDatetime("block_timestamp")
 
@@ -280,10 +281,10 @@ class InternalTransactionDetails(Record):
     from_: RichAddress
     to: RichAddress
     internal_tx_type: Annotated[str, enums.InternalTransactionOpCall]
-    value: int
+    value: Annotated[int, AS_TEXT]
     is_reverted: bool
-    gas_used: int
-    gas_limit: int
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -326,9 +327,9 @@ class NativeTokenBalance(Record):
     symbol: str
     decimals: int
     logo_uri: str | None = None
-    chain_id: int
+    chain_id: Annotated[int, AS_TEXT]
     price: Money | None = None
-    balance: int
+    balance: Annotated[int, AS_TEXT]
     balance_value: Money | None = None
 
 
@@ -350,8 +351,8 @@ class Erc20TokenBalance(Record):
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
-    chain_id: int
-    balance: int
+    chain_id: Annotated[int, AS_TEXT]
+    balance: Annotated[int, AS_TEXT]
     balance_value: Money | None = None
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
@@ -364,11 +365,11 @@ class Erc721TokenBalance(Record):
     name: str
     symbol: str
     erc_type: Annotated[str, Literal["ERC-721"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc721TokenMetadata
     owner_address: str | None = None
-    chain_id: int
+    chain_id: Annotated[int, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -377,11 +378,11 @@ class Erc1155TokenBalance(Record):
 
     address: str
     erc_type: Annotated[str, Literal["ERC-1155"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc1155TokenMetadata
-    chain_id: int
-    balance: int
+    chain_id: Annotated[int, AS_TEXT]
+    balance: Annotated[int, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -498,7 +499,7 @@ class UnknownContract(Record):
 class Erc20Transfer(Record):
     """An ERC-20 transfer."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -506,7 +507,7 @@ class Erc20Transfer(Record):
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc20_token: Erc20Token
 
     block_time = UTCDatetime("block_timestamp")
@@ -516,7 +517,7 @@ class Erc20Transfer(Record):
 class Erc721Transfer(Record):
     """An ERC-721 transfer."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -533,7 +534,7 @@ class Erc721Transfer(Record):
 class Erc1155Transfer(Record):
     """An ERC-1155 transfer."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -541,7 +542,7 @@ class Erc1155Transfer(Record):
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc1155_token: Erc1155Token
 
     block_time = UTCDatetime("block_timestamp")
@@ -579,7 +580,7 @@ class Erc20TransferDetailsV2(Record):
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc20_token: Erc20TokenV2
 
 
@@ -598,7 +599,7 @@ class AddressTransactionV2(Record):
 class InternalTransaction(Record):
     """An internal transaction."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -606,10 +607,10 @@ class InternalTransaction(Record):
     from_: RichAddress
     to: RichAddress
     internal_tx_type: Annotated[str, enums.InternalTransactionOpCall]
-    value: int
+    value: Annotated[int, AS_TEXT]
     is_reverted: bool
-    gas_used: int
-    gas_limit: int
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 

@@ -10,6 +10,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -33,7 +34,7 @@ __all__ = [
 class IcmReceipt(Record):
     """An ICM receipt."""
 
-    received_message_nonce: int
+    received_message_nonce: Annotated[int, AS_TEXT]
     relayer_reward_address: str
 
 
@@ -48,7 +49,7 @@ class IcmReward(Record):
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
-    value: int
+    value: Annotated[int, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -57,7 +58,7 @@ class IcmSourceTransaction(Record):
 
     tx_hash: str
     timestamp: int
-    gas_spent: int
+    gas_spent: Annotated[int, AS_TEXT]
 
     time = UTCDatetime("timestamp")
 
@@ -72,7 +73,7 @@ class PendingTeleporterMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -90,7 +91,7 @@ class IcmDestinationTransaction(Record):
 
     tx_hash: str
     timestamp: int
-    gas_spent: int
+    gas_spent: Annotated[int, AS_TEXT]
     reward_redeemer: str
     deliverer_address: str
 
@@ -107,7 +108,7 @@ class DeliveredTeleporterMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -130,7 +131,7 @@ class DeliveredSourceNotIndexedTeleporterMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -152,7 +153,7 @@ class DeliveredSourceNotIndexedIcmMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -174,7 +175,7 @@ class PendingIcmMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -196,7 +197,7 @@ class DeliveredIcmMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import field, frozen
 
 from chainapi.errors import DecodeError
-from chainapi.models.unions import raw_field
+from chainapi.models.unions import raw_dict, raw_field
 
 __all__ = ["Invalid"]
 
@@ -27,6 +27,14 @@ class Invalid:
 
     raw: Any
     error: DecodeError = field(eq=False)
+
+    def to_dict(self) -> Any:
+        """Return the fields by their names in Python; a row that is no object as it is."""
+        return raw_dict(self)
+
+    def to_wire(self) -> Any:
+        """Return the row as the service sent it."""
+        return self.raw
 
     def __getattr__(self, name: str) -> Any:
         return raw_field(self, name)

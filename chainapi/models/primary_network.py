@@ -11,6 +11,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -83,7 +84,7 @@ class DelegatorsDetails(Record):
     """Delegators details."""
 
     delegator_count: int
-    total_amount_staked: int
+    total_amount_staked: Annotated[int, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -91,7 +92,7 @@ class StakingDistribution(Record):
     """A staking distribution."""
 
     version: str
-    amount_staked: int
+    amount_staked: Annotated[int, AS_TEXT]
     validator_count: int
 
 
@@ -100,10 +101,10 @@ class ValidatorsDetails(Record):
     """Validators details."""
 
     validator_count: int
-    total_amount_staked: int
-    estimated_annual_staking_reward: int
+    total_amount_staked: Annotated[int, AS_TEXT]
+    estimated_annual_staking_reward: Annotated[int, AS_TEXT]
     staking_distribution_by_version: list[StakingDistribution]
-    staking_ratio: Decimal
+    staking_ratio: Annotated[Decimal, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -123,7 +124,7 @@ class AssetAmount(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -176,11 +177,11 @@ class PChainUtxo(Record):
     created_on_chain_id: str
     utxo_id: str
     utxo_bytes: str | None = None
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     asset_id: str
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
-    consuming_block_number: int | None = None
+    consuming_block_number: Annotated[int, AS_TEXT] | None = None
     consuming_block_timestamp: int | None = None
     platform_locktime: int | None = None
     output_index: int
@@ -215,7 +216,7 @@ class PChainTransaction(Record):
     tx_hash: str
     tx_type: Annotated[str, enums.PChainTransactionType]
     block_timestamp: int
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_hash: str
     consumed_utxos: list[PChainUtxo]
     emitted_utxos: list[PChainUtxo]
@@ -227,12 +228,12 @@ class PChainTransaction(Record):
     amount_l1_validator_balance_burned: list[AssetAmount]
     start_timestamp: int | None = None
     end_timestamp: int | None = None
-    delegation_fee_percent: Decimal | None = None
+    delegation_fee_percent: Annotated[Decimal, AS_TEXT] | None = None
     node_id: str | None = None
     subnet_id: str | None = None
     l1_validator_manager_details: L1ValidatorManager | None = None
     l1_validator_details: list[L1ValidatorChange] | None = None
-    estimated_reward: int | None = None
+    estimated_reward: Annotated[int, AS_TEXT] | None = None
     reward_tx_hash: str | None = None
     reward_addresses: list[str] | None = None
     memo: str | None = None
@@ -281,7 +282,7 @@ class Utxo(Record):
     credentials: list[UtxoCredential] | None = None
     group_id: int | None = None
     locktime: int
-    output_index: int
+    output_index: Annotated[int, AS_TEXT]
     payload: str | None = None
     threshold: int
     timestamp: int
@@ -420,7 +421,7 @@ class PendingReward(Record):
 
     addresses: list[str]
     tx_hash: str
-    amount_staked: int
+    amount_staked: Annotated[int, AS_TEXT]
     node_id: str
     start_timestamp: int
     end_timestamp: int
@@ -441,7 +442,7 @@ class PricedAsset(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     historical_price: Money | None = None
 
 
@@ -451,7 +452,7 @@ class HistoricalReward(Record):
 
     addresses: list[str]
     tx_hash: str
-    amount_staked: int
+    amount_staked: Annotated[int, AS_TEXT]
     node_id: str
     start_timestamp: int
     end_timestamp: int
@@ -470,7 +471,7 @@ class LastActivity(Record):
     """A last activity."""
 
     timestamp: int
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     tx_hash: str
     utxo_id: str
     is_consumed: bool
@@ -489,7 +490,7 @@ class AggregatedAssetAmount(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     utxo_count: int
 
 
@@ -502,7 +503,7 @@ class PChainSharedAsset(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     utxo_count: int
     shared_with_chain_id: str
     status: str
@@ -539,7 +540,7 @@ class SharedAsset(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     utxo_count: int
     shared_with_chain_id: str
 
@@ -595,7 +596,7 @@ class ProposerDetails(Record):
 class PrimaryNetworkBlock(Record):
     """A Primary Network block."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_hash: str
     parent_hash: str
     block_timestamp: int
@@ -605,7 +606,7 @@ class PrimaryNetworkBlock(Record):
     block_size_bytes: int
     l1_validators_accrued_fees: int | None = None
     active_l1_validators: int | None = None
-    current_supply: int | None = None
+    current_supply: Annotated[int, AS_TEXT] | None = None
     proposer_details: ProposerDetails | None = None
 
     block_time = UTCDatetime("block_timestamp")
@@ -640,7 +641,7 @@ class Blockchain(Record):
     """A blockchain."""
 
     create_block_timestamp: int
-    create_block_number: int
+    create_block_number: Annotated[int, AS_TEXT]
     blockchain_id: str
     vm_id: str
     subnet_id: str
@@ -656,7 +657,7 @@ class Subnet(Record):
     """A subnet."""
 
     create_block_timestamp: int
-    create_block_index: int
+    create_block_index: Annotated[int, AS_TEXT]
     subnet_id: str
     owner_addresses: list[str]
     threshold: int
@@ -674,8 +675,8 @@ class Subnet(Record):
 class Rewards(Record):
     """Rewards."""
 
-    validation_reward_amount: int
-    delegation_reward_amount: int
+    validation_reward_amount: Annotated[int, AS_TEXT]
+    delegation_reward_amount: Annotated[int, AS_TEXT]
     reward_addresses: list[str] | None = None
     reward_tx_hash: str | None = None
 
@@ -687,13 +688,13 @@ class CompletedValidator(Record):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
     delegator_count: int
-    amount_delegated: int | None = None
+    amount_delegated: Annotated[int, AS_TEXT] | None = None
     rewards: Rewards
     validation_status: Annotated[str, Literal["completed"]]
 
@@ -729,17 +730,17 @@ class ActiveValidator(Record):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
     stake_percentage: float
     delegator_count: int
-    amount_delegated: int | None = None
+    amount_delegated: Annotated[int, AS_TEXT] | None = None
     uptime_performance: float
     avalanche_go_version: str | None = None
-    delegation_capacity: int | None = None
+    delegation_capacity: Annotated[int, AS_TEXT] | None = None
     potential_rewards: Rewards
     validation_status: Annotated[str, Literal["active"]]
     validator_health: ValidatorHealth
@@ -756,8 +757,8 @@ class PendingValidator(Record):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
@@ -774,8 +775,8 @@ class RemovedValidator(Record):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
@@ -795,12 +796,12 @@ class CompletedDelegator(Record):
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: int
-    delegation_fee: Decimal
+    amount_delegated: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT]
     start_timestamp: int
     end_timestamp: int
-    gross_reward: int
-    net_reward: int
+    gross_reward: Annotated[int, AS_TEXT]
+    net_reward: Annotated[int, AS_TEXT]
     delegation_status: Annotated[str, Literal["completed"]]
 
     start_time = UTCDatetime("start_timestamp")
@@ -814,12 +815,12 @@ class ActiveDelegator(Record):
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: int
-    delegation_fee: Decimal
+    amount_delegated: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT]
     start_timestamp: int
     end_timestamp: int
-    estimated_gross_reward: int
-    estimated_net_reward: int
+    estimated_gross_reward: Annotated[int, AS_TEXT]
+    estimated_net_reward: Annotated[int, AS_TEXT]
     delegation_status: Annotated[str, Literal["active"]]
 
     start_time = UTCDatetime("start_timestamp")
@@ -833,12 +834,12 @@ class PendingDelegator(Record):
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: int
-    delegation_fee: Decimal
+    amount_delegated: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT]
     start_timestamp: int
     end_timestamp: int
-    estimated_gross_reward: int
-    estimated_net_reward: int
+    estimated_gross_reward: Annotated[int, AS_TEXT]
+    estimated_net_reward: Annotated[int, AS_TEXT]
     delegation_status: Annotated[str, Literal["pending"]]
 
     start_time = UTCDatetime("start_timestamp")

@@ -11,6 +11,7 @@ import msgspec
 
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import EXACT, decode_leniently
+from chainapi.models.plain import dict_of, wire_of
 from chainapi.models.schema import Type, fields_of
 
 __all__ = ["NULL", "Record", "keep"]
@@ -44,6 +45,25 @@ class Record:
             kept = _unnamed(type(self), kept)
             _keep(self, kept)
         return kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by their names in Python, records inside as dicts.
+
+        Numbers keep their types, and a missing field is None. `extra` is not included.
+        """
+        return dict_of(self)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the record as a JSON object of the service, with the fields of `extra`.
+
+        Amounts are texts, missing fields are left out. `chainapi.json` encodes it.
+
+        Raises:
+            DecodeError: a field of `extra` is nested too deeply.
+
+        """
+        made = wire_of(self)
+        return {**made, **extra} if (extra := self.extra) else made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.__getstate__(), self.extra)

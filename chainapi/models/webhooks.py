@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.unions import Unknown, register_union
 
 __all__ = [
@@ -56,7 +57,7 @@ class BalanceThresholdFilter(Record):
     """A balance threshold filter."""
 
     balance_type: Annotated[str, enums.CommonBalanceType]
-    balance_threshold: int
+    balance_threshold: Annotated[int, AS_TEXT]
 
 
 @frozen(kw_only=True)
@@ -109,7 +110,7 @@ class ValidatorWebhookMetadata(Record):
     sub_events: ValidatorSubEvents
     node_ids: list[str] | None = None
     subnet_ids: list[str] | None = None
-    l1_validator_fee_balance_threshold: int | None = None
+    l1_validator_fee_balance_threshold: Annotated[int, AS_TEXT] | None = None
 
 
 @frozen(kw_only=True)
