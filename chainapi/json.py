@@ -34,7 +34,7 @@ def default(value: Any) -> Any:
         return str(value)
     if hasattr(type(value), "to_wire") or is_record(type(value)):
         return to_wire(value)
-    raise TypeError(f"{type(value).__name__} is not a row, and has no form in JSON")
+    raise TypeError(f"a {type(value).__name__} is no row, and JSON cannot represent it")
 
 
 def dumps(value: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,6 +13,10 @@ from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import EXACT, decode_leniently
 from chainapi.models.plain import dict_of, wire_of
 from chainapi.models.schema import Type, fields_of
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core.core_schema import CoreSchema
 
 __all__ = ["NULL", "Record", "keep"]
 
@@ -64,6 +68,12 @@ class Record:
         """
         made = wire_of(self)
         return {**made, **extra} if (extra := self.extra) else made
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from chainapi.models.pydantic_record import record_schema
+
+        return record_schema(cls, handler, _keep)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.__getstate__(), self.extra)

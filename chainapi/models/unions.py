@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from keyword import iskeyword
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
 
 __all__ = ["Tag", "Unknown", "python_name", "raw_dict", "raw_field", "register_union", "tags_of", "wire_name"]
 
@@ -46,6 +49,12 @@ class Unknown:
     def to_wire(self) -> dict[str, Any]:
         """Return the fields as the service sent them."""
         return dict(self.raw)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: object) -> CoreSchema:
+        from chainapi.models.pydantic_row import raw_schema
+
+        return raw_schema(cls, cls)
 
     def __getattr__(self, name: str) -> Any:
         return raw_field(self, name)
