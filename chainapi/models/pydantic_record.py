@@ -1,4 +1,4 @@
-"""Schemas of records for Pydantic: their fields, with the names and forms of the service."""
+"""Schemas of records for Pydantic, with the names and forms of the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from chainapi.models.pydantic_row import row_schema
-from chainapi.models.schema import Type, fields_of
+from chainapi.models.schema import Field, Type, fields_of
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -23,7 +23,9 @@ _WHOLE: Mapping[str, Any] = {"type": "string", "pattern": "^-?[0-9]+$"}
 def record_schema(
     kind: Any, handler: GetCoreSchemaHandler, keep: Callable[[Any, Mapping[str, Any]], None]
 ) -> CoreSchema:
-    """Return the schema of a record: a row, or its fields by the names of JSON or Python.
+    """Return the schema of a record: a row, or its fields by name.
+
+    The names are those of JSON or of Python.
 
     Args:
         kind: class of the record.
@@ -33,11 +35,11 @@ def record_schema(
     """
     from pydantic_core import core_schema
 
-    fields = {
+    fields: dict[str, core_schema.TypedDictField] = {
         field.name: core_schema.typed_dict_field(
             handler.generate_schema(_hint(field.type)),
             required=field.required,
-            validation_alias=[[field.wire], [field.name]],
+            validation_alias=_names(field),
             serialization_alias=field.wire,
         )
         for field in fields_of(kind)
@@ -51,6 +53,10 @@ def record_schema(
 
     given = core_schema.typed_dict_schema(fields, cls=kind, extra_behavior="allow")
     return row_schema(kind, core_schema.no_info_after_validator_function(make, given))
+
+
+def _names(field: Field) -> list[list[str | int]]:
+    return [[field.wire], [field.name]]
 
 
 def _hint(kind: Type) -> Any:
