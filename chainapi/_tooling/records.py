@@ -254,7 +254,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
 def class_text(record: Record) -> str:
     """Return the source of a class."""
     lines = [
-        "@frozen(kw_only=True)",
+        "@frozen(kw_only=True, repr=False)",
         f"class {record.name}(Record):",
         f'    """{sentence(record.name)}"""',
         "",

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class MetricsChain(Record):
     """A metrics chain."""
 
@@ -36,7 +36,7 @@ class MetricsChain(Record):
     network: Annotated[str, enums.NetworkType]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RollingWindow(Record):
     """A metric over windows that end now."""
 
@@ -49,14 +49,14 @@ class RollingWindow(Record):
     all_time: float | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RollingWindowMetrics(Record):
     """Rolling window metrics."""
 
     result: RollingWindow
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RankedAddress(Record):
     """An address, and the number by which the list is sorted."""
 
@@ -64,7 +64,7 @@ class RankedAddress(Record):
     sort_key: Annotated[Decimal, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmPoint(Record):
     """A count of messages at a time."""
 
@@ -76,7 +76,7 @@ class IcmPoint(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmRollingWindow(Record):
     """An ICM rolling window."""
 
@@ -91,14 +91,14 @@ class IcmRollingWindow(Record):
     dest_blockchain_id: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmSummary(Record):
     """An ICM summary."""
 
     result: IcmRollingWindow
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RankedAddresses(Record):
     """Addresses of one owner, and the number by which the list is sorted."""
 

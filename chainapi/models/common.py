@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class HealthIndicator(Record):
     """A health indicator."""
 
     status: Annotated[str, enums.IndicatorStatus] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class HealthCheck(Record):
     """A health check."""
 
@@ -44,7 +44,7 @@ class HealthCheck(Record):
     details: dict[str, HealthIndicator] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NetworkToken(Record):
     """A network token."""
 
@@ -55,14 +55,14 @@ class NetworkToken(Record):
     description: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UtilityAddresses(Record):
     """Utility addresses."""
 
     multicall: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ChainInfo(Record):
     """A chain; the specification shows no field, so each may be missing."""
 
@@ -85,7 +85,7 @@ class ChainInfo(Record):
     enabled_features: list[Annotated[str, enums.ChainFeature]] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AvaxSupply(Record):
     """The supply of AVAX, in whole AVAX."""
 
@@ -102,7 +102,7 @@ class AvaxSupply(Record):
     l1_validator_fees: Annotated[Decimal, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ExportMetadata(Record):
     """Export metadata."""
 
@@ -111,7 +111,7 @@ class ExportMetadata(Record):
     next_date: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Operation(Record):
     """An operation."""
 
@@ -127,14 +127,14 @@ class Operation(Record):
     updated_at_time = UTCDatetime("updated_at_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AggregatedSignatures(Record):
     """Aggregated signatures."""
 
     signed_message: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Money(Record):
     """An exact amount of money."""
 

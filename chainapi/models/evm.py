@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmBlock(Record):
     """An EVM block."""
 
@@ -83,7 +83,7 @@ class EvmBlock(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ContractMethod(Record):
     """A contract method."""
 
@@ -92,7 +92,7 @@ class ContractMethod(Record):
     method_name: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RichAddress(Record):
     """A rich address."""
 
@@ -103,7 +103,7 @@ class RichAddress(Record):
     address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NativeTransaction(Record):
     """A native transaction."""
 
@@ -129,7 +129,7 @@ class NativeTransaction(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressChains(Record):
     """The EVM chains that an address is active on."""
 
@@ -137,7 +137,7 @@ class AddressChains(Record):
     unindexed_chains: list[str] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155TokenMetadata(Record):
     """ERC-1155 token metadata."""
 
@@ -156,7 +156,7 @@ class Erc1155TokenMetadata(Record):
     metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155Token(Record):
     """An ERC-1155 token."""
 
@@ -167,7 +167,7 @@ class Erc1155Token(Record):
     metadata: Erc1155TokenMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155TransferDetails(Record):
     """ERC-1155 transfer details."""
 
@@ -178,7 +178,7 @@ class Erc1155TransferDetails(Record):
     erc1155_token: Erc1155Token
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20Token(Record):
     """An ERC-20 token."""
 
@@ -191,7 +191,7 @@ class Erc20Token(Record):
     price: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TransferDetails(Record):
     """ERC-20 transfer details."""
 
@@ -202,7 +202,7 @@ class Erc20TransferDetails(Record):
     erc20_token: Erc20Token
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721TokenMetadata(Record):
     """ERC-721 token metadata."""
 
@@ -220,7 +220,7 @@ class Erc721TokenMetadata(Record):
     metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721Token(Record):
     """An ERC-721 token."""
 
@@ -234,7 +234,7 @@ class Erc721Token(Record):
     owner_address: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721TransferDetails(Record):
     """ERC-721 transfer details."""
 
@@ -244,7 +244,7 @@ class Erc721TransferDetails(Record):
     erc721_token: Erc721Token
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class FullNativeTransaction(Record):
     """A full native transaction."""
 
@@ -274,7 +274,7 @@ class FullNativeTransaction(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class InternalTransactionDetails(Record):
     """Internal transaction details."""
 
@@ -287,7 +287,7 @@ class InternalTransactionDetails(Record):
     gas_limit: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NetworkTokenDetails(Record):
     """Network token details."""
 
@@ -296,7 +296,7 @@ class NetworkTokenDetails(Record):
     historical_price: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class TeleporterMessageInfo(Record):
     """A teleporter message info."""
 
@@ -306,7 +306,7 @@ class TeleporterMessageInfo(Record):
     destination_chain_id: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmTransaction(Record):
     """An EVM transaction."""
 
@@ -319,7 +319,7 @@ class EvmTransaction(Record):
     teleporter_message_info: TeleporterMessageInfo | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NativeTokenBalance(Record):
     """A native token balance."""
 
@@ -333,14 +333,14 @@ class NativeTokenBalance(Record):
     balance_value: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NativeBalance(Record):
     """A native balance."""
 
     native_token_balance: NativeTokenBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TokenBalance(Record):
     """An ERC-20 token balance."""
 
@@ -357,7 +357,7 @@ class Erc20TokenBalance(Record):
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721TokenBalance(Record):
     """An ERC-721 token balance."""
 
@@ -372,7 +372,7 @@ class Erc721TokenBalance(Record):
     chain_id: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155TokenBalance(Record):
     """An ERC-1155 token balance."""
 
@@ -385,7 +385,7 @@ class Erc1155TokenBalance(Record):
     balance: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ContractDeployment(Record):
     """A contract deployment."""
 
@@ -394,7 +394,7 @@ class ContractDeployment(Record):
     deployer_contract_address: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ImageAsset(Record):
     """An image asset."""
 
@@ -402,7 +402,7 @@ class ImageAsset(Record):
     image_uri: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ResourceLink(Record):
     """A resource link."""
 
@@ -410,7 +410,7 @@ class ResourceLink(Record):
     url: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721Contract(Record):
     """An ERC-721 contract."""
 
@@ -429,14 +429,14 @@ class Erc721Contract(Record):
     symbol: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PricingProviders(Record):
     """Pricing providers."""
 
     coingecko_coin_id: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155Contract(Record):
     """An ERC-1155 contract."""
 
@@ -456,7 +456,7 @@ class Erc1155Contract(Record):
     pricing_providers: PricingProviders | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20Contract(Record):
     """An ERC-20 contract."""
 
@@ -477,7 +477,7 @@ class Erc20Contract(Record):
     pricing_providers: PricingProviders | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UnknownContract(Record):
     """An unknown contract."""
 
@@ -495,7 +495,7 @@ class UnknownContract(Record):
     erc_type: Annotated[str, Literal["UNKNOWN"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20Transfer(Record):
     """An ERC-20 transfer."""
 
@@ -513,7 +513,7 @@ class Erc20Transfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721Transfer(Record):
     """An ERC-721 transfer."""
 
@@ -530,7 +530,7 @@ class Erc721Transfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155Transfer(Record):
     """An ERC-1155 transfer."""
 
@@ -548,7 +548,7 @@ class Erc1155Transfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressTransaction(Record):
     """A transaction of an address, with its transfers."""
 
@@ -559,7 +559,7 @@ class AddressTransaction(Record):
     internal_transactions: list[InternalTransactionDetails] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TokenV2(Record):
     """An ERC-20 token v2."""
 
@@ -573,7 +573,7 @@ class Erc20TokenV2(Record):
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TransferDetailsV2(Record):
     """An ERC-20 transfer details v2."""
 
@@ -584,7 +584,7 @@ class Erc20TransferDetailsV2(Record):
     erc20_token: Erc20TokenV2
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressTransactionV2(Record):
     """A transaction of an address, with its transfers and the reputation of tokens."""
 
@@ -595,7 +595,7 @@ class AddressTransactionV2(Record):
     internal_transactions: list[InternalTransactionDetails] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class InternalTransaction(Record):
     """An internal transaction."""
 

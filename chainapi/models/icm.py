@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmReceipt(Record):
     """An ICM receipt."""
 
@@ -38,7 +38,7 @@ class IcmReceipt(Record):
     relayer_reward_address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmReward(Record):
     """An ICM reward."""
 
@@ -52,7 +52,7 @@ class IcmReward(Record):
     value: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmSourceTransaction(Record):
     """An ICM source transaction."""
 
@@ -63,7 +63,7 @@ class IcmSourceTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingTeleporterMessage(Record):
     """A pending teleporter message."""
 
@@ -85,7 +85,7 @@ class PendingTeleporterMessage(Record):
     status: Annotated[str, Literal["pending"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmDestinationTransaction(Record):
     """An ICM destination transaction."""
 
@@ -98,7 +98,7 @@ class IcmDestinationTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredTeleporterMessage(Record):
     """A delivered teleporter message."""
 
@@ -121,7 +121,7 @@ class DeliveredTeleporterMessage(Record):
     status: Annotated[str, Literal["delivered"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredSourceNotIndexedTeleporterMessage(Record):
     """A delivered source not indexed teleporter message."""
 
@@ -143,7 +143,7 @@ class DeliveredSourceNotIndexedTeleporterMessage(Record):
     status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredSourceNotIndexedIcmMessage(Record):
     """A delivered source not indexed ICM message."""
 
@@ -165,7 +165,7 @@ class DeliveredSourceNotIndexedIcmMessage(Record):
     status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingIcmMessage(Record):
     """A pending ICM message."""
 
@@ -187,7 +187,7 @@ class PendingIcmMessage(Record):
     status: Annotated[str, Literal["pending"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredIcmMessage(Record):
     """A delivered ICM message."""
 

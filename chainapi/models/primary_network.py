@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DelegatorsDetails(Record):
     """Delegators details."""
 
@@ -87,7 +87,7 @@ class DelegatorsDetails(Record):
     total_amount_staked: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class StakingDistribution(Record):
     """A staking distribution."""
 
@@ -96,7 +96,7 @@ class StakingDistribution(Record):
     validator_count: int
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorsDetails(Record):
     """Validators details."""
 
@@ -107,7 +107,7 @@ class ValidatorsDetails(Record):
     staking_ratio: Annotated[Decimal, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NetworkDetails(Record):
     """Network details."""
 
@@ -115,7 +115,7 @@ class NetworkDetails(Record):
     delegator_details: DelegatorsDetails
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AssetAmount(Record):
     """An asset amount."""
 
@@ -127,7 +127,7 @@ class AssetAmount(Record):
     amount: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BlockchainInfo(Record):
     """A blockchain info."""
 
@@ -136,7 +136,7 @@ class BlockchainInfo(Record):
     genesis_data: Any = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BlsCredentials(Record):
     """BLS keys."""
 
@@ -144,7 +144,7 @@ class BlsCredentials(Record):
     proof_of_possession: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class L1ValidatorChange(Record):
     """An L1 validator change."""
 
@@ -158,7 +158,7 @@ class L1ValidatorChange(Record):
     bls_credentials: dict[str, Any] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class L1ValidatorManager(Record):
     """An L1 validator manager."""
 
@@ -166,7 +166,7 @@ class L1ValidatorManager(Record):
     contract_address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainUtxo(Record):
     """A P-Chain UTXO."""
 
@@ -200,7 +200,7 @@ class PChainUtxo(Record):
     utxo_start_time = OptionalUTCDatetime("utxo_start_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SubnetOwnership(Record):
     """A subnet ownership."""
 
@@ -209,7 +209,7 @@ class SubnetOwnership(Record):
     addresses: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainTransaction(Record):
     """A P-Chain transaction."""
 
@@ -247,7 +247,7 @@ class PChainTransaction(Record):
     end_time = OptionalUTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class TransactionVertex(Record):
     """A transaction vertex."""
 
@@ -258,7 +258,7 @@ class TransactionVertex(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UtxoCredential(Record):
     """A UTXO credential."""
 
@@ -266,7 +266,7 @@ class UtxoCredential(Record):
     public_key: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Utxo(Record):
     """A UTXO."""
 
@@ -292,7 +292,7 @@ class Utxo(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainAsset(Record):
     """An X-Chain asset."""
 
@@ -307,7 +307,7 @@ class XChainAsset(Record):
     created_at_time = UTCDatetime("created_at_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainNonLinearTransaction(Record):
     """An X-Chain non linear transaction."""
 
@@ -328,7 +328,7 @@ class XChainNonLinearTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainLinearTransaction(Record):
     """An X-Chain linear transaction."""
 
@@ -350,7 +350,7 @@ class XChainLinearTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmInput(Record):
     """An EVM input."""
 
@@ -359,7 +359,7 @@ class EvmInput(Record):
     credentials: list[UtxoCredential]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainExportTransaction(Record):
     """A C-Chain export transaction."""
 
@@ -379,7 +379,7 @@ class CChainExportTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmOutput(Record):
     """An EVM output."""
 
@@ -387,7 +387,7 @@ class EvmOutput(Record):
     asset: AssetAmount
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainImportTransaction(Record):
     """A C-Chain import transaction."""
 
@@ -407,7 +407,7 @@ class CChainImportTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkChain(Record):
     """A Primary Network chain."""
 
@@ -415,7 +415,7 @@ class PrimaryNetworkChain(Record):
     network: Annotated[str, enums.Network]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingReward(Record):
     """A pending reward."""
 
@@ -433,7 +433,7 @@ class PendingReward(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PricedAsset(Record):
     """A priced asset."""
 
@@ -446,7 +446,7 @@ class PricedAsset(Record):
     historical_price: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class HistoricalReward(Record):
     """A historical reward."""
 
@@ -466,7 +466,7 @@ class HistoricalReward(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class LastActivity(Record):
     """A last activity."""
 
@@ -481,7 +481,7 @@ class LastActivity(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AggregatedAssetAmount(Record):
     """An aggregated asset amount."""
 
@@ -494,7 +494,7 @@ class AggregatedAssetAmount(Record):
     utxo_count: int
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainSharedAsset(Record):
     """A P-Chain shared asset."""
 
@@ -509,7 +509,7 @@ class PChainSharedAsset(Record):
     status: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainBalance(Record):
     """A P-Chain balance."""
 
@@ -523,7 +523,7 @@ class PChainBalance(Record):
     atomic_memory_locked: list[PChainSharedAsset]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainBalances(Record):
     """P-Chain balances."""
 
@@ -531,7 +531,7 @@ class PChainBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SharedAsset(Record):
     """A shared asset."""
 
@@ -545,7 +545,7 @@ class SharedAsset(Record):
     shared_with_chain_id: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainBalance(Record):
     """An X-Chain balance."""
 
@@ -555,7 +555,7 @@ class XChainBalance(Record):
     atomic_memory_locked: list[SharedAsset]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainBalances(Record):
     """X-Chain balances."""
 
@@ -563,7 +563,7 @@ class XChainBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainAtomicBalance(Record):
     """A C-Chain atomic balance."""
 
@@ -571,7 +571,7 @@ class CChainAtomicBalance(Record):
     atomic_memory_locked: list[SharedAsset]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainAtomicBalances(Record):
     """C-Chain atomic balances."""
 
@@ -579,7 +579,7 @@ class CChainAtomicBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ProposerDetails(Record):
     """Proposer details."""
 
@@ -592,7 +592,7 @@ class ProposerDetails(Record):
     proposer_time = OptionalUTCDatetime("proposer_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkBlock(Record):
     """A Primary Network block."""
 
@@ -612,7 +612,7 @@ class PrimaryNetworkBlock(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainVertex(Record):
     """An X-Chain vertex."""
 
@@ -628,7 +628,7 @@ class XChainVertex(Record):
     vertex_time = UTCDatetime("vertex_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressChainIds(Record):
     """An address of the Primary Network, and the chains that it is active on."""
 
@@ -636,7 +636,7 @@ class AddressChainIds(Record):
     blockchain_ids: list[Annotated[str, enums.BlockchainIds]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Blockchain(Record):
     """A blockchain."""
 
@@ -652,7 +652,7 @@ class Blockchain(Record):
     create_block_time = UTCDatetime("create_block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Subnet(Record):
     """A subnet."""
 
@@ -671,7 +671,7 @@ class Subnet(Record):
     create_block_time = UTCDatetime("create_block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Rewards(Record):
     """Rewards."""
 
@@ -681,7 +681,7 @@ class Rewards(Record):
     reward_tx_hash: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CompletedValidator(Record):
     """A completed validator."""
 
@@ -702,7 +702,7 @@ class CompletedValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Geolocation(Record):
     """A geolocation."""
 
@@ -713,7 +713,7 @@ class Geolocation(Record):
     longitude: float
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorHealth(Record):
     """A validator health."""
 
@@ -723,7 +723,7 @@ class ValidatorHealth(Record):
     benched_c_chain_requests_percent: float
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ActiveValidator(Record):
     """An active validator."""
 
@@ -750,7 +750,7 @@ class ActiveValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingValidator(Record):
     """A pending validator."""
 
@@ -768,7 +768,7 @@ class PendingValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RemovedValidator(Record):
     """A removed validator."""
 
@@ -789,7 +789,7 @@ class RemovedValidator(Record):
     remove_time = UTCDatetime("remove_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CompletedDelegator(Record):
     """A completed delegator."""
 
@@ -808,7 +808,7 @@ class CompletedDelegator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ActiveDelegator(Record):
     """An active delegator."""
 
@@ -827,7 +827,7 @@ class ActiveDelegator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingDelegator(Record):
     """A pending delegator."""
 
@@ -846,7 +846,7 @@ class PendingDelegator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BalanceOwner(Record):
     """A balance owner."""
 
@@ -854,7 +854,7 @@ class BalanceOwner(Record):
     threshold: int
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class L1Validator(Record):
     """An L1 validator."""
 

@@ -13,6 +13,7 @@ from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import EXACT, decode_leniently
 from chainapi.models.plain import dict_of, wire_of
 from chainapi.models.schema import Type, fields_of
+from chainapi.models.shown import shown
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -74,6 +75,9 @@ class Record:
         from chainapi.models.pydantic_record import record_schema
 
         return record_schema(cls, handler, _keep)
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.__getstate__(), self.extra)

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhookMetadata(Record):
     """EVM address webhook metadata."""
 
@@ -35,7 +35,7 @@ class EvmAddressWebhookMetadata(Record):
     addresses: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhook(Record):
     """An EVM address webhook."""
 
@@ -52,7 +52,7 @@ class EvmAddressWebhook(Record):
     include_logs: bool | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BalanceThresholdFilter(Record):
     """A balance threshold filter."""
 
@@ -60,14 +60,14 @@ class BalanceThresholdFilter(Record):
     balance_threshold: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressSubEvents(Record):
     """Primary Network address sub events."""
 
     address_activity_sub_events: list[Annotated[str, enums.PrimaryNetworkAddressActivitySubEventType]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhookMetadata(Record):
     """Primary Network address webhook metadata."""
 
@@ -78,7 +78,7 @@ class PrimaryNetworkAddressWebhookMetadata(Record):
     balance_threshold_filter: BalanceThresholdFilter | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhook(Record):
     """A Primary Network address webhook."""
 
@@ -93,14 +93,14 @@ class PrimaryNetworkAddressWebhook(Record):
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorSubEvents(Record):
     """Validator sub events."""
 
     validator_activity_sub_events: list[Annotated[str, enums.ValidatorActivitySubEvent]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhookMetadata(Record):
     """Validator webhook metadata."""
 
@@ -113,7 +113,7 @@ class ValidatorWebhookMetadata(Record):
     l1_validator_fee_balance_threshold: Annotated[int, AS_TEXT] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhook(Record):
     """A validator webhook."""
 
@@ -128,7 +128,7 @@ class ValidatorWebhook(Record):
     metadata: ValidatorWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SharedSecret(Record):
     """The secret that signs the webhooks' calls; no repr shows it."""
 
