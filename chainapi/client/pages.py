@@ -135,7 +135,7 @@ class Pages(Generic[T]):
 
         Each batch has `size` rows, the last one what is left. Without `size`, a batch has the rows of a page
         as soon as the page arrives. No row that was fetched is lost: before an error the rows of the
-        unfinished batch are given, and after a cancelled wait the next call of `batches` continues that batch.
+        unfinished batch are given, and after a cancelled wait the next call of `batches` continues it.
         `checkpoint` is the position after the batch that was given last.
 
         Raises:

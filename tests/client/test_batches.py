@@ -112,11 +112,14 @@ async def test_an_error_comes_behind_the_rows_before_it(size: int) -> None:
     """All rows before a failing page are given; the error follows, and its checkpoint is behind them."""
     simulator = Simulator(rows=40, faults=[Fault(at=3, status=500)])
     async with simulated(simulator, max_attempts=1) as session:
-        pages, given = blocks(session), list[list[dict[str, Any]]]()
-        with pytest.raises(ServerError) as caught:
+        pages, rows = blocks(session), list[dict[str, Any]]()
+
+        async def read() -> None:
             async for batch in pages.batches(size):
-                given.append(batch)
-        rows = [row for batch in given for row in batch]
+                rows.extend(batch)
+
+        with pytest.raises(ServerError) as caught:
+            await read()
         assert numbers(rows) == list(range(14))
         assert caught.value.checkpoint == pages.checkpoint
         assert pages.checkpoint.rows == 14

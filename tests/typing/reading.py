@@ -40,7 +40,7 @@ async def streams(session: Session) -> None:
 
 
 async def resources(session: Session) -> None:
-    """A resource has the type of its model; without one it may be any JSON value."""
+    """Return resources of the type of their model; without one, of any."""
     assert_type(await session.data.get("/v1/x", model=Block), Block)
     assert_type(await session.data.get("/v1/x", model=Named, priority=1, chainId=2), Named)
     assert_type(await session.data.get("/v1/x", model=list[Block]), list[Block])
