@@ -142,11 +142,11 @@ def refuse_misspelt(params: dict[str, object], what: str) -> None:
     """
     for name in params:
         if "_" in name or closest(name, _LIST_ARGUMENTS, cutoff=0.8):
-            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
-            refuse_unknown([name], known, what, params)
+            refuse_unknown([name], _KNOWN[what], what, params)
 
 
-_GET_ARGUMENTS = ("path", "model", "priority", "deadline", "tag")
+_RESPONSE_ARGUMENTS = ("path", "priority", "deadline", "tag")
+_GET_ARGUMENTS = (*_RESPONSE_ARGUMENTS, "model")
 _LIST_ARGUMENTS = (
     *_GET_ARGUMENTS,
     "items",
@@ -158,3 +158,4 @@ _LIST_ARGUMENTS = (
     "on_invalid",
     "prefetch",
 )
+_KNOWN = {"list": _LIST_ARGUMENTS, "get": _GET_ARGUMENTS, "get_response": _RESPONSE_ARGUMENTS}

@@ -202,13 +202,16 @@ _NO_LIMITS = RateLimitInfo()
 class Exchange:
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
-    The limits are those that the response announced.
+    The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
+    and `age` is the seconds since the request was sent, for a response of a cache.
     """
 
     sent: SentAt
     outcome: Response | APIConnectionError
     limits: RateLimitInfo = _NO_LIMITS
     verdict: Verdict = Verdict.PASSED
+    elapsed: float = 0.0
+    age: float = 0.0
 
 
 _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided
@@ -237,10 +240,10 @@ class CallFlow:
         self._attempts = 0  # requests sent
         self._spent = 0.0  # tokens of the retry budget
 
-    def run(self, now: float) -> Flow[tuple[Any, SentAt]]:
+    def run(self, now: float) -> Flow[tuple[Any, Exchange]]:
         """Make attempts until one succeeds.
 
-        Returns the decoded body and when its request was sent.
+        Returns the decoded body and the exchange of the attempt.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError: the last attempt failed.
@@ -265,7 +268,7 @@ class CallFlow:
                 now, decoded = yield Decode(response)
                 if not isinstance(decoded, DecodeError):
                     self._settings.budget.succeeded(self._spent)
-                    return decoded, exchange.sent
+                    return decoded, exchange
                 now = yield from self._undecoded(decoded, now, repeatable=not is_markup(response.body))
 
     def exceeded(self, now: float, retry_after: float | None = None) -> DeadlineExceededError:
