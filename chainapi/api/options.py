@@ -13,6 +13,7 @@ from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
 from chainapi.core.arguments import boolean, one_of, refuse_unknown, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
@@ -127,6 +128,9 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "tag": tag_of,
     "coalesce": lambda value: boolean("coalesce", value),
     "cache": _cache,
+    "max_waiting": lambda value: (
+        None if value == inf else WaitingLimit(whole_number("max_waiting", value, 0))
+    ),
 }
 OPTIONS = (*_CHECKS, "max_attempts", "headers")
 

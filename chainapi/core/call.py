@@ -17,6 +17,7 @@ from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
 from chainapi.core.url import Query
@@ -80,6 +81,7 @@ class CallOptions:
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender of the quota; None uses that of the session.
         headers: further headers of the request, by lower-case names.
+        max_waiting: limit on the calls of the view that wait for quota; None for none.
         coalesce: whether identical requests in flight are one.
         cache: keeps successful responses; identical requests in flight are then one too.
 
@@ -92,6 +94,7 @@ class CallOptions:
     priority: int = 0
     tag: str | None = None
     headers: Mapping[str, str] = field(factory=dict[str, str])
+    max_waiting: WaitingLimit | None = None
     coalesce: bool = False
     cache: ResponseCache | None = None
 
