@@ -119,11 +119,15 @@ class Host:
             self._reporting = None
 
     def busy(self, change: int) -> None:
-        """Count a process in or out, and divide the places in flight among the busy.
+        """Count a process in or out."""
+        self._busy += change
+        self.divide()
+
+    def divide(self) -> None:
+        """Divide the places in flight among the busy processes.
 
         Else a process with many tasks would spend a window before those with few come back for more.
         """
-        self._busy += change
         most = inf if self._busy < 2 else ceil(self.gate.max_in_flight / self._busy)
         self.gate.limit([peer.group for peer in self._peers], most)
 
@@ -271,6 +275,7 @@ class _Peer:
             held.permit.lost()
         for session in self._sessions.values():
             self.host.gate.leave(session.member)
+        self.host.divide()
 
     def send(self, message: FromHost) -> None:
         """Send a message with all others of this iteration of the loop."""
@@ -328,6 +333,7 @@ class _Peer:
             self._join(message)
         elif (session := self._sessions.pop(message.member, None)) is not None:
             self.host.gate.leave(session.member)
+        self.host.divide()
 
     def _account(self, message: Holding | Answered | Lost | Unsent) -> None:
         """Record the beginning or the end of a permit."""
@@ -351,6 +357,7 @@ class _Peer:
         session = self._session(message.member)
         if message.permit in self._permits:
             raise _ProtocolError(f"permit {message.permit} is held already")
+        self._work()
         permit = self.host.gate.adopt(
             message.route,
             cost=message.cost,
@@ -398,9 +405,7 @@ class _Peer:
         if message.number in self._waiting:
             raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
-        if not self._busy:
-            self._busy = True
-            self.host.busy(+1)
+        self._work()
         permit = self._permit_now(message, session)
         if permit is not None:
             self._grant(message, permit, session)
@@ -427,6 +432,7 @@ class _Peer:
         finally:
             if self._waiting.get(message.number) is asyncio.current_task():
                 del self._waiting[message.number]
+            self._watch_rest()
 
     def _turn(self, message: Acquire, session: _Session) -> Coroutine[Any, Any, Permit]:
         now = asyncio.get_running_loop().time()
@@ -492,6 +498,12 @@ class _Peer:
 
     # --- busy or not ------------------------------------------------------------------------
 
+    def _work(self) -> None:
+        """Count the process in: it has a request."""
+        if not self._busy:
+            self._busy = True
+            self.host.busy(+1)
+
     def _watch_rest(self) -> None:
         """Count the process out if it has no request for some time."""
         if self._busy and self._resting is None and not self._permits and not self._waiting:
@@ -525,6 +537,7 @@ class _Peer:
         now = loop.time()
         for number in [number for number, held in self._permits.items() if held.overdue <= now]:
             self._permits.pop(number).permit.lost()
+        self._watch_rest()
         self._sweeping = loop.call_later(SWEEP, self._sweep) if self._permits else None
 
 
