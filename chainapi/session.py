@@ -248,7 +248,7 @@ def _gates(
     share: bool | str | Carrier | None,
     on_unavailable: Literal["degrade", "fail"],
     timeout: float,
-    rate: object,
+    rate: Limit | AsyncLimiter | None,
 ) -> Gates:
     if isolated and share:
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
@@ -256,15 +256,14 @@ def _gates(
         return OwnGates()
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
         return LoopGates(transport)
-    from chainapi.share.registry import SharedGates, chosen  # imported here: most sessions share nothing
+    from chainapi.share.gate import rate_of  # imported here: most sessions share nothing
+    from chainapi.share.registry import SharedGates, chosen
 
     choice = chosen(share)
     if choice is None:
         return LoopGates(transport)
-    if rate is not None and not isinstance(rate, Limit):
-        raise ConfigurationError(
-            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
-        )
+    if rate is not None:
+        rate_of(rate)  # raises now what would otherwise fail at the first request
     return SharedGates(choice, on_unavailable, timeout)
 
 

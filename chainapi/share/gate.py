@@ -59,7 +59,7 @@ from chainapi.share.uplink import Uplink
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["OnUnavailable", "SharedGate"]
+__all__ = ["OnUnavailable", "SharedGate", "rate_of"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
 LAST = 0.001  # seconds in which the host of this process reads what the process sent
@@ -180,9 +180,9 @@ class SharedGate:
             Join(
                 number,
                 tag=member.tag,
-                rate=None if member.given is None else _rate(member.given),
+                rate=None if member.given is None else rate_of(member.given),
                 max_in_flight=None if most is None else min(most, HIGHEST),
-                limits=tuple(_rate(limit) for limit in member.limits),
+                limits=tuple(rate_of(limit) for limit in member.limits),
                 probe=settings.probe,
                 max_stop=None if settings.max_stop == inf else amount_of(settings.max_stop),
                 timeout=amount_of(self.timeout),
@@ -433,10 +433,16 @@ def _process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _rate(limit: Limit | AsyncLimiter) -> Rate:
+def rate_of(limit: Limit | AsyncLimiter) -> Rate:
+    """Return a limit of the user as messages have it.
+
+    Raises:
+        ConfigurationError: it is an AsyncLimiter, which processes cannot share.
+
+    """
     if not isinstance(limit, Limit):
         raise ConfigurationError(
-            "rate= has to be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
+            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
     return amount_of(limit.amount), amount_of(limit.per), limit.units
 
