@@ -237,9 +237,9 @@ async def delayed(host: str, port: int, seconds: float) -> AsyncIterator[int]:
         server.close()
 
 
-async def load(requests: int) -> None:
+async def load(session: Session, requests: int) -> None:
     """Send requests from one worker of a cluster, with sixteen tasks."""
-    session, left = chainapi.dask.session(), requests
+    left = requests
 
     async def fetch() -> None:
         nonlocal left
@@ -248,6 +248,17 @@ async def load(requests: int) -> None:
             await session.data.get("/v1/chains/43114")
 
     await asyncio.gather(*(fetch() for _ in range(16)))
+
+
+async def load_shared(requests: int) -> None:
+    """Send requests through the gate of the scheduler."""
+    await load(chainapi.dask.session(), requests)
+
+
+async def load_alone(requests: int) -> None:
+    """Send requests through a gate of the worker alone."""
+    async with Session() as session:
+        await load(session, requests)
 
 
 async def cluster_job(*, shared: bool) -> Outcome:
@@ -263,24 +274,10 @@ async def cluster_job(*, shared: bool) -> Outcome:
             if shared:
                 await chainapi.dask.register(client)
             began = time.monotonic()
-            tasks = client.map(load if shared else load_alone, [REQUESTS // 4] * 4, pure=False)
+            tasks = client.map(load_shared if shared else load_alone, [REQUESTS // 4] * 4, pure=False)
             await client.gather(tasks)  # pyright: ignore[reportGeneralTypeIssues]
             seconds, stats = time.monotonic() - began, sim.stats
     return Outcome(seconds, stats.answered[429], stats.sent_while_stopped, 0.0, [])
-
-
-async def load_alone(requests: int) -> None:
-    """Send requests from one worker with a gate of its own."""
-    async with Session() as session:
-        left = requests
-
-        async def fetch() -> None:
-            nonlocal left
-            while left > 0:
-                left -= 1
-                await session.data.get("/v1/chains/43114")
-
-        await asyncio.gather(*(fetch() for _ in range(16)))
 
 
 async def report(only: Sequence[str]) -> None:

@@ -13,21 +13,15 @@ from attrs import define, field
 
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError, ShareUnavailableError
 from chainapi.share.gate import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.limits.servers import FromFirst, Server
 from tests.share.exchange import Exchange, ExchangeCarrier
+from tests.share.responses import end, headers
 
-MINUTE = (PolicyField(100.0, 60.0),)
 LIVING = 31.4  # seconds of 2,400 requests without a death, of which the quota needs 30
-
-
-def headers(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
-    """Return the limit headers of a service with 100 units a minute."""
-    return RateLimitInfo(100.0, remaining, None, retry_after, MINUTE)
 
 
 def time() -> float:
@@ -66,12 +60,6 @@ async def processes(number: int, exchange: Exchange | None = None) -> AsyncItera
     finally:
         for process in made:
             await process.aclose()
-
-
-async def end(permit: SharedPermit | Permit, status: int, info: RateLimitInfo) -> Verdict:
-    """Report a response."""
-    verdict = permit.answered(status, info)
-    return verdict if isinstance(verdict, Verdict) else await verdict
 
 
 async def test_a_refusal_of_one_process_stops_all() -> None:

@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,6 @@ import pytest
 from attrs import define, field
 
 from chainapi.client.member import Member
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.share.messages import MAX_FRAME
 from chainapi.errors import ConfigurationError, ShareUnavailableError
@@ -26,16 +25,10 @@ from chainapi.share.local import LocalCarrier
 from chainapi.share.local.election import Elections, share_directory
 from chainapi.share.local.handshake import GREETING
 from chainapi.share.local.stream import PATIENCE
+from tests.share.responses import end, headers
 
 real_time = pytest.mark.real_time
 both_sockets = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """Return a path for a directory, short enough for a Unix socket."""
-    with tempfile.TemporaryDirectory(prefix="share") as folder:
-        yield Path(folder, "chainapi")
 
 
 @define(eq=False)
@@ -235,8 +228,7 @@ async def test_processes_share_a_gate_through_it(directory: Path) -> None:
         gate.join(member)
     loop = asyncio.get_running_loop()
     permit = await gates[0].acquire("/a", member=members[0])
-    refused = permit.answered(429, RateLimitInfo(100.0, 0.0, None, 20.0, (PolicyField(100.0, 60.0),)))
-    assert (refused if isinstance(refused, Verdict) else await refused) is Verdict.QUOTA
+    assert await end(permit, 429, headers(0, 20.0)) is Verdict.QUOTA
     began = loop.time()
     waits = [
         asyncio.create_task(gate.acquire("/a", member=one)) for gate, one in zip(gates, members, strict=True)
