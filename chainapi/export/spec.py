@@ -56,7 +56,7 @@ def checked_sources(name: str, given: Any) -> Sources:
 
 
 def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Compare the settings of the export in `target` with those of the one that starts.
+    """Refuse to continue the export in `target` with other settings.
 
     Raises:
         ExportError: they differ; the message names each of them.

@@ -23,7 +23,7 @@ from chainapi.core.share.packets import (
     seal,
     seal_memory,
 )
-from chainapi.share.link import Link, Serve, linked_pair
+from chainapi.share.link import Link, PairedLink, Serve
 from chainapi.share.redis.election import Elected, Election
 from chainapi.share.redis.links import OwnLink, RedisLink
 from chainapi.share.redis.wire import Answer, Wire
@@ -109,8 +109,8 @@ class Term:
 
     def own_link(self) -> Link:
         """Return the member's end of a link to this process."""
-        mine, theirs = linked_pair()
-        own = OwnLink(theirs, self.may_serve)
+        mine, own = PairedLink(), OwnLink(self.may_serve)
+        mine.pair(own)
         self._own.append(own)
         if self._serve is not None:
             self._serve(own)
@@ -158,7 +158,7 @@ class Term:
             for link in self._links.values():
                 link.end()
             for own in self._own:
-                own.end()
+                own.fail()
 
     def _accept(self, request: Packet, serve: Serve) -> None:
         _, term, name, _, member = request
