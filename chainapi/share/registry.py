@@ -33,7 +33,7 @@ def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice
     `share` is the argument of the session; None means the variable CHAINAPI_SHARE.
 
     Raises:
-        ConfigurationError: it is none of True, False, "local", the address of a Redis server, or a carrier.
+        ConfigurationError: it is not True, False, "local", the address of a Redis server or a carrier.
 
     """
     shown, others = "share", "True, False, 'local', a carrier"

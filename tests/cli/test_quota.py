@@ -178,7 +178,7 @@ def test_quotas_are_shown_without_a_configuration(monkeypatch: pytest.MonkeyPatc
 
 
 def test_services_have_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where quotas are not listed, as over Redis, the command names the variables that it needs."""
+    """The command names the variables that it needs if quotas are not listed, as over Redis."""
     for name in ADDRESSES:
         monkeypatch.delenv(name)
     outcome = shown(Machine())

@@ -118,7 +118,7 @@ class ExchangeCarrier:
     dead: bool = False
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
-        """Return a link to the host; become the host if there is none."""
+        """Return a link to the host; become the host if no process is."""
         await asyncio.sleep(self.exchange.delay)
         if self.exchange.away or self.dead:
             raise ShareUnavailableError("nobody can be reached")

@@ -270,7 +270,7 @@ async def test_bucket_of_one_loop_is_refused() -> None:
 
 
 async def test_sessions_come_and_leave() -> None:
-    """A session that joins or leaves later is a message of its own; a second leave is none."""
+    """A session that joins or leaves later is a message of its own; a second leave sends nothing."""
     process = Process()
     await process.granted(1)
     other = Member()
@@ -390,7 +390,7 @@ async def test_refusal_is_the_error_of_a_gate() -> None:
 
 
 async def test_ends_are_messages() -> None:
-    """Each end of a permit is one message with its number; a second end is none."""
+    """Each end of a permit is one message with its number; a second end sends nothing."""
     process = Process()
     permits = [await process.granted(number) for number in (1, 2, 3)]
     assert await permits[0].answered(200, OK) is scope.Verdict.PASSED

@@ -65,7 +65,7 @@ class Participant:
         )
 
     async def observe(self) -> Link | None:
-        """Return a link to the host without becoming it; None if there is none."""
+        """Return a link to the host without becoming it; None if no process hosts."""
         if self._timer is None:
             await self._begin()
         until = self._loop.time() + self._times.silence
