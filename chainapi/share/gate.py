@@ -1,4 +1,4 @@
-"""Gate of a session whose quota is shared: a member's end of the protocol.
+"""Gate of a session whose quota is shared: a participant's end of the protocol.
 
 It has the methods of `chainapi.client.limiter.Gate` that a session uses, and sends them as messages to the
 host. When the link breaks, it reports the requests under way to the next host, and repeats what waits: no
@@ -34,7 +34,7 @@ from chainapi.core.share.messages import (
     Denied,
     FrameError,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Join,
@@ -197,7 +197,7 @@ class SharedGate:
         if self._fallback is not None:
             self._fallback.gate.leave(member)
         if (joined := self._joined.pop(member, None)) is not None:
-            self._uplink.send(Leave(joined.message.member))
+            self._uplink.send(Leave(joined.message.session))
 
     async def aclose(self) -> None:
         """End this process's part if no session uses the gate any more."""
@@ -225,7 +225,7 @@ class SharedGate:
         joined = self._joined.get(member)
         if joined is None:
             raise SessionClosedError("the session is closed: make a new one")
-        return joined.message.member
+        return joined.message.session
 
     async def _attempt(self, request: Request) -> SharedPermit | None:
         """Return a permit of the host; None to repeat the request."""
@@ -331,7 +331,7 @@ class SharedGate:
     def _report_wait(self, message: Waiting) -> None:
         now = asyncio.get_running_loop().time()
         for joined in self._joined.values():
-            if joined.message.member == message.member:
+            if joined.message.session == message.session:
                 joined.member.report_wait(message.reason, now, now + message.seconds, message.waiting)
 
     def _read_state(self, state: State) -> None:
@@ -371,16 +371,16 @@ class SharedGate:
         self._host = Host(memory, age, store=self._store)
         return self._host.serve
 
-    def greeting(self) -> Sequence[FromMember]:
+    def greeting(self) -> Sequence[FromParticipant]:
         """Return the first messages to a host: sessions, permits, waiting requests."""
         now = asyncio.get_running_loop().time()
         stopped = max(0.0, self._stopped_until - now)
         age = now - self._memory_at if self._memory else 0.0
-        first: list[FromMember] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
+        first: list[FromParticipant] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
         first += [joined.message for joined in self._joined.values()]
-        known = {joined.message.member for joined in self._joined.values()}
+        known = {joined.message.session for joined in self._joined.values()}
         first += self._permits.greeting(known, now)
-        waiting = [request for request in self._requests.values() if request.message.member in known]
+        waiting = [request for request in self._requests.values() if request.message.session in known]
         return first + [request.acquire(now) for request in waiting]
 
     def connected(self) -> None:
@@ -449,4 +449,4 @@ def rate_of(limit: Limit | AsyncLimiter) -> Rate:
 
 def _kind(request: Acquire) -> tuple[int, str, float | None, str | None]:
     """Return what requests have in common that may use one lease."""
-    return request.member, request.route, request.cost, request.tag
+    return request.session, request.route, request.cost, request.tag

@@ -32,7 +32,7 @@ from chainapi.core.share.messages import (
     Denied,
     FrameError,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Holding,
@@ -51,7 +51,7 @@ from chainapi.core.share.messages import (
     amount_of,
     encode,
     info_of,
-    read_member_frame,
+    read_participant_frame,
 )
 from chainapi.errors import APITimeoutError, ConfigurationError, QuotaWaitError
 from chainapi.share.link import Link
@@ -244,7 +244,7 @@ class _Peer:
         if self._gone:
             return
         try:
-            for message in read_member_frame(frame):
+            for message in read_participant_frame(frame):
                 self._answer(message)
             self._watch_rest()
         except (FrameError, _ProtocolError) as error:
@@ -290,7 +290,7 @@ class _Peer:
 
     # --- messages ---------------------------------------------------------------------------
 
-    def _answer(self, message: FromMember) -> None:
+    def _answer(self, message: FromParticipant) -> None:
         if not self.welcome and not isinstance(message, Hello):
             raise _ProtocolError("the first message has to be Hello")
         match message:
@@ -331,7 +331,7 @@ class _Peer:
         """Let a session join or leave the gate."""
         if isinstance(message, Join):
             self._join(message)
-        elif (session := self._sessions.pop(message.member, None)) is not None:
+        elif (session := self._sessions.pop(message.session, None)) is not None:
             self.host.gate.leave(session.member)
         self.host.divide()
 
@@ -354,7 +354,7 @@ class _Peer:
 
     def _adopt(self, message: Holding) -> None:
         """Hold the permit of a request that is under way."""
-        session = self._session(message.member)
+        session = self._session(message.session)
         if message.permit in self._permits:
             raise _ProtocolError(f"permit {message.permit} is held already")
         self._work()
@@ -368,25 +368,25 @@ class _Peer:
         self._hold(message.permit, permit, session)
 
     def _join(self, message: Join) -> None:
-        if message.member in self._sessions:
-            raise _ProtocolError(f"session {message.member} joined already")
+        if message.session in self._sessions:
+            raise _ProtocolError(f"session {message.session} joined already")
         try:
             rate = None if message.rate is None else _limit(message.rate)
             limits = [_limit(rate) for rate in message.limits]
         except ConfigurationError as error:
-            raise _ProtocolError(f"session {message.member} has an invalid limit: {error}") from None
+            raise _ProtocolError(f"session {message.session} has an invalid limit: {error}") from None
         member = Member(
             rate=rate,
             max_in_flight=message.max_in_flight,
             limits=limits,
             probe=message.probe,
             max_stop=message.max_stop,
-            on_wait=partial(self._on_wait, message.member),
+            on_wait=partial(self._on_wait, message.session),
             process=self.process,
             tag=message.tag,
             group=self.group,
         )
-        self._sessions[message.member] = _Session(member, message.timeout)
+        self._sessions[message.session] = _Session(member, message.timeout)
         self.host.gate.join(member)
 
     def _session(self, number: int) -> _Session:
@@ -395,13 +395,13 @@ class _Peer:
             raise _ProtocolError(f"session {number} did not join")
         return session
 
-    def _on_wait(self, member: int, *, reason: str, seconds: float, waiting: int) -> None:
-        self.send(Waiting(member, reason, amount_of(seconds), waiting))
+    def _on_wait(self, session: int, *, reason: str, seconds: float, waiting: int) -> None:
+        self.send(Waiting(session, reason, amount_of(seconds), waiting))
 
     # --- permits ----------------------------------------------------------------------------
 
     def _acquire(self, message: Acquire) -> None:
-        session = self._session(message.member)
+        session = self._session(message.session)
         if message.number in self._waiting:
             raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
@@ -450,7 +450,7 @@ class _Peer:
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
         """Send a permit, and a lease while much of the quota is left."""
         permits = [permit]
-        if session.member.group is self.group and not message.again and message.member in self._sessions:
+        if session.member.group is self.group and not message.again and message.session in self._sessions:
             permits += self._lease(message, session)
         numbers = tuple(self._hold(next(self._numbers), one, session) for one in permits)
         self.send(Granted(message.number, numbers))

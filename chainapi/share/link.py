@@ -1,7 +1,7 @@
-"""Links from members of a shared quota to its host, and the carriers of links.
+"""Links from participants of a shared quota to its host, and carriers.
 
 A link delivers frames in order, each at most once, until it breaks. What a carrier cannot deliver breaks the
-link. So a member knows after a break that the host ended all of its permits as lost.
+link. So a participant knows after a break that the host ended all of its permits as lost.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ async def start(way: str, place: str, sim: Simulator, tasks: int) -> Worker:
     return worker
 
 
-Event = tuple[float, str]  # seconds after the first response, and "member", "host" or "redis"
+Event = tuple[float, str]  # seconds after the first response, and "participant", "host" or "redis"
 
 
 async def job(
@@ -294,7 +294,9 @@ async def report(only: Sequence[str]) -> None:
         await show("a gate each", "a gate each", "")
         await show("a static eighth each", "a static eighth each", "")
         await show("local", "local", str(folder / "plain"))
-        await show("local, two killed", "local", str(folder / "two"), [(5.0, "member"), (15.0, "member")])
+        await show(
+            "local, two killed", "local", str(folder / "two"), [(5.0, "participant"), (15.0, "participant")]
+        )
         hosts = [(5.0, "host"), (15.0, "host")]
         await show("local, host killed twice", "local", str(folder / "hosts"), hosts)
         server = await asyncio.to_thread(RedisServer(folder).start)
@@ -307,7 +309,7 @@ async def report(only: Sequence[str]) -> None:
             await asyncio.to_thread(server.start)
 
         await show("Redis, 2 ms away", "redis", f"{away}/0")
-        await show("Redis, two killed", "redis", f"{away}/1", [(5.0, "member"), (15.0, "member")])
+        await show("Redis, two killed", "redis", f"{away}/1", [(5.0, "participant"), (15.0, "participant")])
         await show("Redis, host killed twice", "redis", f"{away}/2", hosts)
         await show("Redis, restarted", "redis", f"{away}/3", [(5.0, "redis")], restart=restart)
     for name, shared in (("Dask, a gate each", False), ("Dask", True)):

@@ -106,7 +106,7 @@ class Exchange:
 
     @property
     def frames(self) -> tuple[int, int]:
-        """Frames from members to hosts, and back."""
+        """Frames from participants to hosts, and back."""
         return sum(end.frames for *_, end in self.links), sum(end.other.frames for *_, end in self.links)
 
 

@@ -19,7 +19,7 @@ from chainapi.core.share.messages import (
     Cancel,
     Denied,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Holding,
@@ -74,11 +74,11 @@ class Process:
     def _break(self) -> None:
         self.broken = True
 
-    def send(self, *messages: FromMember) -> None:
+    def send(self, *messages: FromParticipant) -> None:
         """Send some messages in one frame."""
         self.link.send(encode(messages))
 
-    async def after(self, *messages: FromMember) -> list[FromHost]:
+    async def after(self, *messages: FromParticipant) -> list[FromHost]:
         """Return what arrives after some messages, besides reports of the state."""
         await settle()
         self.frames.clear()
@@ -159,7 +159,7 @@ async def test_greeting_is_answered_with_welcome() -> None:
     assert errors == []
 
 
-MISFITS: dict[str, tuple[tuple[FromMember, ...], str]] = {
+MISFITS: dict[str, tuple[tuple[FromParticipant, ...], str]] = {
     "second Hello": ((Hello(VERSION, "x"),), "a second Hello"),
     "unknown session": ((Acquire(1, 9, "/a"),), "session 9 did not join"),
     "holding of an unknown session": ((Holding(HOLDING, 9, "/a"),), "session 9 did not join"),
@@ -177,7 +177,7 @@ MISFITS: dict[str, tuple[tuple[FromMember, ...], str]] = {
 
 @pytest.mark.parametrize(("messages", "reason"), MISFITS.values(), ids=MISFITS.keys())
 async def test_messages_that_do_not_fit_end_the_link(
-    messages: tuple[FromMember, ...], reason: str, caplog: pytest.LogCaptureFixture
+    messages: tuple[FromParticipant, ...], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The process gets the reason, loses all that it had, and no other process is affected."""
     host = Host()

@@ -173,7 +173,7 @@ async def test_killed_process_gives_its_permits_back_as_lost() -> None:
         (await one.acquire()).unsent()
 
 
-async def test_next_host_learns_the_stop_from_its_members() -> None:
+async def test_next_host_learns_the_stop_from_its_participants() -> None:
     """After the host died in a stop nothing is sent before the stop ends."""
     exchange = Exchange()
     async with processes(3, exchange) as (one, two, three):
@@ -322,7 +322,7 @@ async def test_process_that_comes_later_has_the_memory_of_the_carrier() -> None:
         (await waiting).unsent()
 
 
-async def test_member_gives_its_memory_to_a_host_without_one() -> None:
+async def test_participant_gives_its_memory_to_a_host_without_one() -> None:
     """A new host that the carrier gives nothing learns from the greeting of another process."""
     exchange = Exchange()
     async with processes(3, exchange) as (one, two, three):

@@ -1,7 +1,7 @@
 """Links over streams of bytes: a Unix socket, or loopback TCP.
 
 A stream begins with a handshake. After it come frames, each behind its length. An empty frame keeps the link
-alive: a member sends one if it received nothing for a while, and the host returns it.
+alive: a participant sends one if it received nothing for a while, and the host returns it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chainapi.share.local.handshake import Handshake, HandshakeError
 
 __all__ = ["PATIENCE", "QUIET", "StreamLink"]
 
-QUIET = 2  # ticks without a byte from the host, after which a member sends an empty frame
+QUIET = 2  # ticks without a byte from the host, after which a participant sends an empty frame
 PATIENCE = 5  # ticks in which the other end has to answer, or to read
 MAX_UNSENT = 1_048_576  # bytes that wait for the other end to read
 _ALIVE = framed(b"")
