@@ -155,7 +155,7 @@ def resolve(
 
 
 def _provider(given: object, environment: Mapping[str, str]) -> tuple[Provider, bool]:
-    """Return the provider, and whether it is an argument instead of a variable or the default."""
+    """Return the provider, and whether it is an argument."""
     if isinstance(given, Provider):
         return given, True
     name, shown = given, "provider"

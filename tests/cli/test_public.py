@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -12,41 +11,14 @@ import pytest
 from chainapi import Provider, Session
 from chainapi.cli import FAILED, WRONG_USAGE
 from chainapi.cli.common import ConnectionOptions, Deployment
-from chainapi.core.http import Request, Response
 from chainapi.errors import AuthenticationError, ConfigurationError
-from tests.cli.terminal import ADDRESSES, chainapi
+from tests.cli.recorder import KEY, Recorder
+from tests.cli.terminal import chainapi
 from tests.cli.terminal import environment as environment
 
-KEY = ADDRESSES["CHAINAPI_API_KEY"]
 METRICS, DATA = "https://metrics.avax.network", "https://data-api.avax.network"
 POINTS = {"results": [{"timestamp": 86_400, "value": 1.5}], "nextPageToken": ""}
 CHAINS = {"chains": [{"chainId": "43114", "chainName": "C-Chain"}]}
-
-
-class Recorder:
-    """Public services, as far as a request reaches them: records it, and answers the same to each."""
-
-    def __init__(self, body: object, status: int = 200) -> None:
-        self.requests: list[Request] = []
-        self._response = Response(status, {"content-type": "application/json"}, json.dumps(body).encode())
-
-    async def send(self, request: Request) -> Response:
-        """Record a request."""
-        self.requests.append(request)
-        return self._response
-
-    async def aclose(self) -> None:
-        """Close nothing."""
-
-    @property
-    def places(self) -> list[str]:
-        """Origins and paths of the requests."""
-        return [request.url.partition("?")[0] for request in self.requests]
-
-    @property
-    def keys(self) -> list[dict[str, str]]:
-        """Headers of each request that hold the key."""
-        return [{name: value for name, value in one.headers.items() if KEY in value} for one in self.requests]
 
 
 @pytest.fixture
@@ -137,9 +109,9 @@ def test_commands_reach_the_public_services(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`--provider public` and CHAINAPI_PROVIDER=public give address and header; the key is a variable."""
-    recorder, options = Recorder(body), ("--provider", "public")
+    recorder, options = Recorder(body), ["--provider", "public"]
     if by == "variable":
-        options = ()
+        options.clear()
         monkeypatch.setenv("CHAINAPI_PROVIDER", "public")
         monkeypatch.delenv("CHAINAPI_METRICS_BASE_URL")
         monkeypatch.delenv("CHAINAPI_DATA_BASE_URL")
@@ -165,9 +137,9 @@ def test_commands_need_no_key_there(
 @pytest.mark.parametrize("by", ["option", "variable"])
 def test_the_header_of_the_key_can_be_named(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--api-key-header` and CHAINAPI_API_KEY_HEADER authenticate at any other deployment."""
-    recorder, options = Recorder(CHAINS), ("--api-key-header", "X-Own-Key")
+    recorder, options = Recorder(CHAINS), ["--api-key-header", "X-Own-Key"]
     if by == "variable":
-        options = ()
+        options.clear()
         monkeypatch.setenv("CHAINAPI_API_KEY_HEADER", "X-Own-Key")
     outcome = chainapi("list", "/v1/chains", "--items", "chains", *options, transport=recorder)
     assert (outcome.code, recorder.keys) == (0, [{"x-own-key": KEY}])
