@@ -66,10 +66,14 @@ class Session(SessionView):
     returns views of the session, with other options for some of its calls.
 
     Args:
-        provider: a deployment of the services; the next two arguments take precedence.
+        provider: a deployment of the services, or its name: "public" is `Provider.PUBLIC`. By default the
+            variable CHAINAPI_PROVIDER, or else the specification's, whose addresses you give. The next four
+            arguments take precedence.
         metrics_base_url: address of the Metrics API; by default the variable CHAINAPI_METRICS_BASE_URL.
         data_base_url: address of the Data API, https or loopback; by default CHAINAPI_DATA_BASE_URL.
-        api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY.
+        api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY. The public service
+            answers without a key too, at a lower rate.
+        api_key_header: name of the header of the key; by default CHAINAPI_API_KEY_HEADER.
         timeout: seconds for one attempt, from sending to the last byte.
         max_attempts: requests for one call; 1 disables retries.
         max_wait: seconds that a call may wait for quota; None waits as long as the service requires.
@@ -115,10 +119,11 @@ class Session(SessionView):
     def __init__(
         self,
         *,
-        provider: Provider | None = None,
+        provider: Provider | str | None = None,
         metrics_base_url: str | None = None,
         data_base_url: str | None = None,
         api_key: str | None = None,
+        api_key_header: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         max_wait: float | None = None,
@@ -148,9 +153,10 @@ class Session(SessionView):
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         emit = Emitter(None if on_event is None else function("on_event", on_event))
+        lifetime = _lifetime(page_token_lifetime)
         states = partial(
             StateMachine.resume,
-            lifetime=_lifetime(page_token_lifetime),
+            lifetime=lifetime,
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
@@ -183,6 +189,7 @@ class Session(SessionView):
                 metrics_base_url=metrics_base_url,
                 data_base_url=data_base_url,
                 api_key=None if key is None else key.reveal(),
+                api_key_header=api_key_header,
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None  # its frames have the key
@@ -196,7 +203,7 @@ class Session(SessionView):
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
-        connection = Connection(services, reached, transport is None, settings, states, gates)
+        connection = Connection(services, reached, transport is None, settings, states, gates, lifetime)
         super().__init__(connection, options)
 
     def __repr__(self) -> str:
@@ -237,7 +244,7 @@ def _gates(
     isolated: bool,
     share: bool | str | Carrier | None,
     on_unavailable: Literal["degrade", "fail"],
-    rate: object,
+    rate: Limit | AsyncLimiter | None,
 ) -> Gates:
     if isolated and share:
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
@@ -245,15 +252,14 @@ def _gates(
         return OwnGates()
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
         return LoopGates(transport)
-    from chainapi.share.registry import SharedGates, chosen  # imported here: most sessions share nothing
+    from chainapi.share.gate import rate_of  # imported here: most sessions share nothing
+    from chainapi.share.registry import SharedGates, chosen
 
     choice = chosen(share)
     if choice is None:
         return LoopGates(transport)
-    if rate is not None and not isinstance(rate, Limit):
-        raise ConfigurationError(
-            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
-        )
+    if rate is not None:
+        rate_of(rate)  # raises now what would otherwise fail at the first request
     return SharedGates(choice, on_unavailable)
 
 
