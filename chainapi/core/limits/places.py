@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import define
 
+from chainapi.core.limits.group import Aside
 from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.ranks import SHARE, Ranks
 
@@ -39,7 +40,7 @@ class _Load:
         return _Load(self.units * share, self.number * share)
 
 
-def ahead(ranks: Ranks[Any], aside: Ranks[Any] | None, waiter: Waiter, *, last: bool) -> tuple[float, float]:
+def ahead(ranks: Ranks[Any], aside: Aside | None, waiter: Waiter, *, last: bool) -> tuple[float, float]:
     """Return units and number of the waiters before a waiter, or before a new one.
 
     `aside` are those that stand aside in its group. With `last`, all those that leave before it could come
@@ -73,7 +74,7 @@ def _shared(
 
 
 def _loads(
-    ranks: Ranks[Any], aside: Ranks[Any] | None, waiter: Waiter, until: float, *, last: bool
+    ranks: Ranks[Any], aside: Aside | None, waiter: Waiter, until: float, *, last: bool
 ) -> dict[float, _Load]:
     """Return what waits in each rank; in that of the waiter, only what is before it."""
     before = 0.0
