@@ -119,7 +119,10 @@ class Scheduler(Generic[T]):
         return None
 
     def ready(self, now: float, ticket: T) -> bool:
-        """Return whether a new request leaves at once if it joins the queue, and pays its ceiling."""
+        """Return whether a new request leaves at once if it joins the queue.
+
+        It pays its ceiling first.
+        """
         quota, ceiling, group = self.quota, ticket.owes, ticket.group
         if self.queue.first() is not None or (group is not None and not group.room(ticket.rank)):
             return False
