@@ -144,7 +144,7 @@ class Session(SessionView):
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        emit = Emitter(None if on_event is None else function("on_event", on_event))
+        emit = Emitter(*(() if on_event is None else (function("on_event", on_event),)))
         states = partial(
             StateMachine.resume,
             lifetime=_lifetime(page_token_lifetime),

@@ -18,8 +18,8 @@ from chainapi.client.emitter import ServiceEvents
 from chainapi.client.member import Member
 from chainapi.client.permit import AnyGate
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call
-from chainapi.core.http import Request, Response, is_markup
+from chainapi.core.call import Call, CallOptions
+from chainapi.core.http import Request, Response, is_markup, request_id
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import Query
@@ -62,6 +62,10 @@ class Service:
         """`metrics` or `data`."""
         return self.endpoint.name
 
+    def tag(self, options: CallOptions) -> str:
+        """Return the name of the spender of a call."""
+        return self.member.tag if options.tag is None else options.tag
+
     # --- requests, and their gate -----------------------------------------------------------
 
     def request(self, call: Call) -> Request:
@@ -70,6 +74,10 @@ class Service:
         if self.endpoint.key is not None and self.endpoint.key_header is not None:
             headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
         return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
+
+    def shown_url(self, call: Call) -> str:
+        """Return the URL of a call as people may see it, without the page token."""
+        return call.query.url(self.endpoint.base_url, None if call.page_token is None else "REDACTED")
 
     def join(self, gate: AnyGate) -> None:
         """Use a gate from now on; no request may be under way."""
@@ -125,6 +133,11 @@ class Service:
             target = _redirect_target(self.endpoint.base_url, response.headers.get("location", ""))
             return "Redirect", (f"redirects are not followed; this one leads {self._shown(target)}",)
         return decode_error(response.body, self._secret)
+
+    def request_id(self, response: Response) -> str | None:
+        """Return the id that the service gave to the request of a response."""
+        found = request_id(response.headers)
+        return None if found is None else self._shown(found)
 
     def shown_fault(self, fault: DecodeError) -> DecodeError:
         """Return an error whose texts of the service are short and printable."""

@@ -60,11 +60,12 @@ class GivenUp(Exception):  # noqa: N818 - the caller wanted it, so it is no erro
 class SentAt:
     """Time at which an answered request was sent, in seconds.
 
-    It is given on the loop's clock, and in Unix time.
+    It is given on the loop's clock, and in Unix time. `call` is the number of its call.
     """
 
     at: float
     wall: float
+    call: int | None = None
 
 
 @frozen(eq=False, repr=False)
