@@ -90,7 +90,7 @@ class CallRunner(Generic[R]):
         events = self._events = CallEvents(service.events, service.member, where, self.number, tag)
         error = ""
         try:
-            events.began(call.query.route.partition(":")[2], service.shown_url(call))
+            events.began(call.query.shape, service.shown_url(call))
             return await self._run()
         except BaseException as raised:
             error = type(raised).__name__
@@ -184,7 +184,7 @@ class CallRunner(Generic[R]):
         outcome: Response | APIConnectionError
         try:
             async with asyncio.timeout_at(sent.at + timeout):
-                outcome = self._response = await service.transport.send(service.request(self.call))
+                outcome = self._response = await service.send(self.call, self.number)
         except APIConnectionError as error:
             outcome = error.with_traceback(None)  # its frames hold the headers of the request
         except TimeoutError:

@@ -6,17 +6,19 @@ The key is masked in every text that the service sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractContextManager
 from typing import TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
 from chainapi.client.member import Member
 from chainapi.client.permit import AnyGate
+from chainapi.client.telemetry import Telemetry
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallOptions
 from chainapi.core.http import Request, Response, is_markup, request_id
@@ -48,6 +50,7 @@ class Service:
         transport: sends the requests.
         member: the session's place in the gate.
         events: emits the events of the service.
+        telemetry: observes each request, and adds headers to it; None without one.
 
     """
 
@@ -55,6 +58,7 @@ class Service:
     transport: Transport
     member: Member
     events: ServiceEvents
+    telemetry: Telemetry | None = None
     _gate: AnyGate | None = field(default=None, init=False)
 
     @property
@@ -74,6 +78,20 @@ class Service:
         if self.endpoint.key is not None and self.endpoint.key_header is not None:
             headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
         return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
+
+    def send(self, call: Call, number: int) -> Awaitable[Response]:
+        """Return the response to the call with that number, to be awaited at once."""
+        request = self.request(call)
+        if self.telemetry is None:
+            return self.transport.send(request)
+        return self._send_observed(request, self.telemetry.attempt(number))
+
+    async def _send_observed(
+        self, request: Request, attempt: AbstractContextManager[Mapping[str, str]]
+    ) -> Response:
+        with attempt as headers:
+            # The request's own headers win: the key, and those that the caller passed.
+            return await self.transport.send(evolve(request, headers={**headers, **request.headers}))
 
     def shown_url(self, call: Call) -> str:
         """Return the URL of a call as people may see it, without the page token."""
