@@ -153,16 +153,17 @@ class Session(SessionView):
             *(() if observer is None else (observer.on_event,)),
             *(() if on_event is None else (function("on_event", on_event),)),
         )
+        lifetime = _lifetime(page_token_lifetime)
         states = partial(
             StateMachine.resume,
-            lifetime=_lifetime(page_token_lifetime),
+            lifetime=lifetime,
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
         settings = CallSettings(RetryBudget(), jitter=random.random)
         given = {
-            "timeout": timeout,
-            "max_attempts": max_attempts,
+            "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
+            "max_attempts": whole_number("max_attempts", max_attempts),
             "max_wait": max_wait,
             "deadline": deadline,
             "priority": priority,
@@ -200,7 +201,7 @@ class Session(SessionView):
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
-        connection = Connection(services, reached, transport is None, settings, states, gates)
+        connection = Connection(services, reached, transport is None, settings, states, gates, lifetime)
         super().__init__(connection, options)
         if observer is not None:
             observer.observe(connection)

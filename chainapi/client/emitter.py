@@ -59,7 +59,7 @@ def _fields(event: Event) -> list[tuple[str, object]]:
 
 @define(eq=False, repr=False)
 class ServiceEvents:
-    """Events of one service: its waits for quota.
+    """Events of one service: its waits for quota, and answers without a request.
 
     Callers check first whether `emit` is true, that is whether anybody listens.
     """
@@ -68,6 +68,12 @@ class ServiceEvents:
     emit: Emitter
     _wait: WaitBegan | None = field(default=None, init=False)  # emitted, and not over yet
     _wait_until: float = field(default=0.0, init=False)
+
+    def cached(self, where: str, tag: str, age: float, use: str) -> None:
+        """Emit that a cached response answers a call."""
+        from chainapi.core.events import CacheServed
+
+        self.emit(CacheServed(self.service, where, age, use, tag=tag))
 
     def on_wait(self, *, reason: str, seconds: float, **_: Any) -> None:
         """Emit soon that no request leaves for `seconds`; the listener of a `Member`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 __all__ = [
+    "CacheServed",
     "CallBegan",
     "CallEnded",
     "CallEvent",
@@ -35,8 +36,8 @@ class CallEvent:
     Attributes:
         service: `metrics` or `data`.
         where: method and path.
-        call: number of the call, unique in the process; None before a walk has made a call. An error of the
-            call has the same number.
+        call: number of the call, unique in the process; an error of the call has the same number. None where
+            no request was sent: for an answer from a cache, and for a walk that has not made a call.
         tag: name of the spender in `quota.spenders`, of the call or of its session.
 
     """
@@ -114,6 +115,18 @@ class ResponseReceived(CallEvent):
     fault: str = ""
     error: str = ""
     request_id: str | None = None
+
+
+@frozen
+class CacheServed(CallEvent):
+    """Event: a cached response answers a call; its request was sent `age` seconds ago.
+
+    The `use` is "answer" of a fresh response, "revalidate" if a request in the background replaces it, "on
+    error" if a request failed. It has no number of a call, and is followed by no other event of the call.
+    """
+
+    age: float
+    use: str
 
 
 @frozen
@@ -221,6 +234,7 @@ Event = (
     | QuotaWaitEnded
     | RequestSent
     | ResponseReceived
+    | CacheServed
     | RetryScheduled
     | WaitBegan
     | WaitEnded

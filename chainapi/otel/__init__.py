@@ -15,6 +15,7 @@ from typing import Any
 from chainapi._version import __version__
 from chainapi.client.telemetry import Observed, set_default
 from chainapi.core.events import (
+    CacheServed,
     CallBegan,
     CallEnded,
     CallEvent,
@@ -37,7 +38,17 @@ except ModuleNotFoundError as error:
         f"chainapi.otel needs {error.name}, which is not installed: pip install 'chainapi[otel]'"
     ) from None
 
-from chainapi.otel.metrics import CALLS, REFUSALS, REQUESTS, RESTARTS, RETRIES, WAITS, Attributes, Metrics
+from chainapi.otel.metrics import (
+    CACHED,
+    CALLS,
+    REFUSALS,
+    REQUESTS,
+    RESTARTS,
+    RETRIES,
+    WAITS,
+    Attributes,
+    Metrics,
+)
 from chainapi.otel.spans import CallSpans
 
 __all__ = ["ChainAPIInstrumentor", "OpenTelemetry"]
@@ -86,6 +97,9 @@ class OpenTelemetry:
                 "chainapi.restarts": event.restarts,
             }
             get_current_span().add_event("chainapi.restart", restart)
+        elif isinstance(event, CacheServed):
+            use: Attributes = {"chainapi.service": event.service, "chainapi.cache.use": event.use}
+            self._metrics.count(CACHED, use)
         elif not isinstance(event, CallEvent) or event.call is None:
             return
         elif isinstance(event, CallBegan):

@@ -43,7 +43,7 @@ _SERVICE = ("chainapi.service",)
 _SERVER = (*_SERVICE, "server.address", "server.port")
 _METHOD = (*_SERVER, "http.request.method", "url.scheme", "url.template")
 
-REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, REMAINING, LIMIT, WAITING = METRICS = (
+REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, CACHED, REMAINING, LIMIT, WAITING = METRICS = (
     Instrument(
         "http.client.request.duration",
         "histogram",
@@ -80,6 +80,13 @@ REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, REMAINING, LIMIT, WAITING =
     ),
     Instrument(
         "chainapi.restarts", "counter", "{restart}", "Walks that restarted at their first page.", _SERVICE
+    ),
+    Instrument(
+        "chainapi.cache.served",
+        "counter",
+        "{response}",
+        "Calls that a cached response answered, without a request.",
+        (*_SERVICE, "chainapi.cache.use"),
     ),
     Instrument(
         "chainapi.quota.remaining",

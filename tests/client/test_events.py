@@ -69,7 +69,7 @@ async def test_stream_of_events() -> None:
     began, first, answer, ended, page = heard[:5]
     assert isinstance(began, CallBegan)
     assert began.url == f"{simulator.metrics_base_url}/v1/avg_tps/43114"
-    assert began.route == "/v1/avg_tps/*"
+    assert began.route == "/v1/avg_tps/{chainId}"
     number = began.call
     assert first == RequestSent("metrics", where, 1, call=number)
     assert isinstance(ended, CallEnded)

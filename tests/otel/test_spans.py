@@ -32,14 +32,17 @@ class Service:
         self.seconds, self.status = seconds, status
 
     async def send(self, request: Request) -> Response:
+        """Keep the request, and answer."""
         self.requests.append(request)
         self.current.append(trace.get_current_span().get_span_context().span_id)
         await asyncio.sleep(self.seconds)
         return Response(self.status, {}, b"{}")
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Do nothing: nothing is open."""
 
     def session(self, recorded: Recorded, **options: object) -> Session:
+        """Return a session that is recorded."""
         return Session(
             metrics_base_url="https://metrics.test:8443",
             transport=self,
