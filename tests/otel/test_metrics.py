@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from chainapi import Limit, Session
+from chainapi import Cache, Limit, Session
 from chainapi.errors import NotFoundError
 from chainapi.otel import OpenTelemetry
 from chainapi.otel.metrics import METRICS
@@ -61,6 +61,17 @@ async def test_refusals_and_restarts_are_counted() -> None:
         await session.metrics.avg_tps(43114).collect()
     assert recorded.values("chainapi.refusals", "url.template") == {("/v1/avg_tps/{chainId}",): 1}
     assert recorded.values("chainapi.restarts", "chainapi.service") == {("metrics",): 1}
+
+
+async def test_answers_from_a_cache_are_counted() -> None:
+    """An answer from a cache counts with its use, and not as a call or a request."""
+    recorded = Recorded()
+    async with simulated(Simulator(), telemetry=recorded.telemetry) as session:
+        cached = session.with_options(cache=Cache(fresh=60.0))
+        for _ in range(3):
+            await cached.data.chain(43114)
+    assert recorded.values("chainapi.cache.served", "chainapi.cache.use") == {("answer",): 2}
+    assert recorded.values(DURATION) == recorded.values("chainapi.call.duration") == {(): 1}
 
 
 async def test_request_that_was_cancelled_counts() -> None:
@@ -165,6 +176,9 @@ async def test_table_names_each_metric_and_attribute() -> None:
         await session.data.chain(43114)
         with pytest.raises(NotFoundError):
             await session.data.chain(9)
+        cached = session.with_options(cache=Cache(fresh=60.0))
+        for _ in range(2):
+            await cached.data.chain(43114)
         for name, point in recorded.points():
             seen.setdefault(name, set()).update(point.attributes)
     assert seen == {one.name: set(one.attributes) for one in METRICS}
