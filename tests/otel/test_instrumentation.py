@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,9 +99,14 @@ async def test_request_is_recorded_once(recorded: Recorded) -> None:
     assert recorded.values("http.client.duration") == {}
 
 
-def without_page_token(url: URL) -> str:
-    """Return a URL with its page token redacted."""
-    return str(url.update_query(pageToken="REDACTED") if "pageToken" in url.query else url)
+def documented_filter() -> Callable[[URL], str]:
+    """Return the `url_filter` of the docs."""
+    page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text("utf-8")
+    (code,) = re.findall(r"^def without_page_token.*?(?=^\S)", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"URL": URL}
+    exec(code, names)
+    found: Callable[[URL], str] = names["without_page_token"]
+    return found
 
 
 @pytest.mark.real_time
@@ -110,7 +117,7 @@ async def test_automatic_instrumentation_is_redacted(recorded: Recorded) -> None
         AioHttpClientInstrumentor().instrument(
             tracer_provider=recorded.tracers,
             meter_provider=recorded.meters,
-            url_filter=without_page_token if redacted else None,
+            url_filter=documented_filter() if redacted else None,
         )
         before = len(recorded.spans)
         async with Simulator(points=150) as simulator:
