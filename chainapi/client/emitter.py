@@ -144,7 +144,7 @@ class CallEvents:
         self._emit(CallEnded, self._loop.time() - self._began, self._attempts, error)
 
     def queued(self) -> None:
-        """Emit soon that the call waits for its turn, unless it has left the queue by then."""
+        """Emit soon that the call waits for its turn, if it still does."""
         self._queued = self._loop.time()
         self._timer = self._loop.call_later(WORTH_AN_EVENT, self._wait)
 
@@ -194,7 +194,7 @@ class CallEvents:
         self._emit(QuotaWaitBegan, self._waits, until - now if until > now else None)
 
     def _reason(self, now: float) -> str:
-        """Return the reason of a wait that lasted at `now` or began later; empty without one."""
+        """Return the reason of the wait that ends after `now`; empty without one."""
         return self.member.wait_reason if self.member.wait_until > now else ""
 
     def _emit(self, kind: Callable[..., Event], *values: object, **named: object) -> None:

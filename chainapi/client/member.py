@@ -94,7 +94,10 @@ class Member:
         return QuotaWaitError(self.now() + seconds, retry_after=seconds, max_wait=allowed, deadline=left)
 
     def report_wait(self, reason: str, now: float, until: float, waiting: int) -> None:
-        """Remember a wait until a known time, and call the listener, once for each long wait."""
+        """Remember a wait until a known time, and call the listener.
+
+        The listener is called once for each wait of a second or more.
+        """
         self.wait_reason, self.wait_until = reason, until
         if self.on_wait is not None and now + WORTH_REPORTING <= until and until > self.reported_until:
             self.reported_until = until

@@ -1,4 +1,4 @@
-"""Telemetry of the calls of a session: its protocol, and the default of the process."""
+"""Telemetry of sessions: its protocol, and the default of the process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Observed(Protocol):
         ...
 
     def quotas(self) -> Iterator[tuple[str, str, QuotaSnapshot]]:
-        """Yield name, origin and quota of each service; inside the loop of an open session."""
+        """Yield name, origin and quota of each service; called inside the loop."""
         ...
 
 
 class Telemetry(Protocol):
-    """Telemetry of sessions: an observer of their calls that may add headers to requests."""
+    """Observer of the calls of sessions, which may add headers to requests."""
 
     def observe(self, session: Observed) -> None:
         """Observe a session; do not keep it alive."""
@@ -41,9 +41,10 @@ class Telemetry(Protocol):
         ...
 
     def attempt(self, call: int) -> AbstractContextManager[Mapping[str, str]]:
-        """Return a context for the request of the call with that number, and its further headers.
+        """Return a context for a request of the call with that number.
 
-        It is entered after `RequestSent`, in the task of the call, and left before `ResponseReceived`.
+        It gives further headers. The task of the call enters it after `RequestSent`, and leaves it before
+        `ResponseReceived`.
         """
         ...
 

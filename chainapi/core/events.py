@@ -88,7 +88,10 @@ class QuotaWaitBegan(CallEvent):
 
 @frozen
 class QuotaWaitEnded(CallEvent):
-    """Event: the wait of a call for its turn ends after `seconds`, with a permit or without."""
+    """Event: the wait of a call for its turn ends after `seconds`.
+
+    It may end without a turn: the call failed, or its caller was cancelled.
+    """
 
     reason: str
     seconds: float

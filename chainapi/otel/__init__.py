@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 from typing import Any
 
 from chainapi._version import __version__
@@ -55,6 +56,7 @@ __all__ = ["ChainAPIInstrumentor", "OpenTelemetry"]
 
 _SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 _METRICS: dict[MeterProvider, Metrics] = {}  # one set of instruments for each provider
+_LOCK = Lock()  # sessions of several threads
 
 
 class OpenTelemetry:
@@ -182,11 +184,15 @@ class ChainAPIInstrumentor:
 
 
 def _metrics_of(provider: MeterProvider) -> Metrics:
-    """Return the instruments of a provider: making them again would add callbacks for ever."""
-    found = _METRICS.get(provider)
-    if found is None:
-        found = _METRICS[provider] = Metrics(get_meter("chainapi", __version__, provider, _SCHEMA))
-    return found
+    """Return the instruments of a provider, made once.
+
+    Each further set would add callbacks, which no provider removes.
+    """
+    with _LOCK:
+        found = _METRICS.get(provider)
+        if found is None:
+            found = _METRICS[provider] = Metrics(get_meter("chainapi", __version__, provider, _SCHEMA))
+        return found
 
 
 def _error(name: str) -> Attributes:

@@ -29,7 +29,10 @@ _CALL = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 
 @frozen
 class Instrument:
-    """Metric: its unit in UCUM, its meaning, its attributes, and the bounds of a histogram's buckets."""
+    """Metric: name, kind, unit in UCUM, meaning, and names of its attributes.
+
+    A histogram has the bounds of its buckets.
+    """
 
     name: str
     kind: str
@@ -170,7 +173,7 @@ class _Quotas:
     def observations(
         self, read: Callable[[QuotaSnapshot], float | None], _: CallbackOptions
     ) -> Iterable[Observation]:
-        """Yield one observation for each server; with several quotas, of the one with the fewest units."""
+        """Yield one observation for each server, of its quota with the fewest units."""
         fewest: dict[tuple[str, str], QuotaSnapshot] = {}
         for name, origin, quota in self._read():
             before = fewest.setdefault((name, origin), quota)
@@ -196,7 +199,7 @@ class _Quotas:
 
 
 def _read_in(loop: asyncio.AbstractEventLoop, sessions: list[Observed]) -> list[_Quota]:
-    """Return the quotas of sessions of one loop; none if the loop does not answer in time."""
+    """Return the quotas of sessions of one loop; none if the loop is busy."""
     try:
         here = asyncio.get_running_loop() is loop
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Spans of calls: one for a call, and in it one for each attempt and each wait for quota."""
+"""Spans of calls: one for a call, in it one for each attempt and each wait."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _suppressed = _suppressor()
 
 @frozen
 class SpanType:
-    """Span: its name, its kind, its meaning, its attributes, and the names of its events."""
+    """Type of span: name, kind, meaning, attributes, and the names of its events."""
 
     name: str
     kind: str
@@ -153,7 +153,7 @@ class CallSpans:
 
     @contextmanager
     def attempt(self, propagator: TextMapPropagator) -> Iterator[Mapping[str, str]]:
-        """Make the span of the attempt current, and return the headers that carry it to the service."""
+        """Make the span of the attempt current, and return its headers."""
         span = self._span if self._attempt is None else self._attempt
         inside = trace.set_span_in_context(span, _quiet())
         headers: dict[str, str] = {}
@@ -180,7 +180,7 @@ class CallSpans:
         return error
 
     def retried(self, event: RetryScheduled, error: str) -> None:
-        """Record the pause before another attempt; `error` is the error.type of the last one."""
+        """Record the pause before another attempt, after an `error`."""
         self._span.add_event("chainapi.retry", {"chainapi.pause": event.wait, "error.type": error})
 
     def ended(self, event: CallEnded) -> float | None:
@@ -197,14 +197,14 @@ class CallSpans:
 
 
 def _error_of(event: ResponseReceived) -> str:
-    """Return the status code of a failure, or the name of its error; empty without one."""
+    """Return the status code or the class of a failure; empty without one."""
     if event.status is None:
         return event.error
     return str(event.status) if event.status >= 400 else ""
 
 
 def _end(span: Span, error: str) -> None:
-    """End a span. Messages of errors are left out: a service may repeat a page token in them."""
+    """End a span; without the message of an error, in which a page token may be."""
     if error:
         span.set_attribute("error.type", error)
     if error not in _NOT_FAILED:
@@ -213,7 +213,7 @@ def _end(span: Span, error: str) -> None:
 
 
 def _quiet() -> Context:
-    """Return the current context, in which instrumentations of HTTP clients record nothing.
+    """Return the current context, without the instrumentation of HTTP clients.
 
     They would record the request a second time, with the page token in its URL.
     """

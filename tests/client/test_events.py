@@ -190,10 +190,8 @@ async def test_waits_for_the_own_rate_are_predicted() -> None:
         for _ in range(2):
             await session.data.get("/v1/chains/43114")
     waits = [event for event in heard if isinstance(event, QuotaWaitBegan | QuotaWaitEnded)]
-    assert [(wait.reason, wait.seconds) for wait in waits] == [
-        ("rate", pytest.approx(4.99, abs=0.02)),
-        ("rate", pytest.approx(5.0, abs=0.02)),
-    ]
+    assert [wait.reason for wait in waits] == ["rate", "rate"]
+    assert [wait.seconds for wait in waits] == pytest.approx([4.99, 5.0], abs=0.02)
 
 
 async def test_cancelled_wait_ends() -> None:

@@ -83,8 +83,7 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def walk(simulator: Simulator, **options: Any) -> None:
     """Walk two pages over real sockets."""
-    addresses = {"metrics_base_url": simulator.metrics_base_url, "data_base_url": simulator.data_base_url}
-    async with Session(**addresses, api_key=simulator.api_key, **options) as session:
+    async with Session(metrics_base_url=simulator.metrics_base_url, **options) as session:
         assert len(await session.metrics.avg_tps(43114).collect()) == 150
 
 

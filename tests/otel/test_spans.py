@@ -59,7 +59,7 @@ def parent_of(span: ReadableSpan) -> int | None:
 def id_of(span: ReadableSpan) -> int:
     """Return the id of a span."""
     assert span.context is not None
-    return span.context.span_id
+    return int(span.context.span_id)
 
 
 async def test_call_has_a_span_with_one_for_each_attempt() -> None:
