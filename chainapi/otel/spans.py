@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from attrs import define, field, frozen
 from opentelemetry import context, trace
 from opentelemetry.context import Context
-from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.propagators.textmap import Setter, TextMapPropagator
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from chainapi.core.events import (
@@ -157,10 +157,10 @@ class CallSpans:
         span = self._span if self._attempt is None else self._attempt
         inside = trace.set_span_in_context(span, _quiet())
         headers: dict[str, str] = {}
-        propagator.inject(headers, inside)
+        propagator.inject(headers, inside, _LOWER_CASE)
         token = context.attach(inside)
         try:
-            yield {name.lower(): value for name, value in headers.items()}
+            yield headers
         except GeneratorExit:  # the call was dropped: this runs in the context of another task
             raise
         except BaseException:
@@ -194,6 +194,16 @@ class CallSpans:
         self._span.set_attribute("chainapi.attempts", event.attempts)
         _end(self._span, event.error)
         return None if under_way is None else time.monotonic() - self._sent
+
+
+class _LowerCase(Setter[dict[str, str]]):
+    """Writer of headers with lower-case names."""
+
+    def set(self, carrier: dict[str, str], key: str, value: str) -> None:
+        carrier[key.lower()] = value
+
+
+_LOWER_CASE = _LowerCase()
 
 
 def _error_of(event: ResponseReceived) -> str:
