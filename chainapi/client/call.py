@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from itertools import count
 from math import inf
 from typing import Any, Generic, TypeVar, assert_never, cast
@@ -62,7 +62,7 @@ class CallRunner(Generic[R]):
     _closed: bool = field(default=False, init=False)
     _permit: AnyPermit | None = field(default=None, init=False)  # of the attempt under way
     _sent: bool = field(default=False, init=False)  # whether that attempt has begun
-    _response: Response | None = field(default=None, init=False)  # to that attempt
+    _outcome: Response | APIConnectionError | None = field(default=None, init=False)  # of the last attempt
     _events: CallEvents | None = field(default=None, init=False)  # None where nobody listens
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class CallRunner(Generic[R]):
         if not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
-    def run(self) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+    async def run(self) -> tuple[R, SentAt]:
         """Return the decoded response and when its request was sent.
 
         Raises:
@@ -81,24 +81,6 @@ class CallRunner(Generic[R]):
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
-        return self._observed() if self.service.events.emit else self._run()
-
-    async def _observed(self) -> tuple[R, SentAt]:
-        """Run the call, with events when it begins and when it ends."""
-        service, call = self.service, self.call
-        where, tag = call.query.where, service.tag(call.options)
-        events = self._events = CallEvents(service.events, service.member, where, self.number, tag)
-        error = ""
-        try:
-            events.began(call.query.shape, service.shown_url(call))
-            return await self._run()
-        except BaseException as raised:
-            error = type(raised).__name__
-            raise
-        finally:
-            events.ended(error)
-
-    async def _run(self) -> tuple[R, SentAt]:
         clock, deadline = asyncio.get_running_loop().time, self.flow.deadline
         self._scope = asyncio.timeout_at(None if deadline == inf else deadline)
         self.under_way.add(self)
@@ -127,12 +109,29 @@ class CallRunner(Generic[R]):
             raise self._identify(SessionClosedError(f"the session was closed during {self.call.query.where}"))
         raise self._identify(self.flow.exceeded(clock())) from self.flow.last
 
+    async def run_observed(self) -> tuple[R, SentAt]:
+        """Do as `run`, with events."""
+        service, call = self.service, self.call
+        where, tag = call.query.where, service.tag(call.options)
+        events = self._events = CallEvents(service.events, service.member, where, self.number, tag)
+        error = ""
+        try:
+            events.began(call.query.shape, service.shown_url(call))
+            return await self.run()
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            events.ended(error)
+
     def _identify(self, error: E) -> E:
         """Add the number of the call and the id of its last request to an error."""
         error.call = self.number
-        if self._response is not None:
-            error.request_id = self.service.request_id(self._response)
+        error.request_id = self._request_id()
         return error
+
+    def _request_id(self) -> str | None:
+        return self.service.request_id(self._outcome) if isinstance(self._outcome, Response) else None
 
     def _carry_out(self, command: Command) -> Awaitable[object]:
         """Return the result of a command, to be awaited at once."""
@@ -177,24 +176,27 @@ class CallRunner(Generic[R]):
         """Send the request once, and report its outcome to the gate."""
         service, events, timeout = self.service, self._events, self.call.options.timeout
         clock = asyncio.get_running_loop().time
-        self._sent, self._response = True, None
+        self._sent = True
         sent = SentAt(clock(), service.member.now(), self.number)
         if events is not None:
             events.sent(attempt)
         outcome: Response | APIConnectionError
         try:
             async with asyncio.timeout_at(sent.at + timeout):
-                outcome = self._response = await service.send(self.call, self.number)
+                request = service.request(self.call)
+                if service.telemetry is None:
+                    outcome = await service.transport.send(request)
+                else:
+                    outcome = await service.send_observed(request, self.number)
         except APIConnectionError as error:
             outcome = error.with_traceback(None)  # its frames hold the headers of the request
         except TimeoutError:
             outcome = APITimeoutError(f"no whole answer within {timeout:g} s")
+        self._outcome = outcome
         exchange = await self._land(sent, outcome)
         self._permit = None
         if events is not None:
-            response = self._response
-            found = None if response is None else service.request_id(response)
-            events.received(outcome, clock() - sent.at, found)
+            events.received(outcome, clock() - sent.at, self._request_id())
         return exchange
 
     async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:

@@ -134,7 +134,8 @@ class Connection:
     ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
         """Send one request, with all its retries."""
         flow = CallFlow(call, self.settings, began)
-        return CallRunner(service, call, decode, flow, self._calls).run()
+        runner = CallRunner(service, call, decode, flow, self._calls)
+        return runner.run_observed() if service.events.emit else runner.run()
 
     def enter(self) -> None:
         """Join the running event loop at the first use.

@@ -6,8 +6,7 @@ The key is masked in every text that the service sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
 from typing import TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -79,17 +78,10 @@ class Service:
             headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
         return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
 
-    def send(self, call: Call, number: int) -> Awaitable[Response]:
-        """Return the response to the call with that number, to be awaited at once."""
-        request = self.request(call)
-        if self.telemetry is None:
-            return self.transport.send(request)
-        return self._send_observed(request, self.telemetry.attempt(number))
-
-    async def _send_observed(
-        self, request: Request, attempt: AbstractContextManager[Mapping[str, str]]
-    ) -> Response:
-        with attempt as headers:
+    async def send_observed(self, request: Request, call: int) -> Response:
+        """Send a request of the call with that number, with the headers of the telemetry."""
+        assert self.telemetry is not None  # noqa: S101 - otherwise nobody observes
+        with self.telemetry.attempt(call) as headers:
             # The request's own headers win: the key, and those that the caller passed.
             return await self.transport.send(evolve(request, headers={**headers, **request.headers}))
 
