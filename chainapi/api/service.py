@@ -255,7 +255,7 @@ class ServiceAPI:
         """
         segments, params = endpoint.encode(given)
         route = endpoint.unloaded
-        query = self._query(self._path(route, segments), params, route.units)
+        query = self._query(self._path(route, segments), params, route.units, route.path)
         options = own_options(self._options, given["priority"], given["deadline"], given["tag"])
         service, began = self._service(), self._connection.clock()
         call = Call(query, options=options)
@@ -272,8 +272,14 @@ class ServiceAPI:
         path = self._service().endpoint.path(route.path)
         return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
 
-    def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
-        return Query(path, params, route_name(self._name, path), units)
+    def _query(
+        self,
+        path: str,
+        params: tuple[tuple[str, str], ...],
+        units: float | None = None,
+        template: str = "",
+    ) -> Query:
+        return Query(path, params, route_name(self._name, path), units, template)
 
     @staticmethod
     def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
@@ -292,7 +298,8 @@ class ServiceAPI:
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
         connection, service = self._connection, self._service()
-        query = self._query(path, params, route.units)
+        template = "" if endpoint is None else route.path
+        query = self._query(path, params, route.units, template)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
         own = own_options(self._options, options.priority, options.deadline, options.tag)
         source = ListSource(connection, service, route, query, options, own, endpoint)
