@@ -74,6 +74,11 @@ class ListSource:
             end=_whole_parameter(self._query.params, until),
         )
 
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota (see `Pages.quota_wait`)."""
+        return max(0.0, self._service.events.waits_until - self._connection.clock())
+
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
         return self._connection.clock(), self._service.member.now()
