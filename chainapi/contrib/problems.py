@@ -38,7 +38,7 @@ from chainapi.errors import (
 )
 from chainapi.models.exact_json import encode_json
 
-__all__ = ["Problem", "problem_of"]
+__all__ = ["Problem", "problem_of", "upstream_error"]
 
 LOGGER = logging.getLogger("chainapi")
 
@@ -127,10 +127,33 @@ def problem_of(error: ChainAPIError, quota: Iterable[QuotaSnapshot] = (), place:
         place: the request of the client, for the log, such as ``GET /tps/43114``.
 
     """
-    status, kind, detail = next(_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS)
+    status, kind, detail = _kind(error)
     wait = _wait(error, quota)
     LOGGER.log(_level(error, status), "%s answered %d: %s: %s", place, status, type(error).__name__, error)
     return Problem(status, kind, detail or _detail(error), wait)
+
+
+def upstream_error(error: BaseException) -> ChainAPIError | None:
+    """Return the error of chainapi that an exception is, or that a group of such errors has first.
+
+    Tasks of a group raise their errors as an ExceptionGroup, and so does `chainapi.merge`. The error with the
+    highest status is returned, among equals the one with the longest wait. None if another error is in it.
+    """
+    if isinstance(error, ChainAPIError):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [upstream_error(one) for one in error.exceptions]
+    errors = [one for one in found if one is not None]
+    return max(errors, key=_severity) if len(errors) == len(found) else None
+
+
+def _severity(error: ChainAPIError) -> tuple[int, float]:
+    return _kind(error)[0], _wait(error, ()) or 0.0
+
+
+def _kind(error: ChainAPIError) -> tuple[int, str, str]:
+    return next(_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS)
 
 
 def _wait(error: ChainAPIError, quota: Iterable[QuotaSnapshot]) -> float | None:

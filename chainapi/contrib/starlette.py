@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, ParamSpec, TypeAlias
 
@@ -12,11 +12,11 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from chainapi import Checkpoint, Pages, Session
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
-from chainapi.contrib.problems import problem_of
+from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
 from chainapi.errors import ChainAPIError, ConfigurationError
 
@@ -100,13 +100,17 @@ def last_checkpoint(request: Request) -> Checkpoint | None:
 def add_exception_handlers(app: Starlette) -> None:
     """Let an application answer each ChainAPIError with problem details (RFC 9457).
 
-    See the table in docs/web.md.
+    It answers an ExceptionGroup of them too, which a task group of your handler raises. See the table in
+    docs/web.md.
     """
     app.add_exception_handler(ChainAPIError, _answer_error)
+    app.add_exception_handler(ExceptionGroup, _answer_error)
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ChainAPIError)  # noqa: S101 - the class that it is registered for
+async def _answer_error(request: Request, fault: Exception) -> Response:
+    error = upstream_error(fault)
+    if error is None:
+        raise fault
     session = getattr(request.app.state, "chainapi", None)
     snapshots = session.quota.values() if isinstance(session, Session) else ()
     problem = problem_of(error, snapshots, _place(request.scope))
@@ -148,7 +152,7 @@ class StreamResponse(Response):
     """Response that sends a `Body`, and closes it when the client leaves.
 
     Args:
-        make_body: makes the body; it takes the request of the client as text, for the log.
+        make_body: makes the body; it takes ``place=``, the request of the client.
 
     """
 
@@ -166,28 +170,50 @@ class StreamResponse(Response):
         body = self._make_body(place=_place(scope))
         self.media_type = body.media_type
         self.init_headers(body.headers)
-        sending = asyncio.create_task(self._send(body, send))
+        sending = asyncio.create_task(self._send(body, send, head=scope["method"] == "HEAD"))
         leaving = asyncio.create_task(_disconnected(receive))
         try:
             await asyncio.wait((sending, leaving), return_when="FIRST_COMPLETED")
+            if sending.done():
+                sending.result()
         finally:
-            finished = sending.done()
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.wait((sending, leaving))
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
             await body.aclose()
-        if finished:
-            sending.result()
         if self.background is not None:
             await self.background()
 
-    async def _send(self, body: Body, send: Send) -> None:
+    async def _send(self, body: Body, send: Send, *, head: bool) -> None:
         await body.begin()
-        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        await send(start)
-        async for chunk in body:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        send = _quiet(send)
+        with suppress(_ClientLeftError):
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            if not head:
+                async for piece in body:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _ClientLeftError(Exception):
+    """The server cannot send any more, because the client has left."""
+
+
+def _quiet(send: Send) -> Send:
+    """Return `send` with an error of its own for a client that has left.
+
+    Rows of the user's own iterables may raise an OSError too, and that is no such end.
+    """
+
+    async def sent(message: Message) -> None:
+        try:
+            await send(message)
+        except OSError:
+            raise _ClientLeftError from None
+
+    return sent
 
 
 async def _disconnected(receive: Receive) -> None:
