@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection, Request
 
-from chainapi import Checkpoint, Session
+from chainapi import Checkpoint, SessionView
 from chainapi.contrib import starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-async def get_session(connection: HTTPConnection) -> Session:
+async def get_session(connection: HTTPConnection) -> SessionView:
     """Return the session of the application; a dependency, which tests can override.
 
     Raises:
@@ -49,7 +49,7 @@ async def last_checkpoint(request: Request) -> Checkpoint | None:
     return starlette.last_checkpoint(request)
 
 
-SessionDep: TypeAlias = Annotated[Session, Depends(get_session)]
+SessionDep: TypeAlias = Annotated[SessionView, Depends(get_session)]
 ResumeDep: TypeAlias = Annotated[Checkpoint | None, Depends(last_checkpoint)]
 
 

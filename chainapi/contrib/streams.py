@@ -25,7 +25,7 @@ __all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
 Batch: TypeAlias = tuple[list[Any], Checkpoint | None]
 
 HEARTBEAT = 5.0  # seconds
-_TICK = 1.0  # seconds after which a wait for quota is reported; no shorter one is announced
+_TICK = 1.0  # seconds after which a wait for quota is reported; a shorter one is over before it is read
 
 
 class Body:
@@ -193,6 +193,7 @@ class SSEBody(Body):
     def _beat(self) -> bytes:
         """Return what to send while no rows arrive: the wait for quota, a comment, or nothing yet."""
         wait = self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
+        wait = wait if wait >= _TICK else 0.0
         silence = asyncio.get_running_loop().time() - self._sent_at
         if silence < self._heartbeat and (not wait or self._reported):
             return b""
