@@ -339,10 +339,8 @@ async def test_batches_are_the_rows_of_each_page() -> None:
     simulator = Simulator(points=250)
     async with opened(simulator) as session:
         pages: Pages[MetricPoint] = session.metrics.avg_tps(CHAIN)
-        sizes: list[tuple[int, int]] = []
         async with aclosing(pages.batches()) as batches:
-            async for rows in batches:
-                sizes.append((len(rows), pages.checkpoint.rows))
+            sizes = [(len(rows), pages.checkpoint.rows) async for rows in batches]
     assert sizes == [(100, 100), (100, 200), (50, 250)]
 
 
