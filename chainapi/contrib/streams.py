@@ -32,7 +32,8 @@ class Body:
     """Body of a response that streams rows while pages arrive.
 
     ``async with`` fetches the first piece; its end closes the stream. Begin the response inside the block,
-    with the pieces that iteration gives.
+    with the pieces that iteration gives. A framework that takes an asynchronous iterable closes the stream by
+    itself: await `begin`, and pass it the body.
 
     Args:
         stream: `Pages`, whose rows arrive page by page, each once; or any asynchronous iterable of rows.
@@ -63,12 +64,15 @@ class Body:
         self._first = await anext(self._pieces, b"")
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        if self._first is None:
-            await self.begin()
-        if self._first:
-            yield self._first
-        async for piece in self._pieces:
-            yield piece
+        try:
+            if self._first is None:
+                await self.begin()
+            if self._first:
+                yield self._first
+            async for piece in self._pieces:
+                yield piece
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """End the stream: its requests under way are cancelled, and nothing more is sent upstream."""

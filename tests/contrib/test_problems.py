@@ -119,7 +119,7 @@ def test_client_sees_no_fault_of_the_server(error: ChainAPIError, caplog: pytest
         (errors.ConfigurationError("x"), logging.ERROR),
         (ServerError(503), logging.WARNING),
         (DeadlineExceededError(1.0), logging.WARNING),
-        (QuotaWaitError(1.0, retry_after=1.0), logging.INFO),
+        (QuotaWaitError(1.0, retry_after=1.0, max_wait=0.0), logging.INFO),
         (NotFoundError(), logging.INFO),
     ],
     ids=lambda value: type(value).__name__,
@@ -149,7 +149,10 @@ def test_client_sees_its_own_mistakes(error: ChainAPIError, detail: str) -> None
 
 def test_group_of_errors_has_the_worst() -> None:
     """Of a group the highest status decides, and among equals the longest wait."""
-    short, long = QuotaWaitError(1.0, retry_after=1.0), QuotaWaitError(9.0, retry_after=9.0)
+    short, long = (
+        QuotaWaitError(1.0, retry_after=1.0, max_wait=0.0),
+        QuotaWaitError(9.0, retry_after=9.0, max_wait=0.0),
+    )
     group = ExceptionGroup("tasks", [NotFoundError(), ExceptionGroup("inner", [short, long]), short])
     assert upstream_error(group) is long
 
