@@ -130,6 +130,7 @@ class ListSource:
             fetch.not_after,
             needed,
             self._call_options,
+            fetch.fresh,
         )
 
     async def _load(self) -> Callable[[bytes], DecodedPage]:

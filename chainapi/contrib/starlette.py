@@ -8,17 +8,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from functools import partial
 from typing import Any, ParamSpec, TypeAlias
 
-from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
-
 from chainapi import Checkpoint, Pages, Session, SessionView
+from chainapi.contrib import missing
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
 from chainapi.errors import ChainAPIError, ConfigurationError
+
+try:
+    from starlette.applications import Starlette
+    from starlette.requests import HTTPConnection, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import Message, Receive, Scope, Send
+except ModuleNotFoundError:
+    raise missing("starlette") from None
 
 __all__ = [
     "StreamResponse",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Message
 
 from chainapi import Checkpoint, Session
 from chainapi.contrib import starlette
@@ -324,8 +327,9 @@ async def test_server_that_cannot_send_ends_the_work_in_silence() -> None:
     ) as session:
         response = ndjson(session.metrics.avg_tps(CHAIN))
 
-        async def receive() -> dict[str, str]:
-            return await asyncio.get_running_loop().create_future()
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
 
         async def send(_: object) -> None:
             nonlocal sends
@@ -380,6 +384,16 @@ async def test_waiting_is_shown_to_the_browser() -> None:
     assert first is not None
     assert second is not None
     assert [name for name, _, _ in events(first + second)] == ["rows", "waiting"]
+
+
+@pytest.mark.parametrize(("module", "package"), [("fastapi", "fastapi"), ("starlette", "starlette")])
+def test_without_the_extra(module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the framework the import names the extra."""
+    for name in ("fastapi", "starlette"):
+        monkeypatch.delitem(sys.modules, f"chainapi.contrib.{name}")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=rf"needs {package}.*pip install 'chainapi\[fastapi\]'"):
+        importlib.import_module(f"chainapi.contrib.{module}")
 
 
 async def test_starlette_alone() -> None:

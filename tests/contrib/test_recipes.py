@@ -144,7 +144,7 @@ async def test_fastapi_recipe_has_events_quota_and_health(simulator: Simulator, 
 async def run(folder: Path, name: str, *arguments: str) -> tuple[int, str]:
     """Run an example as a program in a folder; return its exit code and its output."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, EXAMPLES / f"{name}.py", *arguments),
+        *(sys.executable, str(EXAMPLES / f"{name}.py"), *arguments),
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
