@@ -177,7 +177,7 @@ class Connection:
             await self.transport.aclose()
 
     def _refuse_fork(self) -> None:
-        """Refuse a process that inherited the session: its sockets, and shares of a quota, are its parent's.
+        """Refuse a forked child: sockets and shared quotas belong to its parent.
 
         Raises:
             ConfigurationError: this process is not the one that made the session.

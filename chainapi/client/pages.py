@@ -69,9 +69,9 @@ class Pages(Generic[T]):
 
     @property
     def quota_wait(self) -> float:
-        """Seconds until the service of the list takes requests again: a stop, or a wait for quota.
+        """Seconds until the service takes requests again; 0 without a wait for quota.
 
-        0 without one; inside a running event loop.
+        Read it inside a running event loop.
         """
         return self._source.quota_wait
 

@@ -37,21 +37,23 @@ __all__ = [
     "server_sent_events",
 ]
 
+_SESSION, _ANSWERS = "chainapi", "chainapi_answers"  # names in the state of an application
+
 P = ParamSpec("P")
-Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
+Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]
 
 
 def _with_arguments_of(_: Callable[P, Session]) -> Callable[[Callable[..., Lifespan]], Callable[P, Lifespan]]:
-    """Return a decorator that gives a function the arguments of `Session`, for type checkers."""
+    """Return a decorator: type checkers then know the arguments of a function."""
     return lambda function: function
 
 
 @_with_arguments_of(Session)
 def lifespan(**arguments: Any) -> Lifespan:
-    """Return a lifespan that opens a session when the application starts, and closes it at the end.
+    """Return a lifespan that opens a session, and closes it with the application.
 
-    The session is ``app.state.chainapi``. A lifespan of your own enters it:
-    ``async with lifespan(...)(app): ...``.
+    The session is ``app.state.chainapi``, and for mounted applications ``request.state.chainapi``. A lifespan
+    of your own enters it: ``async with lifespan(...)(app) as state: yield state``.
 
     Args:
         arguments: those of `chainapi.Session`.
@@ -62,11 +64,13 @@ def lifespan(**arguments: Any) -> Lifespan:
     """
 
     @asynccontextmanager
-    async def owned(app: Any) -> AsyncIterator[None]:
+    async def owned(app: Any) -> AsyncIterator[dict[str, Any]]:
         answers = LastAnswers(arguments.get("on_event"))
         async with Session(**{**arguments, "on_event": answers}) as session:
-            app.state.chainapi, app.state.chainapi_answers = session, answers
-            yield
+            state = {_SESSION: session, _ANSWERS: answers}
+            for name, value in state.items():
+                setattr(app.state, name, value)
+            yield state
 
     return owned
 
@@ -78,13 +82,19 @@ def get_session(connection: HTTPConnection) -> SessionView:
         ConfigurationError: the application has none; the message names the lifespan.
 
     """
-    session = getattr(connection.app.state, "chainapi", None)
+    session = _found(connection, _SESSION)
     if not isinstance(session, SessionView):
         raise ConfigurationError(
             "the application has no session in app.state.chainapi: pass lifespan=lifespan(...) of"
             " chainapi.contrib to it, or set the attribute in a test"
         )
     return session
+
+
+def _found(connection: HTTPConnection, name: str) -> object:
+    """Return what the lifespan left for an application, or for the one in which it is mounted."""
+    found: object = getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
+    return found
 
 
 def last_checkpoint(request: Request) -> Checkpoint | None:
@@ -115,7 +125,7 @@ async def _answer_error(request: Request, fault: Exception) -> Response:
     error = upstream_error(fault)
     if error is None:
         raise fault
-    session = getattr(request.app.state, "chainapi", None)
+    session = _found(request, _SESSION)
     snapshots = session.quota.values() if isinstance(session, SessionView) else ()
     problem = problem_of(error, snapshots, _place(request.scope))
     return Response(problem.body, problem.status, problem.headers, problem.MEDIA_TYPE)
@@ -236,13 +246,11 @@ async def quota(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Answer with the state of the session and the last answers; 503 if it is not open.
+    """Answer with the state of the session and the last answers of the services.
 
-    Nothing is sent upstream.
+    The status is 503 if the session is not open. Nothing is sent upstream.
     """
-    state = request.app.state
-    session, answers = getattr(state, "chainapi", None), getattr(state, "chainapi_answers", None)
-    report = health_of(session, answers)
+    report = health_of(_found(request, _SESSION), _found(request, _ANSWERS))
     return _json(report.body, report.status)
 
 

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from chainapi import Checkpoint, Session
 from chainapi.contrib import starlette
@@ -48,10 +49,9 @@ async def test_lifespan_inside_another_one() -> None:
     opened = lifespan(metrics_base_url=simulator.metrics_base_url, transport=simulator.transport())
 
     @asynccontextmanager
-    async def own(app: FastAPI) -> AsyncIterator[None]:
-        async with opened(app):
-            app.state.own = "own"
-            yield
+    async def own(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        async with opened(app) as state:
+            yield {**state, "own": "own"}
 
     app = FastAPI(lifespan=own)
 
@@ -61,6 +61,22 @@ async def test_lifespan_inside_another_one() -> None:
 
     async with visited(app) as client:
         assert len(lines((await client.get(f"/tps/{CHAIN}")).content)) == 3
+
+
+@pytest.mark.parametrize("path", [f"/mounted/chain/{CHAIN}", "/mounted/internal/health"])
+async def test_mounted_application_has_the_session_of_the_outer_one(path: str) -> None:
+    """A mounted application uses the session of the application around it."""
+    simulator = Simulator()
+    outer = application(simulator)
+    outer.mount("/mounted", application(simulator))
+    async with outer.router.lifespan_context(outer) as state:
+
+        async def served(scope: Scope, receive: Receive, send: Send) -> None:
+            await outer({**scope, "state": dict(state or {})}, receive, send)  # as a server does
+
+        transport = httpx.ASGITransport(served)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app.invalid") as client:
+            assert (await client.get(path)).status_code == 200
 
 
 async def test_wrong_settings_stop_the_application_at_its_start() -> None:
@@ -386,13 +402,15 @@ async def test_waiting_is_shown_to_the_browser() -> None:
     assert [name for name, _, _ in events(first + second)] == ["rows", "waiting"]
 
 
-@pytest.mark.parametrize(("module", "package"), [("fastapi", "fastapi"), ("starlette", "starlette")])
+@pytest.mark.parametrize(
+    ("module", "package"), [("fastapi", "fastapi"), ("starlette", "starlette.applications")]
+)
 def test_without_the_extra(module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the framework the import names the extra."""
     for name in ("fastapi", "starlette"):
         monkeypatch.delitem(sys.modules, f"chainapi.contrib.{name}")
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigurationError, match=rf"needs {package}.*pip install 'chainapi\[fastapi\]'"):
+    with pytest.raises(ConfigurationError, match=rf"needs {module}.*pip install 'chainapi\[fastapi\]'"):
         importlib.import_module(f"chainapi.contrib.{module}")
 
 
