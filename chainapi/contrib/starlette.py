@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
@@ -17,10 +18,12 @@ from chainapi.errors import ChainAPIError, ConfigurationError
 
 try:
     from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
     from starlette.requests import HTTPConnection, Request
     from starlette.responses import Response
     from starlette.routing import Route
     from starlette.types import Message, Receive, Scope, Send
+    from starlette.websockets import WebSocket
 except ModuleNotFoundError:
     raise missing("starlette") from None
 
@@ -37,6 +40,7 @@ __all__ = [
     "server_sent_events",
 ]
 
+_TRY_AGAIN_LATER, _INTERNAL_ERROR = 1013, 1011  # codes of a WebSocket that is closed
 _SESSION, _ANSWERS = "chainapi", "chainapi_answers"  # names in the state of an application
 
 P = ParamSpec("P")
@@ -114,20 +118,24 @@ def last_checkpoint(request: Request) -> Checkpoint | None:
 def add_exception_handlers(app: Starlette) -> None:
     """Let an application answer each ChainAPIError with problem details (RFC 9457).
 
-    It answers an ExceptionGroup of them too, which a task group of your handler raises. See the table in
-    docs/web.md.
+    It answers an ExceptionGroup of them too, which a task group of your handler raises. A WebSocket is closed
+    with code 1013 ("try again later") or 1011. See the table in docs/web.md.
     """
     app.add_exception_handler(ChainAPIError, _answer_error)
     app.add_exception_handler(ExceptionGroup, _answer_error)
 
 
-async def _answer_error(request: Request, fault: Exception) -> Response:
+async def _answer_error(connection: Any, fault: Exception) -> Any:
+    """Answer an error; close a WebSocket with the kind of problem as its reason."""
     error = upstream_error(fault)
     if error is None:
         raise fault
-    session = _found(request, _SESSION)
+    session = _found(connection, _SESSION)
     snapshots = session.quota.values() if isinstance(session, SessionView) else ()
-    problem = problem_of(error, snapshots, _place(request.scope))
+    problem = problem_of(error, snapshots, _place(connection.scope))
+    if isinstance(connection, WebSocket):
+        later = problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+        return await connection.close(_TRY_AGAIN_LATER if later else _INTERNAL_ERROR, problem.kind)
     return Response(problem.body, problem.status, problem.headers, problem.MEDIA_TYPE)
 
 
@@ -172,7 +180,8 @@ class StreamResponse(Response):
 
     def __init__(self, make_body: Callable[..., Body]) -> None:
         self._make_body = make_body
-        self.status_code, self.background = 200, None
+        self.status_code = 200
+        self.background: BackgroundTask | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response.
@@ -237,7 +246,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _place(scope: Scope) -> str:
-    return f"{scope.get('method', '')} {scope.get('path', '')!r}"
+    return f"{scope.get('method', 'WEBSOCKET')} {scope['path']!r}"
 
 
 async def quota(request: Request) -> Response:

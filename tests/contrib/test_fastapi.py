@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import BackgroundTasks, FastAPI
+from fastapi import BackgroundTasks, FastAPI, WebSocket
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.cors import CORSMiddleware
@@ -225,6 +225,33 @@ async def test_group_of_a_task_group_is_answered() -> None:
         assert (await client.get("/both")).status_code == 404
         with pytest.raises(ExceptionGroup):
             await client.get("/both?broken=true")
+
+
+@pytest.mark.parametrize(("chain", "code", "reason"), [(CHAIN, 1013, "quota"), (999, 1011, "not-found")])
+async def test_websocket_is_closed_with_the_kind_of_problem(chain: int, code: int, reason: str) -> None:
+    """An error in a WebSocket handler closes it: try again later, or a failure."""
+    app = application(Simulator(metrics_limit=0 if chain == CHAIN else None), max_attempts=1)
+
+    @app.websocket("/ws/{chain}")
+    async def stream(websocket: WebSocket, chain: int, session: SessionDep) -> None:
+        await websocket.accept()
+        async for point in session.metrics.avg_tps(chain).items():
+            await websocket.send_json(point.value)
+
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    path = f"/ws/{chain}"
+    scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "headers": [], "query_string": b""}
+    async with visited(app):
+        await app({**scope, "state": {}, "subprotocols": []}, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.accept", "websocket.close"]
+    assert (sent[-1]["code"], sent[-1]["reason"]) == (code, reason)
 
 
 async def test_script_of_another_origin_can_read_the_wait() -> None:
