@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import BackgroundTasks, FastAPI, WebSocket
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.cors import CORSMiddleware
@@ -29,6 +32,7 @@ from chainapi.errors import ConfigurationError, NotFoundError
 from chainapi.simulator import Fault, Simulator
 from tests.contrib.applications import application, visited
 from tests.contrib.asgi import Visit, events, lines
+from tests.virtual_time import VirtualLoop
 
 CHAIN = 43114
 
@@ -341,6 +345,61 @@ async def test_client_that_leaves_ends_the_upstream_work(path: str, pieces: int)
         assert simulator.stats.requests == sent
         assert app.state.chainapi.quota["metrics"].in_flight == 0
     assert len(asyncio.all_tasks()) == 1
+
+
+@settings(max_examples=8)
+@given(
+    clients=st.lists(
+        st.tuples(
+            st.sampled_from(["/tps/43114", "/tps/43114/events", "/blocks/43114/events"]),
+            st.floats(0, 200),  # seconds until it comes
+            st.floats(0, 200),  # seconds that it stays
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    latency=st.sampled_from([0.0, 0.3, 8.0]),
+)
+def test_clients_that_come_and_go_leave_nothing_behind(
+    clients: list[tuple[str, float, float]], latency: float
+) -> None:
+    """Whenever clients leave, no request, no task and no place in a queue remains for them."""
+
+    async def visit(app: FastAPI, path: str, comes: float, stays: float) -> None:
+        await asyncio.sleep(comes)
+        async with Visit(app, path):
+            await asyncio.sleep(stays)
+
+    async def run() -> None:
+        simulator = Simulator(points=2_000, rows=2_000, latency=latency, limit=5, metrics_limit=5)
+        app = application(simulator)
+        async with visited(app):
+            await asyncio.gather(*(visit(app, *client) for client in clients))
+            sent = simulator.stats.requests
+            assert len(asyncio.all_tasks()) == 1
+            for quota in app.state.chainapi.quota.values():
+                assert (quota.in_flight, quota.waiting) == (0, 0)
+            await asyncio.sleep(1_000)
+            assert simulator.stats.requests == sent
+            assert simulator.stats.sent_while_stopped == 0
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
+
+
+async def test_no_answer_and_no_log_has_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    """The API key is in no response, be it rows, an error or the quota, and in no line of the log."""
+    faults = (Fault(route="data.evm.blocks", after_page=1, status=500, messages=("simulated-key",)),)
+    simulator = Simulator(faults=faults)
+    with caplog.at_level(logging.DEBUG, "chainapi"):
+        async with visited(application(simulator, max_attempts=1)) as client:
+            paths = ("/tps/43114", "/tps/999", "/chain/1", "/chain/x", f"/blocks/{CHAIN}/events")
+            pages = ("/internal/quota", "/internal/health")
+            answers = [await client.get(path) for path in (*paths, *pages)]
+    assert {answer.status_code for answer in answers} == {200, 404, 422}
+    text = caplog.text + "".join(f"{answer.headers}{answer.text}" for answer in answers)
+    assert simulator.api_key == "simulated-key"
+    assert simulator.api_key not in text
 
 
 async def test_middleware_of_starlette_does_not_hide_that_a_client_left() -> None:
