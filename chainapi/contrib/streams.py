@@ -19,7 +19,7 @@ from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, RateLimitedError
-from chainapi.models.exact_json import encode_json
+from chainapi.json import dumps
 
 __all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
 
@@ -151,10 +151,10 @@ class NDJSONBody(Body):
     async def _encoded(self) -> AsyncGenerator[bytes, None]:
         async with aclosing(self._batches()) as batches:
             async for rows, _ in batches:
-                yield b"".join(encode_json(row) + b"\n" for row in rows)
+                yield b"".join(dumps(row) + b"\n" for row in rows)
 
     def _broken(self, problem: Problem) -> bytes:
-        return encode_json({"error": problem.to_dict()}) + b"\n"
+        return dumps({"error": problem.to_dict()}) + b"\n"
 
 
 class SSEBody(Body):
@@ -220,7 +220,7 @@ class SSEBody(Body):
 def _event(name: str, data: Any, checkpoint: Checkpoint | None = None) -> bytes:
     """Return an event; JSON, and so its data and its id, has no line end in it."""
     position = b"" if checkpoint is None else b"id: %s\n" % checkpoint.dumps().encode()
-    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), position, encode_json(data))
+    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), position, dumps(data))
 
 
 async def _with_ticks(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from chainapi import Checkpoint, MetricPoint, Pages, Session
+from chainapi import Checkpoint, MetricPoint, Session
 from chainapi.contrib.streams import Body, NDJSONBody, SSEBody
 from chainapi.errors import ArgumentError, NotFoundError, QuotaWaitError, ServerError
 from chainapi.simulator import Fault, Simulator
@@ -256,6 +255,15 @@ async def test_any_iterable_is_a_stream(make: Make) -> None:
 
 
 @EACH
+async def test_rows_have_the_forms_of_the_service(make: Make) -> None:
+    """Rows of the Data API have the names of the service, and amounts of any length are exact."""
+    simulator = Simulator(rows=30)
+    async with opened(simulator) as session:
+        rows = rows_of(await whole(make(session.data.evm.transactions(CHAIN))), make)
+    assert rows == simulator.rows_of(f"/v1/chains/{CHAIN}/transactions")
+
+
+@EACH
 async def test_error_of_an_iterable_is_a_record(make: Make) -> None:
     """An error of chainapi in a user's iterable is a record, alone or in a group; it has no checkpoint."""
     for fault in (ServerError(500), ExceptionGroup("tasks", [ServerError(500)])):
@@ -342,16 +350,6 @@ async def test_cancelled_begin_closes_the_stream(make: Make) -> None:
         await asyncio.sleep(1_000)
         assert simulator.stats.requests == 0
         assert session.quota["metrics"].in_flight == 0
-
-
-async def test_batches_are_the_rows_of_each_page() -> None:
-    """`Pages.batches` gives the fresh rows of each page, and the checkpoint stands behind them."""
-    simulator = Simulator(points=250)
-    async with opened(simulator) as session:
-        pages: Pages[MetricPoint] = session.metrics.avg_tps(CHAIN)
-        async with aclosing(pages.batches()) as batches:
-            sizes = [(len(rows), pages.checkpoint.rows) async for rows in batches]
-    assert sizes == [(100, 100), (100, 200), (50, 250)]
 
 
 async def test_quota_wait_counts_down_and_ends_with_a_request() -> None:
