@@ -34,11 +34,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import define, field
 
-from chainapi.client.config import Provider
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.faults import Fault
 from chainapi.simulator.memory import MemoryTransport
-from chainapi.simulator.settings import Settings
+from chainapi.simulator.settings import API_KEY_HEADER, Settings
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.world import World
 
@@ -145,7 +144,7 @@ class Simulator(Settings):
             "CHAINAPI_DATA_BASE_URL": self.data_base_url,
             "CHAINAPI_API_KEY": self.api_key,
         }
-        if self.api_key_header != Provider().api_key_header:
+        if self.api_key_header != API_KEY_HEADER:
             variables["CHAINAPI_API_KEY_HEADER"] = self.api_key_header
         return variables
 
