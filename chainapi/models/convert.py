@@ -88,7 +88,10 @@ def _row_type(model: Any, strict: bool) -> RowType:
 
 
 def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
-    """Return the type that msgspec decodes; TypeError if only cattrs can make the model."""
+    """Return the type that msgspec decodes.
+
+    Raises TypeError if only cattrs can make the model.
+    """
     if native and has_attrs(model):
         raise TypeError("msgspec would read the attrs classes by their names in Python")
     wire = wire_type(model, strict=strict)

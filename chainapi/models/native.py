@@ -48,7 +48,10 @@ class NativeRows:
 
 
 def has_native_numbers(model: Any) -> bool:
-    """Check for a whole number in a dataclass, a TypedDict or a Struct of a model, at any depth."""
+    """Check for a whole number in the classes that msgspec reads by itself.
+
+    They are dataclasses, TypedDicts and Structs, at any depth of a model.
+    """
     return any(
         _is_native(kind.hint) and any(part.kind == "integer" for part in _parts_of(kind.hint))
         for kind in _all_types(type_of(model))
@@ -61,7 +64,7 @@ def has_attrs(model: Any) -> bool:
 
 
 def with_numbers(kind: Type, value: Any) -> Any:
-    """Return a JSON value of a type, in which texts of whole numbers are those numbers."""
+    """Return a JSON value of a type, with numbers for texts of whole numbers."""
     if isinstance(value, str):
         kinds = {member.kind for member in kind.members} if kind.kind == "union" else {kind.kind}
         whole = whole_of(value) if "integer" in kinds and "text" not in kinds else None
@@ -94,7 +97,10 @@ _ANY = type_of(Any)
 
 
 def _member(kind: Type, value: Mapping[str, Any]) -> Type:
-    """Return the type of an object: in a union, the member that its tag names, or the only one."""
+    """Return the type of an object: in a union, the member that its tag names.
+
+    Without a tag it is the only member that is an object.
+    """
     if kind.kind != "union":
         return kind
     objects = [member for member in kind.members if _is_object(member)]
@@ -134,7 +140,10 @@ def _all_types(kind: Type) -> tuple[Type, ...]:
 
 
 def _fields(hint: Any) -> Mapping[str, Type]:
-    """Return the types of the fields of a class by their names in JSON; empty for anything else."""
+    """Return the types of the fields of a class by their names in JSON.
+
+    Empty for anything else.
+    """
     try:
         return _declared(hint)
     except (TypeError, NameError):  # not hashable; a name that is not defined yet

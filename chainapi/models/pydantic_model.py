@@ -16,7 +16,10 @@ __all__ = ["PydanticRows", "is_pydantic"]
 
 
 def is_pydantic(model: Any) -> bool:
-    """Check whether a model is a Pydantic class, or a list of one, without loading Pydantic."""
+    """Check whether a model is a Pydantic class, or a list of one.
+
+    It does not load Pydantic.
+    """
     return any(hasattr(part.hint, "__pydantic_validator__") for part in type_of(model).parts())
 
 
