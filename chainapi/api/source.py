@@ -124,6 +124,7 @@ class ListSource:
             fetch.not_after,
             needed,
             self._call_options,
+            fetch.fresh,
         )
 
     async def _load(self) -> Callable[[bytes], DecodedPage]:

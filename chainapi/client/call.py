@@ -125,6 +125,7 @@ class CallRunner(Generic[R]):
                 again=command.again,
                 member=self.service.member,
                 tag=self.call.options.tag,
+                limit=self.call.options.max_waiting,
             )
         except APITimeoutError as error:
             return error.with_traceback(None)

@@ -22,6 +22,7 @@ class RawResponse:
         headers: the headers of the response by lower-case names; the API key is masked in them.
         body: the decompressed body.
         elapsed: seconds from sending the request to the last byte; waits and other attempts do not count.
+        age: seconds since the request was sent, for a response of a cache; 0 for one of the service.
 
     """
 
@@ -29,6 +30,7 @@ class RawResponse:
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
     body: bytes = field(default=b"{}", repr=lambda body: f"<{len(body):,} bytes>")
     elapsed: float = field(default=0.0, repr=lambda seconds: f"{seconds:.3f}")
+    age: float = field(default=0.0, repr=lambda seconds: f"{seconds:.3f}")
 
     @property
     def request_id(self) -> str | None:

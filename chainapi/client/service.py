@@ -127,7 +127,7 @@ class Service:
         headers = response.headers
         if secret and any(secret in value for value in headers.values()):
             headers = {name: masked(value, secret) for name, value in headers.items()}
-        return RawResponse(response.status, headers, response.body, exchange.elapsed)
+        return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)
 
     async def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
         """Return the error type and the messages of an error response."""

@@ -13,9 +13,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 
+from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
 from chainapi.core.url import Query
@@ -79,6 +81,9 @@ class CallOptions:
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender of the quota; None uses that of the session.
         headers: further headers of the request, by lower-case names.
+        max_waiting: limit on the calls of the view that wait for quota; None for none.
+        coalesce: whether identical requests in flight are one.
+        cache: keeps successful responses; identical requests in flight are then one too.
 
     """
 
@@ -89,6 +94,14 @@ class CallOptions:
     priority: int = 0
     tag: str | None = None
     headers: Mapping[str, str] = field(factory=dict[str, str])
+    max_waiting: WaitingLimit | None = None
+    coalesce: bool = False
+    cache: ResponseCache | None = None
+
+    @property
+    def shares(self) -> bool:
+        """Return whether one response may answer several calls."""
+        return self.coalesce or self.cache is not None
 
 
 @frozen(eq=False, repr=False)
@@ -101,6 +114,7 @@ class Call:
         not_after: time of the loop from which on the page token is dead and not sent.
         needed: returns whether somebody still waits for the response; checked before each attempt.
         options: waits, retries and headers.
+        fresh: whether the response must come from the service, and not from a cache.
 
     """
 
@@ -109,6 +123,7 @@ class Call:
     not_after: float = inf
     needed: Callable[[], bool] | None = None
     options: CallOptions = field(factory=CallOptions)
+    fresh: bool = False
 
 
 @define(eq=False, repr=False)
@@ -190,7 +205,8 @@ _NO_LIMITS = RateLimitInfo()
 class Exchange:
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
-    The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome.
+    The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
+    and `age` is the seconds since the request was sent, for a response of a cache.
     """
 
     sent: SentAt
@@ -198,6 +214,7 @@ class Exchange:
     limits: RateLimitInfo = _NO_LIMITS
     verdict: Verdict = Verdict.PASSED
     elapsed: float = 0.0
+    age: float = 0.0
 
 
 _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided

@@ -64,7 +64,7 @@ async def test_a_response_by_path() -> None:
     assert transport.requests[0].url == "https://echo.test/v1/chains/43114?level=3"
     assert (response.status, response.request_id, response.body) == (200, "id-7", transport.body)
     assert str(response.json()["a"]) == "0.12345678901234567890"
-    assert repr(response) == "RawResponse(status=200, body=<29 bytes>, elapsed=0.000)"
+    assert repr(response) == "RawResponse(status=200, body=<29 bytes>, elapsed=0.000, age=0.000)"
 
 
 async def test_the_key_is_masked_in_headers() -> None:
