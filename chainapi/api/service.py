@@ -241,7 +241,7 @@ class ServiceAPI:
         """
         segments, params = endpoint.encode(given)
         route = endpoint.unloaded
-        path = _filled(route.path, segments)
+        path = self._path(route, segments)
         options = Options(*(given[name] for name in NOT_SENT))
         return endpoint.stream(*self._walk(route, path, params, options, endpoint))
 
@@ -255,7 +255,7 @@ class ServiceAPI:
         """
         segments, params = endpoint.encode(given)
         route = endpoint.unloaded
-        query = self._query(_filled(route.path, segments), params, route.units, route.path)
+        query = self._query(self._path(route, segments), params, route.units, route.path)
         options = own_options(self._options, given["priority"], given["deadline"], given["tag"])
         service, began = self._service(), self._connection.clock()
         call = Call(query, options=options)
@@ -266,6 +266,11 @@ class ServiceAPI:
 
     def _service(self) -> Service:
         return self._connection.service(self._name)
+
+    def _path(self, route: Route, segments: Mapping[str, tuple[str, object]]) -> str:
+        """Return the path of a route with its parameters filled in; each is one segment."""
+        path = self._service().endpoint.path(route.path)
+        return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
 
     def _query(
         self,
@@ -301,11 +306,6 @@ class ServiceAPI:
         invalid = options.on_invalid == "raw"
         dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
         return Walk(source.facts, connection.states(start), dedupe, start), source
-
-
-def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
-    """Return the path with its parameters filled in; each is one segment."""
-    return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:
