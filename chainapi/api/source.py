@@ -78,6 +78,13 @@ class ListSource:
             tag=self._service.tag(self._call_options),
         )
 
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota (see `Pages.quota_wait`)."""
+        connection, service = self._connection, self._service
+        announced = service.events.waits_until - connection.clock()
+        return max(announced, connection.snapshot(service).stopped_for, 0.0)
+
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
         return self._connection.clock(), self._service.member.now()

@@ -178,6 +178,7 @@ class CallRunner(Generic[R]):
         service, events, timeout = self.service, self._events, self.call.options.timeout
         clock = asyncio.get_running_loop().time
         self._sent = True
+        service.events.waits_until = -inf
         sent = SentAt(clock(), service.member.now(), self.number)
         if events is not None:
             events.sent(attempt)
