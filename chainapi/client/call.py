@@ -198,7 +198,7 @@ class CallRunner(Generic[R]):
         exchange = await self._land(sent, outcome)
         self._permit = None
         if events is not None:
-            events.received(outcome, clock() - sent.at, self._request_id())
+            events.received(outcome, exchange.elapsed, self._request_id())
         return exchange
 
     async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
@@ -207,7 +207,7 @@ class CallRunner(Generic[R]):
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):
             permit.lost()
-            return Exchange(sent, outcome)
+            return Exchange(sent, outcome, elapsed=elapsed)
         limits = read_limits(outcome.headers, self.service.member.now())
         verdict = permit.answered(outcome.status, limits)
         if not isinstance(verdict, Verdict):
