@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from attrs import define, frozen
 
 from chainapi.core.http import Response, is_blank, is_markup
+from chainapi.core.idempotency import Idempotency, may_be_done
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
@@ -25,6 +26,8 @@ from chainapi.errors import (
     APITimeoutError,
     DeadlineExceededError,
     DecodeError,
+    NotFoundError,
+    OutcomeUnknownError,
     PageTokenExpiredError,
 )
 

@@ -221,10 +221,17 @@ def _shown(value: object) -> str:
     return "missing" if value is _MISSING else quoted(value)
 
 
-def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:
+def query_fingerprint(
+    origin: str,
+    path: str,
+    params: Sequence[tuple[str, str]],
+    method: str = "GET",
+    body: bytes | None = None,
+) -> str:
     """Return 32 hexadecimal digits that identify a query.
 
-    They do not depend on the API key.
+    They do not depend on the API key, nor on the order of the parameters and of the fields of the body.
     """
-    text = json.dumps([origin, path, sorted(params)])
+    content = [] if method == "GET" else [method, None if body is None else json.loads(body)]
+    text = json.dumps([origin, path, sorted(params), *content], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
