@@ -69,6 +69,7 @@ class CallRunner(Generic[R]):
             SessionClosedError: the session was closed meanwhile.
             QuotaWaitError: the quota frees up too late.
             DeadlineExceededError: the deadline passed, or will pass before the next attempt.
+            OutcomeUnknownError: the server may have carried out a write.
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
@@ -93,8 +94,9 @@ class CallRunner(Generic[R]):
                 self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
         if self._closed:
-            raise SessionClosedError(f"the session was closed during {self.call.query.where}")
-        raise self.flow.exceeded(clock()) from self.flow.last
+            where, doubt = self.call.query.where, self.flow.doubt
+            raise SessionClosedError(f"the session was closed during {where}{doubt}")
+        raise self.flow.overdue(clock())
 
     def _carry_out(self, command: Command) -> Awaitable[object]:
         """Return the result of a command, to be awaited at once."""

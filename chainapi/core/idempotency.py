@@ -34,8 +34,11 @@ class Idempotency(Enum):
         return cls.IDEMPOTENT if method in ("PUT", "DELETE") else cls.NON_IDEMPOTENT
 
 
+_NOT_DONE = frozenset({501, 505})  # the server knows neither the method nor the version
+
+
 def may_be_done(failure: APIStatusError | APIConnectionError | DecodeError) -> bool:
     """Return whether the server may have carried out a request in spite of the fault."""
     if isinstance(failure, APIConnectionError):
         return failure.sent
-    return isinstance(failure, DecodeError) or failure.status >= 500
+    return isinstance(failure, DecodeError) or (failure.status >= 500 and failure.status not in _NOT_DONE)

@@ -50,6 +50,7 @@ class Query:
         token_in_body: whether the page token is a field of the body, not a parameter of the query.
         idempotency: effect of sending the request twice.
         lookup: method of a session that shows whether a write was carried out, such as ``data.webhooks.list``.
+        bodiless: whether a successful answer needs no body.
 
     """
 
@@ -62,6 +63,7 @@ class Query:
     token_in_body: bool = False
     idempotency: Idempotency = Idempotency.SAFE
     lookup: str = ""
+    bodiless: bool = False
     _encoded: str = field(init=False, repr=False, eq=False, default=Factory(_encode, takes_self=True))
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
@@ -81,6 +83,13 @@ class Query:
         """Return the query with its parameter `name` set to `bound`."""
         kept = tuple(pair for pair in self.params if pair[0] != name)
         return self if name is None else evolve(self, params=(*kept, (name, str(bound))))
+
+    @property
+    def page_size(self) -> int | None:
+        """Rows of a page, where the query or the body names a size."""
+        texts = dict(self.params) | ({} if self.body is None else json.loads(self.body))
+        text = str(texts.get("pageSize", ""))
+        return int(text) if text.isdecimal() else None
 
     @property
     def where(self) -> str:

@@ -30,7 +30,7 @@ class Checkpoint:
 
     Attributes:
         query: fingerprint of the query it belongs to.
-        path: path of that query, for people who read the checkpoint.
+        path: path of that query, for people who read the checkpoint; after the method, if that is not GET.
         token: token of the page to fetch next; None for the first page.
         minted_at: Unix time in seconds when the request that returned the token was sent.
         offset: rows of that page that were already given.
