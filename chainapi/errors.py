@@ -260,7 +260,7 @@ class OutcomeUnknownError(ChainAPIError):
     """A write got no answer that says whether the service carried it out.
 
     The response was lost, came too late, or was a 5xx. The session does not send such a request again,
-    because it would perhaps do everything twice. `__cause__` is the fault.
+    because that may do everything twice. `__cause__` is the fault.
 
     Attributes:
         where: method and path of the request.
@@ -282,8 +282,8 @@ class OutcomeUnknownError(ChainAPIError):
         self.elapsed = elapsed
         check = f"look it up with session.{lookup}()" if lookup else "look up its effect"
         super().__init__(
-            f"the outcome of {where} is unknown: {self.reason}. The service may have carried it out, so it was"
-            f" not sent again: {check} before you repeat the call"
+            f"the outcome of {where} is unknown: {self.reason}. The service may have carried it out, so it"
+            f" was not sent again: {check} before you repeat the call"
         )
 
 

@@ -61,7 +61,9 @@ def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> obje
 
 def record(model: Any) -> Any:
     """Return a record of a request, with its required fields and one optional text."""
-    return model(**{field.name: _value(field.type, field.name) for field in fields_of(model) if field.required})
+    return model(
+        **{field.name: _value(field.type, field.name) for field in fields_of(model) if field.required}
+    )
 
 
 def _value(kind: Type, name: str) -> Any:

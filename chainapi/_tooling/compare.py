@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 import attrs
 from attrs import frozen
 
-from chainapi import models
 from chainapi._tooling import fields, names
 from chainapi._tooling.openapi import Document, Operation, Schema, find_documents
 from chainapi.api.catalogue import ROUTES, WRITES
@@ -28,7 +27,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
-from chainapi.models.unions import Unknown, tags_of, wire_name
+from chainapi.models.unions import tags_of, wire_name
 
 __all__ = ["Difference", "compare", "examples", "main"]
 
@@ -61,6 +60,12 @@ EXPLAINED: tuple[tuple[str, str, str], ...] = (
     ("variant", "data.teleporter.messages", "what the single message has, the list may have"),
     ("variant", "data.teleporter.address_messages", "what the single message has, the list may have"),
     ("bounds", "data.primary_network.balances blockTimestamp", "no block is older than Unix time"),
+    ("type", "pChainHeight", "a height is a whole number"),
+    ("type", "quorumPercentage", "the document describes it as an integer"),
+    ("type", "quorumPercentageBuffer", "the document describes it as an integer"),
+    ("required", "Request.eventType", "the class of the record implies it"),
+    ("required", "Query.type", "the class of the record implies it"),
+    ("required", "EvmTransactionExport.type", "the class of the record implies it"),
     ("type", "lastUpdated", "a date in a text is kept as it comes"),
 )
 
@@ -155,10 +160,9 @@ class _Route:
         """Yield the differences of one parameter."""
         where = f"{self.name} {mine.wire}"
         schema = self.document.follow(theirs["schema"])
-        records = [kind for kind in mine.kinds if attrs.has(kind) and kind is not Unknown]
-        if records:
+        if mine.union is not None:
             items = schema["items"] if schema.get("type") == "array" else schema
-            yield from self.union(where, union_with(records), self.document.variants(items))
+            yield from self.union(where, mine.union, self.document.variants(items))
             return
         array = schema.get("type") == "array"
         inner = self.document.follow(schema["items"]) if array else schema
@@ -295,12 +299,6 @@ class _Route:
             text = kind[0] if isinstance(kind, list) else kind
             if not set(kinds) & fits.get(text or "", set()):
                 yield differs("type", where, f"{hint} is {kind} in the document")
-
-
-def union_with(records: list[Any]) -> Any:
-    """Return the union of our records that has these members."""
-    unions = (getattr(models, name) for name in names.UNIONS)
-    return next(one for one in unions if set(records) <= {tag.kind for tag in tags_of(one)})
 
 
 def _is_union(hint: Any) -> bool:

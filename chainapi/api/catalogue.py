@@ -12,7 +12,6 @@ from chainapi.api.binding import endpoints_in, groups_of
 from chainapi.api.data import DataAPI
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.metrics import MetricsAPI
-from chainapi.core.idempotency import Idempotency
 
 __all__ = ["ROUTES", "WRITES"]
 
@@ -27,13 +26,7 @@ def _found() -> Iterator[tuple[str, Endpoint]]:
 
 
 def _split(*, reads: bool) -> Mapping[str, Endpoint]:
-    return MappingProxyType(
-        {
-            name: endpoint
-            for name, endpoint in _found()
-            if (endpoint.record.idempotency is Idempotency.SAFE) == reads
-        }
-    )
+    return MappingProxyType({name: endpoint for name, endpoint in _found() if endpoint.reads == reads})
 
 
 ROUTES = _split(reads=True)

@@ -24,6 +24,7 @@ from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import Route
 from chainapi.client.threads import in_thread
 from chainapi.core.arguments import refuse_unknown
+from chainapi.core.idempotency import Idempotency
 from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.records import Record
@@ -181,6 +182,11 @@ class Endpoint:
             raise TypeError(f"{self.function.__name__}(): {error}") from None
         bound.apply_defaults()
         return bound.arguments
+
+    @property
+    def reads(self) -> bool:
+        """Check whether the route only reads."""
+        return self.record.idempotency is Idempotency.SAFE
 
     @property
     def bodiless(self) -> bool:

@@ -99,6 +99,7 @@ class Parameter:
         in_path: whether it is a segment of the path.
         in_body: whether it is a field of the body, or all of it.
         whole: whether it is all of the body.
+        union: union of records that its values belong to; None for plain values.
         required: whether a call has to pass it.
         default: value that is sent by default; None if none is.
         bounds: of a number, or None.
@@ -120,11 +121,10 @@ class Parameter:
     repeated: bool = False
     in_body: bool = False
     whole: bool = False
+    union: Any = None
 
     @classmethod
-    def read(
-        cls, declared: inspect.Parameter, hint: Any, path: str, body: Sequence[str] = ()
-    ) -> Parameter:
+    def read(cls, declared: inspect.Parameter, hint: Any, path: str, body: Sequence[str] = ()) -> Parameter:
         """Read a parameter of a route from its declaration and its annotation.
 
         `body` has the names on the wire of the fields of the body.
@@ -146,6 +146,7 @@ class Parameter:
             repeated=Repeated in notes,
             in_body=wire in body or WholeBody in notes,
             whole=WholeBody in notes,
+            union=next((part.hint for part in parts if part.tags), None),
         )
 
     def checked(self, value: Any) -> Any:

@@ -70,9 +70,7 @@ class Service:
         if self.endpoint.key is not None and self.endpoint.key_header is not None:
             headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
         query, token = call.query, call.page_token
-        return Request(
-            query.method, query.url(self.endpoint.base_url, token), headers, query.content(token)
-        )
+        return Request(query.method, query.url(self.endpoint.base_url, token), headers, query.content(token))
 
     def join(self, gate: AnyGate) -> None:
         """Use a gate from now on; no request may be under way."""

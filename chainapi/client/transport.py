@@ -102,7 +102,8 @@ class AiohttpTransport:
 
         Raises:
             APIConnectionError: no whole response arrived; ConnectError: no connection was made;
-                CertificateError: the server's certificate is not trusted; ResponseTooLargeError: the body is larger than the cap.
+                CertificateError: the server's certificate is not trusted; ResponseTooLargeError: the body is
+                larger than the cap.
             SessionClosedError: the transport, or the `ClientSession` that it was given, is closed.
 
         """

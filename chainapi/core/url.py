@@ -49,7 +49,7 @@ class Query:
         body: JSON object; None for a request without a body.
         token_in_body: whether the page token is a field of the body, not a parameter of the query.
         idempotency: effect of sending the request twice.
-        lookup: method of a session that shows whether a write was carried out, such as ``data.webhooks.list``.
+        lookup: method of a session that shows the effect of a write, such as ``data.webhooks.list``.
         bodiless: whether a successful answer needs no body.
 
     """

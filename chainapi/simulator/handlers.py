@@ -6,6 +6,7 @@ chained, and transactions lie in blocks. The rows of every other route are made 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias
 from attrs import evolve, frozen
 
 from chainapi.models.unions import wire_name
+from chainapi.simulator.account import Account
 from chainapi.simulator.factories import Completed, Completion, Generated, factory
 from chainapi.simulator.lists import DEFAULT_PAGE_SIZE, Listing
 from chainapi.simulator.matching import Match, Segments
@@ -22,8 +24,10 @@ from chainapi.simulator.rows import Draw, Row, RowSource, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.sources import (
     DAY,
+    Addresses,
     Blocks,
     Chains,
+    Fixed,
     MetricsChains,
     Part,
     Points,
@@ -69,6 +73,7 @@ class Lookup:
         query: parameters of the query.
         settings: settings of the simulator.
         added: returns how many rows were added to the list at a path.
+        account: what writes changed.
 
     """
 
@@ -76,6 +81,7 @@ class Lookup:
     query: Mapping[str, str]
     settings: Settings
     added: Callable[[Segments], int]
+    account: Account
 
     @property
     def chain(self) -> int:
@@ -182,6 +188,15 @@ def _block_transactions(lookup: Lookup) -> Listing:
     return Listing("transactions", _completed(lookup, part), grows=False, sizes=(0, 100))
 
 
+@_handles("data.primary_network.utxos_v2")
+def _utxos_v2(lookup: Lookup) -> Listing:
+    size = lookup.match.endpoint.page_size
+    assert size is not None and size.bounds is not None  # noqa: S101, PT018 - the document has them
+    listing = _utxos(lookup)
+    listing.sizes = int(size.bounds.least), int(size.bounds.most or size.bounds.least)
+    return listing
+
+
 @_handles("data.primary_network.utxos")
 def _utxos(lookup: Lookup) -> Listing:
     network, blockchain = lookup.match.values["network"], lookup.match.values["blockchainId"]
@@ -215,6 +230,91 @@ def _find_block(lookup: Lookup) -> tuple[Blocks, int]:
     if number >= size:
         raise HTTPError(404, f"block {name} does not exist")
     return blocks, number
+
+
+# Routes that read what writes change
+
+
+@_handles("data.webhooks.list")
+def _webhooks(lookup: Lookup) -> Listing:
+    account = lookup.account
+
+    def change(rows: list[Any], values: Mapping[str, str]) -> list[Any]:
+        return account.listed(rows, values.get("status"))
+
+    return _changing(lookup, lambda: account.touched, change)
+
+
+@_handles("data.webhooks.addresses")
+def _webhook_addresses(lookup: Lookup) -> Listing:
+    account, name = lookup.account, lookup.match.values["id"]
+
+    def change(rows: list[Any], values: Mapping[str, str]) -> list[Any]:
+        return account.addresses(name, () if account.is_created(name) else rows)
+
+    return _changing(lookup, lambda: account.knows_addresses(name), change, total="totalAddresses")
+
+
+def _changing(
+    lookup: Lookup,
+    is_changed: Callable[[], bool],
+    change: Callable[[list[Any], Mapping[str, str]], list[Any]],
+    total: str | None = None,
+) -> Listing:
+    """Return a generated list whose rows are others once writes changed them.
+
+    `change` returns them, from the generated rows and the query; `total` is the field with their number.
+    """
+    listing = _generated_list(lookup)
+
+    def select(query: Mapping[str, str]) -> View:
+        view = generated(query)
+        if not is_changed():
+            return view
+        size = view.source.size + lookup.added(lookup.match.segments)
+        rows = tuple(change(view.source.rows(0, size), query))
+        changed = View(Fixed(rows), high=len(rows), page_fields=view.page_fields)
+        return changed if total is None else evolve(changed, page_fields=lambda _: {total: len(rows)})
+
+    generated = listing.select
+    assert generated is not None  # noqa: S101 - of a generated list
+    listing.select, listing.cached = select, lambda: not is_changed()
+    return listing
+
+
+@_handles("data.webhooks.get")
+def _webhook(lookup: Lookup) -> Row:
+    original = _generated(lookup)
+    assert isinstance(original, dict)  # noqa: S101 - it is no list
+    return dict(lookup.account.webhook(lookup.match.values["id"], original))
+
+
+@_handles("data.webhooks.shared_secret")
+def _shared_secret(lookup: Lookup) -> Listing | Row:
+    secret = lookup.account.secret
+    return _generated(lookup) if secret is None else {"secret": secret}
+
+
+@_handles("data.operation")
+def _operation(lookup: Lookup) -> Listing | Row:
+    begun = lookup.account.operation(lookup.match.values["operationId"])
+    return _generated(lookup) if begun is None else begun
+
+
+# Composite queries
+
+
+@_handles("metrics.looking_glass.composite_query")
+@_handles("metrics.looking_glass.composite_query_v1")
+def _composite(lookup: Lookup) -> Listing:
+    universe = Addresses(lookup.settings.rows, lookup.draw("looking glass"))
+
+    def select(query: Mapping[str, str]) -> View:
+        values = checked_query(lookup.match, query)
+        found = universe.composite(json.loads(values["queries"]), values["operator"])
+        return View(found, page_fields=lambda added: found.counts())
+
+    return evolve(_paged(lookup, universe, select), grows=False)
 
 
 # All other routes
