@@ -66,6 +66,14 @@ EXPLAINED: tuple[tuple[str, str, str], ...] = (
     ("required", "Request.eventType", "the class of the record implies it"),
     ("required", "Query.type", "the class of the record implies it"),
     ("required", "EvmTransactionExport.type", "the class of the record implies it"),
+    *(
+        ("field", f"NftHoldersRange.{wire}", "one record has the fields of both ranges")
+        for wire in ("firstDate", "lastDate", "startTs", "endTs")
+    ),
+    *(
+        ("required", f"NftHoldersRange.{wire}", "one record has the fields of both ranges")
+        for wire in ("firstDate", "lastDate", "startTs", "endTs")
+    ),
     ("type", "lastUpdated", "a date in a text is kept as it comes"),
 )
 

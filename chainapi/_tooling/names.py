@@ -399,6 +399,8 @@ WRITES = {
 # Bodies that are one of several records -> the name of their parameter.
 WHOLE_BODIES = {"TransactionExportRequest": "export", "WebhookRequest": "webhook"}
 REQUESTS = "requests"  # group of the records that only requests have
+# Schemas of which a field of a request has one -> the one record with the fields of all of them.
+MERGED = {"TimestampRangeNftHoldersParam DateRangeNftHoldersParam": "NftHoldersRange"}
 
 # Schema -> class, if the document's name is not good enough. Schemas with equal classes become one class.
 CLASSES = {
@@ -473,8 +475,6 @@ CLASSES = {
     "LatestStarsArenaBalanceQueryDto": "LatestStarsArenaBalanceQuery",
     "DateRangeMinBalanceParam": "DateRangeMinBalance",
     "DateRangeErc20MinBalanceParam": "DateRangeErc20MinBalance",
-    "DateRangeNftHoldersParam": "DateRangeNftHolders",
-    "TimestampRangeNftHoldersParam": "TimestampRangeNftHolders",
     "LatestBalanceParams": "LatestMinBalance",
     "DateRangeStarsArenaMinBalanceParam": "DateRangeStarsArenaMinBalance",
     "LatestStarsArenaBalanceParams": "LatestStarsArenaMinBalance",
@@ -599,7 +599,6 @@ UNIONS: dict[str, dict[str, str]] = {
         "type=AnyTimeStarsArenaBalance": "AnyTimeStarsArenaBalanceQuery",
         "type=LatestBalanceStarsArena": "LatestStarsArenaBalanceQuery",
     },
-    "NftHoldersRange": {"startTs": "TimestampRangeNftHolders", "firstDate": "DateRangeNftHolders"},
 }
 
 # Values of an enumeration -> its name, if the document gives no name or a bad one.
@@ -671,11 +670,10 @@ DOCSTRINGS = {
     "AddressActivityEvent": "The call of a webhook that watches addresses of an EVM chain.",
     "DateRangeErc20MinBalance": "A least balance of an ERC-20 token between two days, such as 2026-01-31.",
     "DateRangeMinBalance": "A least native balance between two days, such as 2026-01-31.",
-    "DateRangeNftHolders": "Holders of a collection between two days, such as 2026-01-31.",
     "DateRangeStarsArenaMinBalance": "A least balance on Stars Arena between two days, such as 2026-01-31.",
     "LatestMinBalance": "A least balance of a token now.",
     "LatestStarsArenaMinBalance": "A least balance on Stars Arena now.",
-    "TimestampRangeNftHolders": "Holders of a collection between two Unix times in seconds.",
+    "NftHoldersRange": "Holders of a collection between two days, such as 2026-01-31, or two Unix times.",
     "WebhookErcToken": "The token of a transfer, in the call of a webhook.",
     "WebhookErcTransfer": "A transfer of a token, in the call of a webhook.",
     "WebhookInternalTransaction": "An internal transaction, in the call of a webhook.",

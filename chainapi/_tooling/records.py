@@ -98,7 +98,8 @@ class Records:
         kind = document.follow(schema)
         variants = kind.get("oneOf") or kind.get("anyOf")
         if variants and all("properties" in document.follow(variant) for variant in variants):
-            return self.union(document, record, variants, group)
+            record.uses.add(merged := self.merged(document, record, variants, group))
+            return merged
         if variants:
             texts = [self.type(document, record, wire, variant, group) for variant in variants]
             return " | ".join(sorted(set(texts), reverse=True))
@@ -117,12 +118,24 @@ class Records:
             return f"dict[str, {value}]"
         return scalar(record.name, wire, name)
 
+    def merged(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
+        """Return the record with the fields of several; those that one of them lacks may be missing."""
+        schemas = " ".join(document.name_of(one) or "" for one in variants)
+        if schemas not in names.MERGED:
+            raise GeneratorError(
+                f"record {record.name} has one of {schemas} in a field: name the record that has the fields of"
+                " all of them in MERGED in chainapi/_tooling/names.py"
+            )
+        followed = [document.follow(one) for one in variants]
+        fields = {wire: kind for schema in followed for wire, kind in schema["properties"].items()}
+        required = [wire for wire in fields if all(wire in one.get("required", ()) for one in followed)]
+        return self.add(document, names.MERGED[schemas], {"properties": fields, "required": required}, group)
+
     def union(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
-        """Return the type of a field with one of several records."""
+        """Return the union of several records."""
         found = {
             self.add(document, document.name_of(one) or "", document.follow(one), group) for one in variants
         }
-        record.uses |= found
         return union_of(record.name, found)
 
     def enum(self, document: Document, record: Record, wire: str, schema: Schema, kind: Schema) -> str:

@@ -73,11 +73,11 @@ _NAMES = {
         AllTimeErc20BalanceQuery AllTimeNativeBalanceQuery AllTimeNftHoldersQuery
         AllTimeStarsArenaBalanceQuery AnyTimeErc20BalanceQuery AnyTimeNativeBalanceQuery
         AnyTimeNftHoldersQuery AnyTimeStarsArenaBalanceQuery CompositeSubquery DateRangeErc20MinBalance
-        DateRangeMinBalance DateRangeNftHolders DateRangeStarsArenaMinBalance EvmAddressWebhookRequest
-        EvmExportOptions EvmTransactionExport LatestBalanceQuery LatestMinBalance
-        LatestStarsArenaBalanceQuery LatestStarsArenaMinBalance NftHoldersRange
-        PrimaryNetworkAddressWebhookRequest PrimaryNetworkExportOptions PrimaryNetworkTransactionExport
-        TimestampRangeNftHolders TransactionExportRequest ValidatorWebhookRequest WebhookRequest
+        DateRangeMinBalance DateRangeStarsArenaMinBalance EvmAddressWebhookRequest EvmExportOptions
+        EvmTransactionExport LatestBalanceQuery LatestMinBalance LatestStarsArenaBalanceQuery
+        LatestStarsArenaMinBalance NftHoldersRange PrimaryNetworkAddressWebhookRequest
+        PrimaryNetworkExportOptions PrimaryNetworkTransactionExport TransactionExportRequest
+        ValidatorWebhookRequest WebhookRequest
     """,
     "chain_metrics": """
         IcmPoint IcmRollingWindow IcmSummary MetricsChain RankedAddress RankedAddresses RollingWindow

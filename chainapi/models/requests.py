@@ -28,7 +28,6 @@ __all__ = [
     "CompositeSubquery",
     "DateRangeErc20MinBalance",
     "DateRangeMinBalance",
-    "DateRangeNftHolders",
     "DateRangeStarsArenaMinBalance",
     "EvmAddressWebhookRequest",
     "EvmExportOptions",
@@ -41,7 +40,6 @@ __all__ = [
     "PrimaryNetworkAddressWebhookRequest",
     "PrimaryNetworkExportOptions",
     "PrimaryNetworkTransactionExport",
-    "TimestampRangeNftHolders",
     "TransactionExportRequest",
     "ValidatorWebhookRequest",
     "WebhookRequest",
@@ -188,23 +186,15 @@ class AnyTimeErc20BalanceQuery(Record):
 
 
 @frozen(kw_only=True)
-class DateRangeNftHolders(Record):
-    """Holders of a collection between two days, such as 2026-01-31."""
-
-    first_date: str
-    last_date: str
-    evm_chain_id: str
-    contract_address: str
-
-
-@frozen(kw_only=True)
-class TimestampRangeNftHolders(Record):
-    """Holders of a collection between two Unix times in seconds."""
+class NftHoldersRange(Record):
+    """Holders of a collection between two days, such as 2026-01-31, or two Unix times."""
 
     evm_chain_id: str
     contract_address: str
-    start_ts: int
-    end_ts: int
+    start_ts: int | None = None
+    end_ts: int | None = None
+    first_date: str | None = None
+    last_date: str | None = None
 
 
 @frozen(kw_only=True)
@@ -334,13 +324,5 @@ register_union(
         "type=AllTimeStarsArenaBalance": AllTimeStarsArenaBalanceQuery,
         "type=AnyTimeStarsArenaBalance": AnyTimeStarsArenaBalanceQuery,
         "type=LatestBalanceStarsArena": LatestStarsArenaBalanceQuery,
-    },
-)
-NftHoldersRange: TypeAlias = TimestampRangeNftHolders | DateRangeNftHolders | Unknown
-register_union(
-    NftHoldersRange,
-    {
-        "startTs": TimestampRangeNftHolders,
-        "firstDate": DateRangeNftHolders,
     },
 )

@@ -165,7 +165,7 @@ class Simulator(Settings):
         Compare the rows of a walk with them. `path` is that of the list, such as
         ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as
         ``startTimestamp=1_700_000_000``; those in the body of a request are JSON values. Anomalies are those
-        of the latest pass over the list.
+        of the latest pass over the list. A list that is read with POST has that before its path.
         Raises ValueError for a path without a list, and for a query that the route does not take.
         """
         now = None if self.grow_every is None else self.time()

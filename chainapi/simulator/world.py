@@ -207,11 +207,14 @@ class World:
         except HTTPError as error:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
 
-    def _list_at(self, path: str) -> Listing:
+    def _list_at(self, place: str) -> Listing:
+        """Return the list at a path, which follows the method unless that is GET."""
+        method, _, path = place.rpartition(" ")
         services: list[Service] = ["data", "metrics"]
         if path.startswith(("/v1/avg_tps/", "/v2/")):
             services.reverse()
-        for first in (*services, *(first_segment(service, "POST") for service in services)):
+        for service in services:
+            first = first_segment(service, method or "GET")
             try:
                 found = self._router.find(_segments_of(first, path), {})
             except HTTPError:
@@ -219,7 +222,7 @@ class World:
             if isinstance(found, Listing):
                 return found
             break
-        raise ValueError(f"no list at {path!r}")
+        raise ValueError(f"no list at {place!r}")
 
     def _fault(self, request: Request, caller: _Caller) -> Fault | None:
         """Return the fault that a request meets, None for no fault."""

@@ -190,7 +190,10 @@ def test_values_need_not_be_whole() -> None:
         read_values(UTXOS, ["fugi"], whole=False)
 
 
-@given(st.sampled_from(sorted(ROUTES)), st.data())
+WITH_RECORDS = {name for name, one in ROUTES.items() if any(part.union for part in one.parameters)}
+
+
+@given(st.sampled_from(sorted(ROUTES.keys() - WITH_RECORDS)), st.data())
 def test_words_that_a_route_takes_are_sent_as_they_are(name: str, data: st.DataObject) -> None:
     """Values written as words and parsed again are sent exactly as given."""
     endpoint = resolve(name)
