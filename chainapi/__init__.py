@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
     from chainapi.session import Session
+    from chainapi.webhooks import validate_webhook
 
 __all__ = [
     "Checkpoint",
@@ -36,6 +37,7 @@ __all__ = [
     "SessionView",
     "__version__",
     "merge",
+    "validate_webhook",
 ]
 
 _MODULES = {
@@ -51,6 +53,7 @@ _MODULES = {
     "Session": "session",
     "SessionView": "api.view",
     "merge": "client.merge",
+    "validate_webhook": "webhooks",
 }
 
 

@@ -16,11 +16,12 @@
     ├── OutcomeUnknownError         a write without an answer: it may have been carried out
     ├── APIConnectionError          no complete response, after the retries
     │   ├── ConnectError            no connection; nothing was sent
+    │   │   └── CertificateError    the server's certificate is not trusted
     │   ├── APITimeoutError         none within `timeout` seconds; also a TimeoutError
     │   │   └── DeadlineExceededError  none within the call's `deadline`, with waits and retries
-    │   │   └── CertificateError    the server's certificate is not trusted
     │   └── ResponseTooLargeError   the body is larger than `max_body`; not retried
     ├── DecodeError                 the body of a successful response is malformed
+    ├── WebhookSignatureError       a call of a webhook that the service did not sign
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
     ├── ExportError                 an export cannot read or write its target; committed pages stay
@@ -75,6 +76,7 @@ __all__ = [
     "ServerError",
     "SessionClosedError",
     "ShareUnavailableError",
+    "WebhookSignatureError",
 ]
 
 
@@ -406,6 +408,10 @@ class DecodeError(ChainAPIError):
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return a copy with the request, the number of attempts and their seconds."""
         return self.changed(where=where, attempts=attempts, elapsed=elapsed)
+
+
+class WebhookSignatureError(ChainAPIError):
+    """The signature of a webhook's call is missing or wrong: answer with 401, and ignore the body."""
 
 
 class QuotaWaitError(ChainAPIError):

@@ -254,9 +254,9 @@ def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
 def test_a_record_without_a_module_is_named(checkout: Path) -> None:
     """A new group's record without a module is an error with the tables."""
     found = records.Records()
-    found.add(document_of(a_document(), checkout), "Log", NESTED, "logs")
+    found.add(document_of(a_document(), checkout), "Entry", NESTED, "logs")
     with pytest.raises(GeneratorError, match=r"'logs' to MODULES .* or to MODULE_OF"):
-        found.module_of("Log")
+        found.module_of("Entry")
 
 
 def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:

@@ -123,8 +123,8 @@ class Records:
         schemas = " ".join(document.name_of(one) or "" for one in variants)
         if schemas not in names.MERGED:
             raise GeneratorError(
-                f"record {record.name} has one of {schemas} in a field: name the record that has the fields of"
-                " all of them in MERGED in chainapi/_tooling/names.py"
+                f"record {record.name} has one of {schemas} in a field: name the record that has the fields"
+                " of all of them in MERGED in chainapi/_tooling/names.py"
             )
         followed = [document.follow(one) for one in variants]
         fields = {wire: kind for schema in followed for wire, kind in schema["properties"].items()}

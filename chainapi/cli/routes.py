@@ -65,6 +65,8 @@ def _table(found: Mapping[str, Endpoint]) -> Table:
         label = Text(name)
         if endpoint.route.deprecated:
             label.append(" (deprecated)", style="yellow")
+        if not endpoint.reads:
+            label.append(" (writes)", style="yellow")
         ordered = sorted(endpoint.parameters, key=lambda one: not one.required)
         names = [one.name if one.required else f"[{one.name}]" for one in ordered]
         table.add_row(label, Text(" ".join(names)), Text(returns(endpoint)), _units(endpoint))

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -37,6 +37,9 @@ from chainapi.simulator.sources import (
 )
 from chainapi.simulator.validation import HTTPError, chain_id, check_path, checked_query
 from chainapi.simulator.values import FIRST_HEIGHT
+
+if TYPE_CHECKING:
+    from chainapi.api.endpoint import Endpoint
 
 __all__ = ["Lookup", "serve"]
 
@@ -190,15 +193,17 @@ def _block_transactions(lookup: Lookup) -> Listing:
 
 @_handles("data.primary_network.utxos_v2")
 def _utxos_v2(lookup: Lookup) -> Listing:
-    size = lookup.match.endpoint.page_size
-    assert size is not None and size.bounds is not None  # noqa: S101, PT018 - the document has them
-    listing = _utxos(lookup)
-    listing.sizes = int(size.bounds.least), int(size.bounds.most or size.bounds.least)
+    listing = _utxo_list(lookup)
+    listing.sizes = _sizes(lookup.match.endpoint)
     return listing
 
 
 @_handles("data.primary_network.utxos")
 def _utxos(lookup: Lookup) -> Listing:
+    return _utxo_list(lookup)
+
+
+def _utxo_list(lookup: Lookup) -> Listing:
     network, blockchain = lookup.match.values["network"], lookup.match.values["blockchainId"]
     chain, of = BLOCKCHAIN_NAMES.get(blockchain), NETWORKS.get(network)
     if chain is None or of is None:
@@ -266,6 +271,8 @@ def _changing(
     `change` returns them, from the generated rows and the query; `total` is the field with their number.
     """
     listing = _generated_list(lookup)
+    generated = listing.select
+    assert generated is not None  # noqa: S101 - of a generated list
 
     def select(query: Mapping[str, str]) -> View:
         view = generated(query)
@@ -276,8 +283,6 @@ def _changing(
         changed = View(Fixed(rows), high=len(rows), page_fields=view.page_fields)
         return changed if total is None else evolve(changed, page_fields=lambda _: {total: len(rows)})
 
-    generated = listing.select
-    assert generated is not None  # noqa: S101 - of a generated list
     listing.select, listing.cached = select, lambda: not is_changed()
     return listing
 
@@ -375,16 +380,21 @@ def _paged(lookup: Lookup, source: RowSource, select: Callable[[Mapping[str, str
     """Return a list with the page sizes that its route takes."""
     endpoint, settings = lookup.match.endpoint, lookup.settings
     parameter = endpoint.page_size
-    bounds = None if parameter is None else parameter.bounds
     default = DEFAULT_PAGE_SIZE if parameter else None
     return Listing(
         endpoint.record.items or "items",
         source,
         page_size=settings.metrics_page_size if lookup.match.name.startswith("metrics.") else default,
         fixed=parameter is None,
-        sizes=(1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least)),
+        sizes=_sizes(endpoint),
         select=select,
     )
+
+
+def _sizes(endpoint: Endpoint) -> tuple[int, int]:
+    """Return the least and the greatest size of a page."""
+    bounds = None if endpoint.page_size is None else endpoint.page_size.bounds
+    return (1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least))
 
 
 def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Generated:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import chainapi as package
 from chainapi import Limit, Session
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.cli import FAILED, WRONG_USAGE
 from chainapi.cli.estimate import read_limit
 from chainapi.cli.names import is_path, method_of, plain, read_values, resolve
@@ -388,11 +388,13 @@ def test_list_refuses_wrong_usage(tokens: list[str], message: str) -> None:
 def test_routes_are_lines_of_json() -> None:
     """Each route is a line of JSON with all its properties."""
     rows = {row["name"]: row for row in chainapi("routes").rows}
-    assert list(rows) == list(ROUTES)
-    for name, endpoint in ROUTES.items():
+    assert list(rows) == [*ROUTES, *WRITES]
+    for name, endpoint in {**ROUTES, **WRITES}.items():
         row, route = rows[name], endpoint.route
         assert (row["path"], row["weight"], row["units"]) == (route.path, route.weight, route.units)
         assert (row["single"], row["deprecated"]) == (endpoint.single, route.deprecated)
+        assert (row["method"], row["idempotency"]) == (route.method, route.idempotency.value)
+        assert row["reads"] == (name in ROUTES)
         assert [one["name"] for one in row["parameters"]] == [one.name for one in endpoint.parameters]
     blocks = rows["data.evm.blocks"]
     assert (blocks["model"], blocks["units"]) == ("EvmBlock", 10)
