@@ -55,10 +55,23 @@ def match_path(segments: Segments) -> Match | None:
     """
     for name, shape, endpoint in _routes_of_length().get((segments[0], len(segments)), ()):
         pairs = list(zip(shape, segments, strict=True))
-        if all(expected == given or expected[:1] == "{" for expected, given in pairs):
-            values = {expected[1:-1]: given for expected, given in pairs if expected[:1] == "{"}
+        if all(map(_fits, shape, segments)):
+            values = dict(_value(expected, given) for expected, given in pairs if expected[:1] == "{")
             return Match(name, endpoint, segments, values)
     return None
+
+
+def _fits(expected: str, given: str) -> bool:
+    """Return whether a segment is the expected one; a verb may follow a parameter: ``{tokenId}:reindex``."""
+    if expected[:1] != "{":
+        return expected == given
+    return given.endswith(expected.partition("}")[2])
+
+
+def _value(expected: str, given: str) -> tuple[str, str]:
+    """Return the parameter of a segment, and its value."""
+    name, _, verb = expected[1:].partition("}")
+    return name, given.removesuffix(verb)
 
 
 @cache

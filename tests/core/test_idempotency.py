@@ -157,7 +157,7 @@ def test_attempts_of_a_write_end() -> None:
 
 
 def test_a_deadline_in_an_attempt_leaves_the_outcome_unknown() -> None:
-    """A deadline that passes in an attempt of a write is OutcomeUnknownError, otherwise DeadlineExceededError."""
+    """A deadline that passes in an attempt of a write is OutcomeUnknownError, with the deadline as cause."""
     for query, kind in (
         (POST, OutcomeUnknownError),
         (DELETE, DeadlineExceededError),
