@@ -73,6 +73,8 @@ class Session(SessionView):
         timeout: seconds for one attempt, from sending to the last byte.
         max_attempts: requests for one call; 1 disables retries.
         max_wait: seconds that a call may wait for quota; None waits as long as the service requires.
+        max_waiting: calls that may wait for the quota of a service at once; one more that would have to wait
+            raises QueueFullError. None sets no limit.
         deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
             DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
@@ -120,6 +122,7 @@ class Session(SessionView):
         timeout: float = DEFAULT_TIMEOUT,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         max_wait: float | None = None,
+        max_waiting: int | None = None,
         deadline: float | None = None,
         page_token_lifetime: timedelta = timedelta(hours=24),
         on_expired: Literal["restart", "raise"] = "restart",
@@ -145,9 +148,10 @@ class Session(SessionView):
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         emit = Emitter(None if on_event is None else function("on_event", on_event))
+        lifetime = _lifetime(page_token_lifetime)
         states = partial(
             StateMachine.resume,
-            lifetime=_lifetime(page_token_lifetime),
+            lifetime=lifetime,
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
@@ -156,6 +160,7 @@ class Session(SessionView):
             "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
             "max_attempts": whole_number("max_attempts", max_attempts),
             "max_wait": max_wait,
+            "max_waiting": max_waiting,
             "deadline": deadline,
             "priority": priority,
             "headers": headers,
@@ -192,7 +197,7 @@ class Session(SessionView):
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
-        connection = Connection(services, reached, transport is None, settings, states, gates)
+        connection = Connection(services, reached, transport is None, settings, states, gates, lifetime)
         super().__init__(connection, options)
 
     def __repr__(self) -> str:

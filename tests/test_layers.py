@@ -25,7 +25,7 @@ LAYERS = (
     {"client"},
     {"share"},
     {"api"},
-    {"session", "transport", "webhooks"},
+    {"session", "transport", "json", "webhooks"},
     {"__init__"},
     {"export", "simulator"},
     {"dask"},

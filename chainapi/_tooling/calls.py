@@ -66,6 +66,16 @@ def record(model: Any) -> Any:
     )
 
 
+def source(value: Any) -> str:
+    """Return a value as an expression of Python."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(source, value))}]"
+    if not is_record(type(value)):
+        return repr(value)
+    given = {field.name: getattr(value, field.name) for field in fields_of(type(value)) if field.required}
+    return f"{type(value).__name__}({', '.join(f'{name}={source(one)}' for name, one in given.items())})"
+
+
 def _value(kind: Type, name: str) -> Any:
     match kind.kind:
         case "record":
@@ -83,7 +93,7 @@ def _value(kind: Type, name: str) -> Any:
 def call(name: str, endpoint: Endpoint) -> str:
     """Return the call of a route with all its parameters, and the type that it has."""
     given = [
-        repr(example(one)) if one.in_path or one.whole else f"{one.name}={example(one)!r}"
+        source(example(one)) if one.in_path or one.whole else f"{one.name}={source(example(one))}"
         for one in endpoint.parameters
     ]
     if not endpoint.single:

@@ -11,8 +11,9 @@ from attrs import evolve, frozen
 
 from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
-from chainapi.core.arguments import one_of, refuse_unknown, seconds_of, tag_of, whole_number
+from chainapi.core.arguments import boolean, one_of, refuse_unknown, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
@@ -74,6 +75,17 @@ def _limit_of(name: str, *, zero: bool) -> Callable[[object], float | None]:
     return lambda value: None if value == inf else seconds_of(name, value, zero=zero)
 
 
+def _cache(value: object) -> object:
+    """Return the argument ``cache=``; None where it is False."""
+    if value is False:
+        return None
+    from chainapi.client.cache import Cache  # whoever made one has loaded it
+
+    if not isinstance(value, Cache):
+        raise ConfigurationError(f"cache={quoted(value)} must be a chainapi.Cache, or False for no cache")
+    return value
+
+
 def _headers(headers: object) -> dict[str, str]:
     """Return the argument ``headers=``, with lower-case names.
 
@@ -114,6 +126,11 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "deadline": _limit_of("deadline", zero=False),
     "priority": lambda value: whole_number("priority", value, least=None),
     "tag": tag_of,
+    "coalesce": lambda value: boolean("coalesce", value),
+    "cache": _cache,
+    "max_waiting": lambda value: (
+        None if value == inf else WaitingLimit(whole_number("max_waiting", value, 0))
+    ),
 }
 OPTIONS = (*_CHECKS, "max_attempts", "headers")
 
@@ -129,11 +146,11 @@ def refuse_misspelt(params: dict[str, object], what: str) -> None:
     """
     for name in params:
         if "_" in name or closest(name, _LIST_ARGUMENTS, cutoff=0.8):
-            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
-            refuse_unknown([name], known, what, params)
+            refuse_unknown([name], _KNOWN[what], what, params)
 
 
-_GET_ARGUMENTS = ("path", "model", "priority", "deadline", "tag")
+_RESPONSE_ARGUMENTS = ("path", "priority", "deadline", "tag")
+_GET_ARGUMENTS = (*_RESPONSE_ARGUMENTS, "model")
 _LIST_ARGUMENTS = (
     *_GET_ARGUMENTS,
     "items",
@@ -145,3 +162,4 @@ _LIST_ARGUMENTS = (
     "on_invalid",
     "prefetch",
 )
+_KNOWN = {"list": _LIST_ARGUMENTS, "get": _GET_ARGUMENTS, "get_response": _RESPONSE_ARGUMENTS}

@@ -13,10 +13,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 
+from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
 from chainapi.core.url import Query
@@ -81,6 +83,9 @@ class CallOptions:
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender of the quota; None uses that of the session.
         headers: further headers of the request, by lower-case names.
+        max_waiting: limit on the calls of the view that wait for quota; None for none.
+        coalesce: whether identical requests in flight are one.
+        cache: keeps successful responses; identical requests in flight are then one too.
 
     """
 
@@ -91,6 +96,14 @@ class CallOptions:
     priority: int = 0
     tag: str | None = None
     headers: Mapping[str, str] = field(factory=dict[str, str])
+    max_waiting: WaitingLimit | None = None
+    coalesce: bool = False
+    cache: ResponseCache | None = None
+
+    @property
+    def shares(self) -> bool:
+        """Return whether one response may answer several calls."""
+        return self.coalesce or self.cache is not None
 
 
 @frozen(eq=False, repr=False)
@@ -103,6 +116,7 @@ class Call:
         not_after: time of the loop from which on the page token is dead and not sent.
         needed: returns whether somebody still waits for the response; checked before each attempt.
         options: waits, retries and headers.
+        fresh: whether the response must come from the service, and not from a cache.
 
     """
 
@@ -111,6 +125,7 @@ class Call:
     not_after: float = inf
     needed: Callable[[], bool] | None = None
     options: CallOptions = field(factory=CallOptions)
+    fresh: bool = False
 
 
 @define(eq=False, repr=False)
@@ -192,13 +207,16 @@ _NO_LIMITS = RateLimitInfo()
 class Exchange:
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
-    The limits are those that the response announced.
+    The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
+    and `age` is the seconds since the request was sent, for a response of a cache.
     """
 
     sent: SentAt
     outcome: Response | APIConnectionError
     limits: RateLimitInfo = _NO_LIMITS
     verdict: Verdict = Verdict.PASSED
+    elapsed: float = 0.0
+    age: float = 0.0
 
 
 _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided
@@ -228,11 +246,11 @@ class CallFlow:
         self._spent = 0.0  # tokens of the retry budget
         self._doubtful = False  # whether an attempt that failed may have been carried out
 
-    def run(self, now: float) -> Flow[tuple[Any, SentAt]]:
+    def run(self, now: float) -> Flow[tuple[Any, Exchange]]:
         """Make attempts until one succeeds.
 
-        Returns the decoded body and when its request was sent. The body is None where the route has none, and
-        for a repeated DELETE of something that is gone by then.
+        Returns the decoded body and the exchange of the attempt. The body is None where the route has none,
+        and for a repeated DELETE of something that is gone by then.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError: the last attempt failed.
@@ -252,7 +270,7 @@ class CallFlow:
                 now = yield from self._retry(response, now)
             elif self._is_done(response):
                 self._settings.budget.succeeded(self._spent)
-                return None, exchange.sent
+                return None, exchange
             elif not 200 <= response.status < 300:
                 now = yield from self._failed(response, exchange, now)
             elif is_blank(response.body):
@@ -261,7 +279,7 @@ class CallFlow:
                 now, decoded = yield Decode(response)
                 if not isinstance(decoded, DecodeError):
                     self._settings.budget.succeeded(self._spent)
-                    return decoded, exchange.sent
+                    return decoded, exchange
                 now = yield from self._undecoded(decoded, now, repeatable=not is_markup(response.body))
 
     @property

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmExportOptions(Record):
     """EVM export options."""
 
@@ -54,7 +54,7 @@ class EvmExportOptions(Record):
     include_chains: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmTransactionExport(Record):
     """An EVM transaction export."""
 
@@ -66,7 +66,7 @@ class EvmTransactionExport(Record):
     options: EvmExportOptions
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkExportOptions(Record):
     """Primary Network export options."""
 
@@ -75,7 +75,7 @@ class PrimaryNetworkExportOptions(Record):
     include_chains: list[Annotated[str, enums.BlockchainId]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkTransactionExport(Record):
     """A Primary Network transaction export."""
 
@@ -87,7 +87,7 @@ class PrimaryNetworkTransactionExport(Record):
     options: PrimaryNetworkExportOptions
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhookRequest(Record):
     """An EVM address webhook request."""
 
@@ -101,7 +101,7 @@ class EvmAddressWebhookRequest(Record):
     include_logs: bool | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhookRequest(Record):
     """A Primary Network address webhook request."""
 
@@ -116,7 +116,7 @@ class PrimaryNetworkAddressWebhookRequest(Record):
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhookRequest(Record):
     """A validator webhook request."""
 
@@ -128,7 +128,7 @@ class ValidatorWebhookRequest(Record):
     metadata: ValidatorWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DateRangeMinBalance(Record):
     """A least native balance between two days, such as 2026-01-31."""
 
@@ -138,7 +138,7 @@ class DateRangeMinBalance(Record):
     evm_chain_id: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AllTimeNativeBalanceQuery(Record):
     """An all time native balance query."""
 
@@ -147,7 +147,7 @@ class AllTimeNativeBalanceQuery(Record):
     params: DateRangeMinBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AnyTimeNativeBalanceQuery(Record):
     """An any time native balance query."""
 
@@ -156,7 +156,7 @@ class AnyTimeNativeBalanceQuery(Record):
     params: DateRangeMinBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DateRangeErc20MinBalance(Record):
     """A least balance of an ERC-20 token between two days, such as 2026-01-31."""
 
@@ -167,7 +167,7 @@ class DateRangeErc20MinBalance(Record):
     contract_address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AllTimeErc20BalanceQuery(Record):
     """An all time ERC-20 balance query."""
 
@@ -176,7 +176,7 @@ class AllTimeErc20BalanceQuery(Record):
     params: DateRangeErc20MinBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AnyTimeErc20BalanceQuery(Record):
     """An any time ERC-20 balance query."""
 
@@ -185,7 +185,7 @@ class AnyTimeErc20BalanceQuery(Record):
     params: DateRangeErc20MinBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NftHoldersRange(Record):
     """Holders of a collection between two days, such as 2026-01-31, or two Unix times."""
 
@@ -197,7 +197,7 @@ class NftHoldersRange(Record):
     last_date: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AllTimeNftHoldersQuery(Record):
     """An all time NFT holders query."""
 
@@ -206,7 +206,7 @@ class AllTimeNftHoldersQuery(Record):
     params: NftHoldersRange
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AnyTimeNftHoldersQuery(Record):
     """An any time NFT holders query."""
 
@@ -215,7 +215,7 @@ class AnyTimeNftHoldersQuery(Record):
     params: NftHoldersRange
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class LatestMinBalance(Record):
     """A least balance of a token now."""
 
@@ -225,7 +225,7 @@ class LatestMinBalance(Record):
     contract_address: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class LatestBalanceQuery(Record):
     """A latest balance query."""
 
@@ -234,7 +234,7 @@ class LatestBalanceQuery(Record):
     params: LatestMinBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DateRangeStarsArenaMinBalance(Record):
     """A least balance on Stars Arena between two days, such as 2026-01-31."""
 
@@ -244,7 +244,7 @@ class DateRangeStarsArenaMinBalance(Record):
     subject_address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AllTimeStarsArenaBalanceQuery(Record):
     """An all time stars arena balance query."""
 
@@ -253,7 +253,7 @@ class AllTimeStarsArenaBalanceQuery(Record):
     params: DateRangeStarsArenaMinBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AnyTimeStarsArenaBalanceQuery(Record):
     """An any time stars arena balance query."""
 
@@ -262,7 +262,7 @@ class AnyTimeStarsArenaBalanceQuery(Record):
     params: DateRangeStarsArenaMinBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class LatestStarsArenaMinBalance(Record):
     """A least balance on Stars Arena now."""
 
@@ -270,7 +270,7 @@ class LatestStarsArenaMinBalance(Record):
     subject_address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class LatestStarsArenaBalanceQuery(Record):
     """A latest stars arena balance query."""
 

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhookMetadata(Record):
     """EVM address webhook metadata."""
 
@@ -45,7 +46,7 @@ class EvmAddressWebhookMetadata(Record):
     addresses: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhook(Record):
     """An EVM address webhook."""
 
@@ -62,22 +63,22 @@ class EvmAddressWebhook(Record):
     include_logs: bool | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BalanceThresholdFilter(Record):
     """A balance threshold filter."""
 
     balance_type: Annotated[str, enums.CommonBalanceType]
-    balance_threshold: int
+    balance_threshold: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressSubEvents(Record):
     """Primary Network address sub events."""
 
     address_activity_sub_events: list[Annotated[str, enums.PrimaryNetworkAddressActivitySubEventType]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhookMetadata(Record):
     """Primary Network address webhook metadata."""
 
@@ -88,7 +89,7 @@ class PrimaryNetworkAddressWebhookMetadata(Record):
     balance_threshold_filter: BalanceThresholdFilter | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhook(Record):
     """A Primary Network address webhook."""
 
@@ -103,14 +104,14 @@ class PrimaryNetworkAddressWebhook(Record):
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorSubEvents(Record):
     """Validator sub events."""
 
     validator_activity_sub_events: list[Annotated[str, enums.ValidatorActivitySubEvent]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhookMetadata(Record):
     """Validator webhook metadata."""
 
@@ -120,10 +121,10 @@ class ValidatorWebhookMetadata(Record):
     sub_events: ValidatorSubEvents
     node_ids: list[str] | None = None
     subnet_ids: list[str] | None = None
-    l1_validator_fee_balance_threshold: int | None = None
+    l1_validator_fee_balance_threshold: Annotated[int, AS_TEXT] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhook(Record):
     """A validator webhook."""
 
@@ -138,14 +139,14 @@ class ValidatorWebhook(Record):
     metadata: ValidatorWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SharedSecret(Record):
     """The secret that signs the webhooks' calls; no repr shows it."""
 
     secret: str = field(repr=False)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class WebhookLog(Record):
     """A log of a transaction, in the call of a webhook."""
 
@@ -160,7 +161,7 @@ class WebhookLog(Record):
     removed: bool
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AccessListEntry(Record):
     """An address of an access list, and its storage keys."""
 
@@ -168,7 +169,7 @@ class AccessListEntry(Record):
     storage_keys: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class WebhookErcToken(Record):
     """The token of a transfer, in the call of a webhook."""
 
@@ -179,7 +180,7 @@ class WebhookErcToken(Record):
     value_with_decimals: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class WebhookErcTransfer(Record):
     """A transfer of a token, in the call of a webhook."""
 
@@ -187,8 +188,8 @@ class WebhookErcTransfer(Record):
     type: str
     from_: str
     to: str
-    value: int
-    token_id: int | None = None
+    value: Annotated[int, AS_TEXT]
+    token_id: Annotated[int, AS_TEXT] | None = None
     block_timestamp: int
     log_index: int
     erc20_token: WebhookErcToken | None = None
@@ -198,20 +199,20 @@ class WebhookErcTransfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class WebhookInternalTransaction(Record):
     """An internal transaction, in the call of a webhook."""
 
     from_: str
     to: str
     internal_tx_type: str
-    value: int
-    gas_used: int
-    gas_limit: int
+    value: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
     transaction_hash: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class WebhookNetworkToken(Record):
     """The token of a chain, in the call of a webhook."""
 
@@ -221,29 +222,29 @@ class WebhookNetworkToken(Record):
     value_with_decimals: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class WebhookTransaction(Record):
     """A transaction, in the call of a webhook."""
 
     block_hash: str
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     from_: str
-    gas: int
-    gas_price: int
-    max_fee_per_gas: int
-    max_priority_fee_per_gas: int
+    gas: Annotated[int, AS_TEXT]
+    gas_price: Annotated[int, AS_TEXT]
+    max_fee_per_gas: Annotated[int, AS_TEXT]
+    max_priority_fee_per_gas: Annotated[int, AS_TEXT]
     tx_hash: str
     tx_status: str
     input: str
-    nonce: int
+    nonce: Annotated[int, AS_TEXT]
     to: str
     transaction_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     type: int
     chain_id: str
-    receipt_cumulative_gas_used: int
-    receipt_gas_used: int
-    receipt_effective_gas_price: int
+    receipt_cumulative_gas_used: Annotated[int, AS_TEXT]
+    receipt_gas_used: Annotated[int, AS_TEXT]
+    receipt_effective_gas_price: Annotated[int, AS_TEXT]
     receipt_root: str
     block_timestamp: int
     contract_address: str | None = None
@@ -257,7 +258,7 @@ class WebhookTransaction(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressActivity(Record):
     """A transaction of an address that a webhook watches, and its logs."""
 
@@ -265,7 +266,7 @@ class AddressActivity(Record):
     logs: list[WebhookLog] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressActivityEvent(Record):
     """The call of a webhook that watches addresses of an EVM chain."""
 

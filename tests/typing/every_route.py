@@ -1251,7 +1251,6 @@ async def call_every_route(session: Session) -> None:
             queries=[
                 AllTimeNativeBalanceQuery(
                     id="id-1",
-                    type="AllTimeNativeBalance",
                     params=DateRangeMinBalance(
                         first_date="first_date-1",
                         last_date="last_date-1",
@@ -1276,7 +1275,6 @@ async def call_every_route(session: Session) -> None:
             queries=[
                 AllTimeNativeBalanceQuery(
                     id="id-1",
-                    type="AllTimeNativeBalance",
                     params=DateRangeMinBalance(
                         first_date="first_date-1",
                         last_date="last_date-1",
@@ -1303,12 +1301,7 @@ async def call_every_write(session: Session) -> None:
     assert_type(
         await session.data.export_transactions(
             EvmTransactionExport(
-                type="TRANSACTION_EXPORT_EVM",
-                first_date=None,
-                last_date=None,
-                start_date=None,
-                end_date=None,
-                options=EvmExportOptions(addresses=["addresses-1"], include_chains=["include_chains-1"]),
+                options=EvmExportOptions(addresses=["addresses-1"], include_chains=["include_chains-1"])
             ),
             priority=1,
             deadline=9.5,
@@ -1320,14 +1313,9 @@ async def call_every_write(session: Session) -> None:
     assert_type(
         await session.data.webhooks.create(
             EvmAddressWebhookRequest(
-                event_type="address_activity",
                 url="url-1",
-                name=None,
-                description=None,
                 chain_id="chain_id-1",
-                metadata=EvmAddressWebhookMetadata(event_signatures=None, addresses=["addresses-1"]),
-                include_internal_txs=None,
-                include_logs=None,
+                metadata=EvmAddressWebhookMetadata(addresses=["addresses-1"]),
             ),
             priority=1,
             deadline=9.5,

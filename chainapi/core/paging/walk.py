@@ -99,10 +99,11 @@ class ListQuery:
 
 @define(eq=False, repr=False)
 class Fetched:
-    """Page, and when its request was sent."""
+    """Page, when its request was sent, and the response that its source made it of."""
 
     page: ListPage
     sent: SentAt
+    response: Any = None
 
     @property
     def token(self) -> PageToken | None:
@@ -120,12 +121,14 @@ class Fetch:
         bound: replacement of the upper end of the query; None for the query as it is.
         not_after: time of the loop's clock from which on the token must not be sent; the answer is then a
             PageTokenExpiredError.
+        fresh: whether the page must come from the service: one from a cache may have the token that died.
 
     """
 
     token: PageToken | None
     bound: int | None
     not_after: float
+    fresh: bool = False
 
 
 @define
@@ -177,6 +180,7 @@ class Walk:
     ) -> None:
         self.query = query
         self.row_limit = inf  # rows in all, after which the reader stops
+        self.response: Any = None  # of the page that was opened last, as its source made it
         self._states = states
         self._dedupe = dedupe
         self._begin = start
@@ -316,7 +320,9 @@ class Walk:
 
     def fetch(self, token: PageToken | None) -> Fetch:
         """Return the command that fetches the page of `token`."""
-        return Fetch(token, self._start.bound, self._states.expires_at(token))
+        states = self._states
+        fresh = states.restarts > 0 or states.state is State.CHECK
+        return Fetch(token, self._start.bound, states.expires_at(token), fresh)
 
     # The next page
 
@@ -412,6 +418,7 @@ class Walk:
         start, page, token = self.checkpoint, fetched.page, fetched.token
         self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
         self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
+        self.response = fetched.response
         self._start = start
         self._end = self._after()
 
