@@ -227,7 +227,7 @@ STEPS = {
     "schema": (change(ROWS, NESTED), "Move it to components/schemas", BLOCKS[0]),
     "union": (
         change(ROWS, ONE_OF_TWO),
-        f"EvmBlock, Log, which are no union yet: add one to UNIONS in {TABLES}",
+        f"EvmBlock, WebhookLog, which are no union yet: add one to UNIONS in {TABLES}",
         BLOCKS[0],
     ),
     "enumeration": (change(f"{BLOCK} properties status", TWO_ENUMS), f"in ENUMS in {TABLES}", BLOCKS[0]),
