@@ -252,7 +252,9 @@ class APIConnectionError(ChainAPIError):
 
 
 class ConnectError(APIConnectionError):
-    """No connection: the address was not found, or the server refused or did not complete the connection.
+    """No connection, so nothing was sent.
+
+    The address was not found, or the server refused or did not complete the connection.
 
     The session sent nothing, so it repeats writes as well.
     """
@@ -413,7 +415,10 @@ class DecodeError(ChainAPIError):
 
 
 class WebhookSignatureError(ChainAPIError):
-    """The signature of a webhook's call is missing or wrong: answer with 401, and ignore the body."""
+    """The signature of a webhook's call is missing or wrong.
+
+    Answer with 401, and ignore the body.
+    """
 
 
 class QuotaWaitError(ChainAPIError):

@@ -52,7 +52,9 @@ def test_the_form_of_the_json_does_not_matter(form: dict[str, Any]) -> None:
     """White space, the order of names and escapes change nothing: the canonical JSON is signed."""
     event = {**EVENT, "webhookId": "h\u00f6ok"}
     body = json.dumps(event, **form).encode()
-    assert validate_webhook(body, signed(json.dumps(event).encode()), SECRET)
+    made = validate_webhook(body, signed(json.dumps(event).encode()), SECRET)
+    assert isinstance(made, AddressActivityEvent)
+    assert made.webhook_id == event["webhookId"]
 
 
 @given(st.data())

@@ -30,7 +30,7 @@ Routes = Mapping[str, Mapping[str, tuple[str, str]]]
 def operations_of(
     documents: Iterable[Document], routes: Routes
 ) -> dict[tuple[str, str], tuple[Document, Operation]]:
-    """Return all routes of the documents by service and path, with the method before it unless that is GET.
+    """Return all routes of the documents by service and `Operation.place`.
 
     Raises:
         GeneratorError: a route is in a table or in a document, but not in both.

@@ -71,7 +71,7 @@ def routes(service: str) -> str:
 
 
 def writes(service: str) -> str:
-    """Return a table of the routes of a service that write: method, result, idempotency, lookup, path."""
+    """Return a table of the routes of a service that write."""
     lines = ["| Method | Gives | Idempotency | Shows its effect | Route |", "|---|---|---|---|---|"]
     for name, declared in WRITES.items():
         if not name.startswith(f"{service}."):

@@ -31,7 +31,7 @@ class Field:
         return f"{snake(self.wire)}{'_' if self.wire == 'from' else ''}"
 
     def declaration(self, record: str, tag: str | None = None) -> str:
-        """Return the line that declares it; a `tag` is the value that it always has in a request."""
+        """Return the line that declares it; a `tag` is its value in each request."""
         kind = f"{self.type} | None" if self.missing and self.type != "Any" else self.type
         secret = f"{record}.{self.wire}" in fields.SECRETS
         default = " = field(repr=False)" if secret else " = None" if self.missing else ""
@@ -50,7 +50,7 @@ class Field:
 
 @define
 class Record:
-    """Class of a record: its fields, referenced records, values of discriminators, and groups of routes."""
+    """Class of a record: fields, referenced records, tags, and groups of routes."""
 
     name: str
     fields: list[Field] = field(factory=list[Field])
@@ -120,7 +120,10 @@ class Records:
         return scalar(record.name, wire, name)
 
     def merged(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
-        """Return the record with the fields of several; those that one of them lacks may be missing."""
+        """Return the record with the fields of several.
+
+        Those that one of them lacks may be missing.
+        """
         schemas = " ".join(document.name_of(one) or "" for one in variants)
         if schemas not in names.MERGED:
             raise GeneratorError(
@@ -296,7 +299,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
 
 
 def class_text(record: Record) -> str:
-    """Return the source of a class; in a record of requests alone, discriminators have their values."""
+    """Return the source of a class; in records of requests, tags have their values."""
     defaults = record.tags if record.groups == {names.REQUESTS} else {}
     lines = [
         "@frozen(kw_only=True, repr=False)",

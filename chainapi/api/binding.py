@@ -99,7 +99,7 @@ def gets(route: Route) -> Callable[[F], F]:
 
 
 def writes(route: Route) -> Callable[[F], F]:
-    """Declare a coroutine method that changes something in the service, and returns its answer.
+    """Declare a coroutine method that changes something in the service.
 
     Its last parameters are those of `gets`; `Route.idempotency` decides after which faults it is repeated.
     """

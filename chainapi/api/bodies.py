@@ -1,4 +1,4 @@
-"""Bodies of requests: parameters and records as JSON, in the names and forms of the service."""
+"""Bodies of requests: parameters and records as JSON of the service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["wire_body"]
 
 
 def wire_body(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> bytes | None:
-    """Return the body as JSON, with sorted names; None where the route has no parameters in it.
+    """Return the body as JSON with sorted names; None without parameters in it.
 
     Raises:
         ConfigurationError: a value cannot be sent.

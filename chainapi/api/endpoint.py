@@ -196,7 +196,7 @@ class Endpoint:
     def encode(
         self, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...], bytes | None]:
-        """Return the path values by their names on the wire, the query parameters, and the body.
+        """Return path values by their names on the wire, query parameters, and body.
 
         Raises:
             ConfigurationError: a value is invalid.

@@ -246,7 +246,7 @@ class ServiceAPI:
         return endpoint.stream(*self._walk(endpoint.unloaded, query, options, endpoint))
 
     async def get_route(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Any:
-        """Return a resource, or the answer of a write, with the values `given` for its parameters.
+        """Return a resource, or the answer of a write, with its parameters `given`.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.

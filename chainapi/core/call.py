@@ -284,7 +284,7 @@ class CallFlow:
 
     @property
     def doubt(self) -> str:
-        """Clause about the outcome of a write whose attempt ends now; empty if it is known."""
+        """Clause about the outcome of a write that ends now; empty if it is known."""
         if self._phase != _ATTEMPT or self._call.query.idempotency is Idempotency.SAFE:
             return ""
         return ": the service may have carried it out"

@@ -1,4 +1,4 @@
-"""JSON Canonicalization Scheme (RFC 8785): one text for all forms of the same JSON."""
+"""JSON Canonicalization Scheme (RFC 8785): one text for equal JSON values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["canonical_json"]
 
 
 def canonical_json(text: bytes) -> bytes:
-    """Return JSON without white space, with sorted names, and numbers as ECMAScript writes them.
+    """Return JSON without white space, with sorted names and plain numbers.
 
     Numbers are binary floats of 64 bits, as in JavaScript: larger whole numbers lose digits.
 

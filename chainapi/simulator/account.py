@@ -17,7 +17,7 @@ EXPORT_SECONDS = 10  # after which an export is complete
 
 @define
 class _Addresses:
-    """Changes of the addresses of a webhook: those added, oldest first, and those removed."""
+    """Addresses of a webhook that were added, oldest first, and those removed."""
 
     added: list[str] = field(factory=list[str])
     removed: set[str] = field(factory=set[str])
@@ -25,7 +25,9 @@ class _Addresses:
 
 @define(eq=False)
 class Account:
-    """Webhooks, the shared secret, exports and requests to reindex of the one account that all keys share.
+    """State of the one account that all keys share.
+
+    It has webhooks, the shared secret, exports, and requests to reindex.
 
     Attributes:
         settings: settings of the simulator.
@@ -73,7 +75,10 @@ class Account:
         return name in self._webhooks or name in self._edits
 
     def webhook(self, name: str, original: Row) -> Row:
-        """Return a webhook as it is now; `original` is the row of one that was there at the beginning."""
+        """Return a webhook as it is now.
+
+        `original` is the row of one that was there at the beginning.
+        """
         return self._webhooks.get(name) or {**original, **self._edits.get(name, {})}
 
     def edit(self, name: str, changes: Row) -> None:
@@ -130,7 +135,10 @@ class Account:
         return {**begun, **done}
 
     def reindex(self, token: tuple[str, ...], every: int) -> bool:
-        """Note a request to reindex a token; return False if one came less than `every` seconds ago."""
+        """Note a request to reindex a token.
+
+        Return False if one came less than `every` seconds ago.
+        """
         if self.time - self._reindexed.get(token, -every) < every:
             return False
         self._reindexed[token] = self.time

@@ -42,7 +42,7 @@ def read_body(body: bytes | None) -> Row:
 
 
 def parameters_of(body: bytes | None) -> dict[str, str]:
-    """Return the fields of a body as texts, as if they were parameters of a query; none of a bad body."""
+    """Return the fields of a body as parameters of a query; none of a bad body."""
     try:
         return {name: text_of(value) for name, value in read_body(body).items() if value is not None}
     except HTTPError:

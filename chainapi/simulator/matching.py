@@ -62,7 +62,10 @@ def match_path(segments: Segments) -> Match | None:
 
 
 def _fits(expected: str, given: str) -> bool:
-    """Return whether a segment is the expected one; a verb may follow a parameter: ``{tokenId}:reindex``."""
+    """Return whether a segment is the expected one.
+
+    A verb may follow a parameter: ``{tokenId}:reindex``.
+    """
     if expected[:1] != "{":
         return expected == given
     return given.endswith(expected.partition("}")[2])
@@ -135,7 +138,7 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def first_segment(service: str, method: str) -> str:
-    """Return the first of the `Segments` of a request: the service, after the method unless that is GET."""
+    """Return the first of the `Segments` of a request."""
     return service if method == "GET" else f"{method} {service}"
 
 

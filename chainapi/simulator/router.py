@@ -17,7 +17,9 @@ __all__ = ["Router"]
 
 
 class Router:
-    """Router of paths; `added` returns the number of rows added to a list, `account` has what writes changed.
+    """Router of paths.
+
+    `added` returns the number of rows added to a list, `account` has what writes changed.
 
     A list is made once and kept, because rows are inserted into it and its page tokens refer to it.
     """

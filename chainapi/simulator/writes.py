@@ -1,4 +1,7 @@
-"""Handlers of the routes that write: they change the account, and return the body of the answer."""
+"""Handlers of the routes that write.
+
+They change the account, and return the body of the answer.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def created(name: str, method: str) -> bool:
 
 
 def write(request: Write) -> Row | None:
-    """Carry out a write, and return the body of its answer; None for an answer without one.
+    """Carry out a write, and return the body of its answer, if it has one.
 
     Raises:
         HTTPError: the resource does not exist, or does not take the change.
