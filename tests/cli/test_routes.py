@@ -36,6 +36,7 @@ from tests.cli.terminal import BLOCKS, Fixed, chainapi
 from tests.cli.terminal import environment as environment
 from tests.cli.terminal import plain as seen
 
+UTXOS_V2 = "data.primary_network.utxos_v2"
 BLOCK_NAMES = [
     "data.evm.block",
     "data.evm.block_transactions",
@@ -443,6 +444,38 @@ def test_one_route_is_shown_in_detail() -> None:
     assert ["block_number", "int"] in lines
     (row,) = chainapi("routes", "data.evm.blocks", "--json", tty=True).rows
     assert list(row["fields"]["EvmBlock"]) == [field.name for field in fields(EvmBlock)]
+
+
+def test_writes_are_shown_and_not_called() -> None:
+    """Routes that write are in the list and in detail; commands that read refuse them by their reason."""
+    assert "(writes)" in chainapi("routes", "webhooks.create", tty=True).out
+    assert "(writes)" not in chainapi("routes", "webhooks.get", tty=True).out
+    text = seen(chainapi("routes", "data.webhooks.deactivate", tty=True).out)
+    assert text[1] == "DELETE /v1/webhooks/{id}, returns Webhook | None"
+    assert text[2] == "writes: idempotent, called from Python only"
+    outcome = chainapi("list", "data.webhooks.create")
+    assert outcome.code == WRONG_USAGE
+    assert "it writes, and is called from Python only: session.data.webhooks.create()" in outcome.err
+
+
+SUBQUERY = {
+    "id": "1",
+    "type": "LatestBalanceStarsArena",
+    "params": {"minBalance": "1", "subjectAddress": "0xa"},
+}
+
+
+def test_records_of_a_request_are_json_on_the_command_line() -> None:
+    """A list with POST is read by its name; a record is given as its JSON."""
+    queries = f"queries={json.dumps(SUBQUERY)}"
+    command = ("list", "metrics.looking_glass.composite_query", "--param", "operator=OR", "--limit", "3")
+    outcome = chainapi(*command, "--param", queries)
+    assert outcome.code == 0
+    assert len(outcome.rows) == 3
+    assert chainapi("list", UTXOS_V2, "fuji", "p-chain", "--param", "addresses=a,b", "--limit", "2").code == 0
+    refused = chainapi(*command, "--param", "queries={}x")
+    assert refused.code == WRONG_USAGE
+    assert "is not the JSON of one of its records" in refused.err
 
 
 def test_types_are_shown_as_they_are_declared() -> None:

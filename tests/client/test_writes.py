@@ -233,6 +233,20 @@ async def test_a_write_without_a_connection_is_repeated() -> None:
     assert tries == ["POST"] * 3
 
 
+async def test_only_get_is_coalesced_and_cached() -> None:
+    """A view that coalesces and caches sends each write, and each POST that reads."""
+    sim = Simulator(rows=0)
+    async with session_with(sim) as session:
+        view = session.with_options(coalesce=True)
+        made = await asyncio.gather(*(view.data.webhooks.create(WEBHOOK) for _ in range(3)))
+        assert len({webhook.id for webhook in made}) == 3
+        before = sim.stats.requests
+        network = view.data.primary_network
+        calls = (network.last_activity_v2("fuji", "p-chain", addresses="P-fuji1x") for _ in range(2))
+        await asyncio.gather(*calls)
+        assert sim.stats.requests == before + 2
+
+
 async def test_a_broken_connection_of_a_transport_of_your_own_is_unknown() -> None:
     """An APIConnectionError of a transport may come after the request: the write is not repeated."""
 
