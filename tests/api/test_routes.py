@@ -38,7 +38,7 @@ from chainapi.simulator import Simulator
 from tests.documents import Maker, path_pattern, values
 from tests.test_session import reply, scripted, session_of
 from tests.typing import every_route
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 NAMES = sorted(ROUTES)
 

@@ -33,7 +33,7 @@ from chainapi.simulator import Simulator
 from tests.bench import walks
 from tests.bench.pages import canned_bodies, canned_server
 from tests.documents import Maker
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 ROUNDS = 5
 PAGES = 200

@@ -55,7 +55,7 @@ from tests.cli.terminal import (
 )
 from tests.cli.terminal import environment as environment
 from tests.documents import Maker
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 # tps
 

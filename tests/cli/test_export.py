@@ -33,7 +33,7 @@ from chainapi.simulator import Fault, Simulator
 from tests.cli.terminal import BLOCKS, INTERRUPTIBLE, Fixed, Outcome, Stream, chainapi, plain
 from tests.cli.terminal import environment as environment
 from tests.documents import Maker
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 ROOT = Path(__file__).parents[2]
 ROUTE = "data.evm.blocks"

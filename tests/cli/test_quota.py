@@ -16,7 +16,7 @@ from chainapi.share.link import Link, linked_pair
 from tests.cli.terminal import ADDRESSES, Outcome, Stream, chainapi, plain
 from tests.cli.terminal import environment as environment
 from tests.share.test_watch import busy_host
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 ORIGIN = "https://simulator.invalid"
 KEY = ADDRESSES["CHAINAPI_API_KEY"]

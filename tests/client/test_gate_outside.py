@@ -34,7 +34,7 @@ from tests.limits.outside import inner_scene, promised_scene, random_scene
 from tests.limits.replays import check_forecasts
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 MINUTE = (PolicyField(100.0, 60.0),)
 ADDRESS = "http://127.0.0.1:9"

@@ -39,7 +39,7 @@ from chainapi.errors import (
 )
 from chainapi.simulator import Fault, Simulator
 from tests.raw_server import Peer, RawServer, each, http, settle, until
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 ADDRESS = "http://127.0.0.1:9"
 PAGE = b'{"results": [{"timestamp": 2, "value": 1.5}, {"timestamp": 1, "value": 2}], "nextPageToken": "t"}'

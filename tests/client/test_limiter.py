@@ -15,7 +15,7 @@ from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.errors import QuotaWaitError
 from tests.limits.servers import FromFirst, Server, SlidingLog
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 MINUTE = (PolicyField(100.0, 60.0),)
 

@@ -28,7 +28,7 @@ from tests.limits.servers import (
     SlidingLog,
     Stacked,
 )
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 __all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
 

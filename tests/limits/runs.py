@@ -16,7 +16,7 @@ from chainapi.client.limiter import Gate
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from tests.limits.servers import EPSILON, Response
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 __all__ = ["Case", "Run", "gate", "knowing", "plain"]
 

@@ -22,7 +22,7 @@ from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError
 from tests.limits.servers import EPSILON, Server, Stacked
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 __all__ = ["OVERDUE", "Client", "Errand", "Front", "Outcome", "Scene", "ideal", "run"]
 

@@ -20,7 +20,7 @@ from chainapi.core.limits.scope import Verdict
 from chainapi.share.gate import SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.share.exchange import Exchange, ExchangeCarrier
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 MINUTE = (PolicyField(100.0, 60.0),)
 NAMES = "abcd"

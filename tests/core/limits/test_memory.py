@@ -25,7 +25,7 @@ from chainapi.core.limits.memory import OLDEST, read
 from chainapi.core.limits.quota import Quota
 from tests.core.limits.test_quota import walk
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 Heir: TypeAlias = Literal["same", "fresh", "memory"]
 HEIRS: tuple[Heir, ...] = ("same", "fresh", "memory")
