@@ -21,6 +21,7 @@
     ├── DecodeError                 the body of a successful response is malformed
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
+    ├── RecordingError              a recording has no answer to a request, or cannot be read or written
     ├── ExportError                 an export cannot read or write its target; committed pages stay
     │   └── IncompleteExportError   some of its sources failed; the target has the others
     └── PagingError
@@ -66,6 +67,7 @@ __all__ = [
     "PermissionDeniedError",
     "QuotaWaitError",
     "RateLimitedError",
+    "RecordingError",
     "RedirectError",
     "ResponseTooLargeError",
     "ServerError",
@@ -396,6 +398,14 @@ class QuotaWaitError(ChainAPIError):
 
 class ShareUnavailableError(ChainAPIError):
     """The processes that share the quota cannot be reached, so no request was sent."""
+
+
+class RecordingError(ChainAPIError):
+    """A recording has no answer to a request, or its file cannot be read or written.
+
+    The message names the request and the file. `chainapi.testing` raises it; an error of the file system is
+    its ``__cause__``.
+    """
 
 
 class PagingError(ChainAPIError):

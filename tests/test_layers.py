@@ -28,7 +28,7 @@ LAYERS = (
     {"session", "transport"},
     {"__init__"},
     {"export", "simulator"},
-    {"dask"},
+    {"dask", "testing"},
     {"_tooling", "cli", "__main__"},
 )
 

@@ -57,6 +57,11 @@ class Connection:
         """The services that have an address, and a key if they need one."""
         return [service for service in self.services.values() if isinstance(service, Service)]
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """Event loop that the session belongs to; None before its first use."""
+        return self._loop
+
     def describe(self) -> str:
         """Return the addresses of the services, and whether the session is closed."""
         addresses = ", ".join(f"{service.name}={service.endpoint.base_url}" for service in self.configured)

@@ -271,7 +271,7 @@ def with_malformed_row(match: Match, answer: Row, random: Random) -> Row:
     if match.endpoint.single:
         resource: Row = _malformed(match, answer, random)
         return resource
-    rows = answer[match.endpoint.record.items or "items"]
+    rows: Any = answer[match.endpoint.record.items or "items"]
     if rows:
         place = random.randrange(len(rows))
         rows[place] = _malformed(match, rows[place], random)

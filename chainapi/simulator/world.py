@@ -177,7 +177,9 @@ class World:
         if fault.expire:
             self._pages.expire(dict(parse_qsl(caller.query)))
         response = self._serve(request, caller, now)
-        return Answer(self._spoiled(response, caller) if fault.malformed else response, fault.broken, fault.slow)
+        return Answer(
+            self._spoiled(response, caller) if fault.malformed else response, fault.broken, fault.slow
+        )
 
     def _spoiled(self, response: Response, caller: _Caller) -> Response:
         """Return a response with one row that cannot be read."""

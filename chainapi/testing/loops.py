@@ -1,16 +1,16 @@
-"""Event loops with clocks that jump: a virtual one, and one for sockets.
-
-The virtual loop waits for nothing; the loop for sockets jumps on command.
-"""
+"""Event loop in virtual time: its clock jumps to the next timer when every task waits."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import selectors
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TypeVar, TypeVarTuple, Unpack
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+__all__ = ["VirtualLoop", "run"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -18,9 +18,11 @@ Ts = TypeVarTuple("Ts")
 # A busy iteration takes a little time, as on a real machine: code that waits out the rounding error
 # of a float (aiolimiter does) would otherwise spin for ever.
 TICK = 1e-9
+GRACE = 1.0  # real seconds in which a thread that the loop does not know may wake it
+SHOWN = 5  # tasks that the error of a deadlock names
 
 
-class VirtualClock(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unused-ignore]
+class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unused-ignore]
     """Selector that advances the clock instead of waiting."""
 
     now = 0.0
@@ -29,26 +31,48 @@ class VirtualClock(selectors.DefaultSelector):  # type: ignore[misc,valid-type,u
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready, or let `timeout` seconds pass at once."""
         ready = super().select(None if self.threads and timeout != 0 else 0)
+        if not ready and timeout is None and threading.active_count() > 1:
+            ready = super().select(GRACE)
         if ready:
             return ready
         if timeout is None:
-            raise RuntimeError("deadlock: every task waits, and no timer is set")
+            raise _Idle
         # At a huge uptime a tick is less than the clock can tell apart.
         self.now = max(self.now + max(timeout, TICK), math.nextafter(self.now, math.inf))
         return []
 
 
+class _Idle(Exception):  # noqa: N818 - never leaves this module
+    """Nothing is ready, and no timer is set."""
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Loop in virtual time, which begins at `start` seconds."""
+    """Event loop in virtual time, which begins at `start` seconds.
+
+    While every task waits, the clock jumps to the next timer, so no wait takes real time. While a function
+    runs in a thread of `run_in_executor` or `asyncio.to_thread`, no virtual time passes. The loop does not
+    know other threads, and it does not wait for sockets: a timer that is set is always sooner.
+
+    Raises RuntimeError from `run_until_complete` if every task waits and no timer is set.
+    """
 
     def __init__(self, start: float = 0.0) -> None:
-        self._virtual = VirtualClock()
+        self._virtual = _Selector()
         self._virtual.now = start
         super().__init__(self._virtual)
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._virtual.now
+
+    def run_forever(self) -> None:
+        """Run until the loop is stopped; RuntimeError for a deadlock."""
+        try:
+            super().run_forever()
+        except _Idle:
+            raise RuntimeError(
+                f"deadlock: every task waits, and no timer is set: {self._waiting()}"
+            ) from None
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
@@ -62,22 +86,28 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _thread_ended(self, _: object) -> None:
         self._virtual.threads -= 1
 
+    def _waiting(self) -> str:
+        tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
+        places = [f"{task.get_name()} at {_place(task)}" for task in tasks[:SHOWN]]
+        return "; ".join([*places, *(["..."] if len(tasks) > SHOWN else [])]) or "there are no tasks"
+
     def jump(self, seconds: float) -> None:
         """Let `seconds` pass without running anything, as a suspended machine does."""
         self._virtual.now += seconds
 
 
-class RealLoop(asyncio.SelectorEventLoop):
-    """Loop for sockets on the machine's clock, plus the time it was set to skip."""
+def _place(task: asyncio.Task[Any]) -> str:
+    """Return the line at which a task waits."""
+    frames = task.get_stack(limit=1)
+    return f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else repr(task.get_coro())
 
-    def __init__(self) -> None:
-        self._skipped = 0.0
-        super().__init__()
 
-    def time(self) -> float:
-        """Return the time in seconds."""
-        return super().time() + self._skipped
+def run(main: Coroutine[Any, Any, T], *, start: float = 0.0, debug: bool | None = None) -> T:
+    """Run a coroutine in virtual time, as `asyncio.run` does in real time, and return its result.
 
-    def jump(self, seconds: float) -> None:
-        """Let `seconds` pass at once: what was due meanwhile is due now."""
-        self._skipped += seconds
+    `start` is the time of the loop in seconds at which it begins.
+
+    Raises RuntimeError if every task waits and no timer is set.
+    """
+    with asyncio.Runner(debug=debug, loop_factory=lambda: VirtualLoop(start)) as runner:
+        return runner.run(main)

@@ -39,8 +39,8 @@ from chainapi.errors import (
 )
 from chainapi.models.codec import DecodedPage, PageDecoder
 from chainapi.models.error_body import decode_error
-from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
 from chainapi.testing.loops import VirtualLoop
+from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
 
 __all__ = ["FlowWorld", "SessionWorld", "World"]
 
