@@ -266,12 +266,15 @@ def _add_fields(row: Any, random: Random) -> None:
             record[name] = copy.deepcopy(NEW_FIELDS[name])
 
 
-def with_malformed_row(match: Match, answer: Row, random: Random) -> Row:
-    """Return a page with one malformed row, or a malformed resource; a page without rows stays."""
-    if match.endpoint.single:
+def with_malformed_row(match: Match, answer: Row, items: str | None, random: Random) -> Row:
+    """Return a page with one malformed row, or a malformed resource; a page without rows stays.
+
+    `items` is the name of the field with the rows; None for a resource.
+    """
+    if items is None:
         resource: Row = _malformed(match, answer, random)
         return resource
-    rows: Any = answer[match.endpoint.record.items or "items"]
+    rows: Any = answer[items]
     if rows:
         place = random.randrange(len(rows))
         rows[place] = _malformed(match, rows[place], random)

@@ -183,12 +183,15 @@ class World:
 
     def _spoiled(self, response: Response, caller: _Caller) -> Response:
         """Return a response with one row that cannot be read."""
-        match = None if caller.service is None else match_path(_segments_of(caller.service, caller.path))
-        if match is None or response.status != 200:
+        segments = None if caller.service is None else _segments_of(caller.service, caller.path)
+        match = None if segments is None else match_path(segments)
+        if match is None or segments is None or response.status != 200:
             return response
+        found = None if match.endpoint.single else self._router.find(segments, {})
+        items = found.name if isinstance(found, Listing) else None
         random = Random(f"malformed {self.settings.seed} {self.stats.requests}")  # noqa: S311 - repeatable
         page = json.loads(response.body, parse_float=Decimal)
-        return evolve(response, body=encode(with_malformed_row(match, page, random)))
+        return evolve(response, body=encode(with_malformed_row(match, page, items, random)))
 
     def delivered(
         self,
