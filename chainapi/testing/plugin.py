@@ -28,6 +28,7 @@ MARKERS = (
     "chainapi_recording(path, strict=False, repeat=False): file of the fixture chainapi_recording",
 )
 PASSED = pytest.StashKey[bool]()
+HAS_VIRTUAL = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,14 +89,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
     from chainapi.testing.fixtures import choose_virtual_loop
 
     choose_virtual_loop(metafunc)
+    metafunc.config.stash[HAS_VIRTUAL] = True
     with _virtual_loops(metafunc.config):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Let pytest-asyncio change the loop before any fixture of the test is set up."""
-    if "chainapi_clock" not in getattr(item, "fixturenames", ()):
+    """Let pytest-asyncio change between real and virtual loops before it sets up any fixture.
+
+    It does so where the hook is implemented. Otherwise a test could get a fixture of the loop before.
+    """
+    if not item.config.stash.get(HAS_VIRTUAL, False):
         return (yield)
     with _virtual_loops(item.config):
         return (yield)

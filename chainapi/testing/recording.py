@@ -1,7 +1,8 @@
 """Recordings of exchanges: written once against the services, then answered from a file.
 
-A file has one JSON line for each exchange, in the order of sending, below a line with the format's number. It
-has no request header, only some response headers, and neither the API key nor a page token.
+A file has one JSON line for each exchange, in the order of sending, below a line with the format's number and
+the addresses of the services. It has no request header, only some response headers, and neither the API key
+nor a page token.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from chainapi.testing.masking import TOKEN_NAME, PageTokenNames, Secrets
 __all__ = ["Player", "Recorder"]
 
 FORMAT = 1
+ADDRESSES = ("metrics_base_url", "data_base_url")  # in the first line, as arguments of a session
 # Response headers that are recorded, in this order; those of rate limits as well.
 KEPT = ("content-type", "retry-after", "location", "etag", "cache-control", "x-request-id")
 LIMITS = ("ratelimit", "x-ratelimit", "x-rate-limit")
@@ -104,6 +106,7 @@ class Recorder:
         self._given = transport
         self._own: AiohttpTransport | None = None
         self._now = now
+        self._addresses: dict[str, str] = {}
         self._secrets = Secrets()
         self._taken: list[_Taken] = []
 
@@ -113,9 +116,12 @@ class Recorder:
     def session(self, **arguments: Any) -> Session:
         """Return a session that sends through this recorder; `arguments` are those of `Session`.
 
-        Its end closes the recorder's connections.
+        Its end closes the recorder's connections. Its addresses are recorded for `Player.session`.
         """
-        return _session(self, arguments)
+        session = _session(self, arguments)
+        for service in session.connection.configured:
+            self._addresses[f"{service.name}_base_url"] = service.endpoint.base_url
+        return session
 
     async def send(self, request: Request) -> Response:
         """Send one request through the other transport, and keep the exchange.
@@ -180,7 +186,7 @@ class Recorder:
 
     def _lines(self) -> Iterator[bytes]:
         encode, names = msgspec.json.Encoder().encode, PageTokenNames()
-        yield encode({"chainapi_recording": FORMAT}) + b"\n"
+        yield encode({"chainapi_recording": FORMAT, **self._addresses}) + b"\n"
         taken = [(one, one.response) for one in self._taken]
         for one, response in taken:
             if response is not None:
@@ -217,7 +223,9 @@ class Player:
         self.path = Path(path)
         self._repeat = repeat
         self._tapes: dict[Asked, dict[str, _Tape]] = defaultdict(lambda: defaultdict(_Tape))
-        for exchange in _read(self.path):
+        first, exchanges = _read(self.path)
+        self._addresses = {name: first[name] for name in ADDRESSES if name in first}
+        for exchange in exchanges:
             asked, origin = _asked(exchange.method, exchange.url)
             self._tapes[asked][origin].exchanges.append(exchange)
 
@@ -227,11 +235,9 @@ class Player:
     def session(self, **arguments: Any) -> Session:
         """Return a session that is answered from the recording; `arguments` are those of `Session`.
 
-        It needs no API key: a word stands in its place.
+        It has the addresses of the recording, and needs no API key: a word stands in its place.
         """
-        if "api_key" not in arguments and not os.environ.get("CHAINAPI_API_KEY"):
-            arguments["api_key"] = "recorded"
-        return _session(self, arguments)
+        return _session(self, {"api_key": "recorded", **self._addresses, **arguments})
 
     async def send(self, request: Request) -> Response:
         """Return the recorded response to a request.
@@ -279,7 +285,8 @@ class Player:
 
     def _near(self, asked: Asked) -> str:
         same = [_shown(one) for one in self._tapes if one[:2] == asked[:2]]
-        return f"; recorded for this path:\n{_some(same)}\n{_ADVICE}" if same else f". {_ADVICE}"
+        recorded = f": {', '.join(same[:SHOWN])}{', ...' if len(same) > SHOWN else ''}" if same else ""
+        return f". Recorded for this path are {len(same)} requests{recorded}. {_ADVICE}"
 
 
 _ADVICE = "Record it with pytest --chainapi-record=all, or with chainapi.testing.Recorder."
@@ -326,22 +333,28 @@ def _in_seconds(name: str, headers: Mapping[str, str], now: float) -> str:
 # Files
 
 
-def _read(path: Path) -> Iterator[_Exchange]:
-    """Yield the exchanges of a file; raise RecordingError if it is not a recording."""
+def _read(path: Path) -> tuple[dict[str, Any], list[_Exchange]]:
+    """Return the first line and the exchanges of a file.
+
+    Raises RecordingError if it is not a recording.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise RecordingError(f"cannot read the recording {path}: {error.strerror}. {_ADVICE}") from error
+    exchanges: list[_Exchange] = []
     number = 1
     try:
-        if msgspec.json.decode(lines[0] if lines else b"")["chainapi_recording"] != FORMAT:
+        first = msgspec.json.decode(lines[0] if lines else b"", type=dict[str, Any])
+        if first["chainapi_recording"] != FORMAT:
             raise RecordingError(f"the recording {path} has another format. {_ADVICE}")
         for number, line in enumerate(lines[1:], 2):  # noqa: B007 - the error names it
-            yield msgspec.json.decode(line, type=_Exchange)
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
+            exchanges.append(msgspec.json.decode(line, type=_Exchange))
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
         raise RecordingError(
             f"line {number} of {path} is not one of a recording: {error}. {_ADVICE}"
         ) from None
+    return first, exchanges
 
 
 def _answer(response: Response, body: bytes) -> _Answer:

@@ -794,7 +794,9 @@ def test_one_row_of_a_page_is_malformed() -> None:
 @pytest.mark.parametrize("name", sorted(ROUTES))
 def test_malformed_rows_are_of_every_route(name: str) -> None:
     """A malformed row of any route does not fit its model; a malformed text is an object."""
-    settings = Settings(rows=5, points=5, chains=CHAINS, forbidden=(), faults=[Fault(every=1, malformed=True)])
+    settings = Settings(
+        rows=5, points=5, chains=CHAINS, forbidden=(), faults=[Fault(every=1, malformed=True)]
+    )
     world = World(settings)
     address = next(questions(name))
     headers = {"x-data-api-key": settings.api_key}
@@ -836,7 +838,10 @@ def test_dead_tokens_are_of_their_page() -> None:
         ("*=truncate", Fault(truncate=True, every=1)),
         ("*=stall-body,slow:2", Fault(stall_body=True, slow=2.0, every=1)),
         ("*=disconnect", Fault(disconnect=True, every=1)),
-        ("data.evm.*=expire,page:3,times:1", Fault(route="data.evm.*", expire=True, page=3, every=1, times=1)),
+        (
+            "data.evm.*=expire,page:3,times:1",
+            Fault(route="data.evm.*", expire=True, page=3, every=1, times=1),
+        ),
         ("*=malformed,share:0.25", Fault(malformed=True, share=0.25)),
         (
             "/v1/chains/7/addresses/0x1/balances:getNative=status:500",

@@ -60,7 +60,9 @@ def test_loop_waits_for_a_thread_that_it_does_not_know() -> None:
 
     async def main() -> str:
         future = asyncio.get_running_loop().create_future()
-        threading.Timer(0.02, asyncio.get_running_loop().call_soon_threadsafe, (future.set_result, "woken")).start()
+        threading.Timer(
+            0.02, asyncio.get_running_loop().call_soon_threadsafe, (future.set_result, "woken")
+        ).start()
         result: str = await future
         return result
 

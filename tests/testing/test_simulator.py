@@ -59,7 +59,7 @@ async def test_requests_are_chosen_and_counted() -> None:
     simulator.assert_requests(3, "data.evm.blocks")
     with pytest.raises(AssertionError, match=r"3 requests to data.evm.blocks, not 4; sent were:\n +0.000 s"):
         simulator.assert_requests(4, "data.evm.blocks")
-    with pytest.raises(AssertionError, match="^7 requests, not 0"):
+    with pytest.raises(AssertionError, match=r"^7 requests, not 0"):
         simulator.assert_requests(0)
 
 
@@ -155,7 +155,9 @@ async def test_every_row_once(path: str, read: Callable[[Any], Any]) -> None:
     simulator.assert_every_row_once(reversed(rows), path)
     with pytest.raises(AssertionError, match=r"89 rows, and .* has 90:\n1 missing:\n  1 x "):
         simulator.assert_every_row_once(rows[1:], path)
-    with pytest.raises(AssertionError, match=r"95 rows.*\n5 too many:\n  1 x [^\n]*(\n  1 x [^\n]*){2}\n  \.\.\.$"):
+    with pytest.raises(
+        AssertionError, match=r"95 rows.*\n5 too many:\n  1 x [^\n]*(\n  1 x [^\n]*){2}\n  \.\.\.$"
+    ):
         simulator.assert_every_row_once([*rows, *rows[:5]], path)
 
 
