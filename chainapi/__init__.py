@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from chainapi._version import __version__
 
 if TYPE_CHECKING:
+    from chainapi.api.view import SessionView
+    from chainapi.client.cache import Cache, CacheStore, MemoryStore
     from chainapi.client.config import Provider
     from chainapi.client.merge import Failure, merge
     from chainapi.client.page import MetricPage, Page
@@ -22,31 +24,39 @@ if TYPE_CHECKING:
     from chainapi.session import Session
 
 __all__ = [
+    "Cache",
+    "CacheStore",
     "Checkpoint",
     "Failure",
     "Invalid",
     "Limit",
+    "MemoryStore",
     "MetricPage",
     "MetricPoint",
     "Page",
     "Pages",
     "Provider",
     "Session",
+    "SessionView",
     "__version__",
     "merge",
 ]
 
 _MODULES = {
+    "Cache": "client.cache",
+    "CacheStore": "client.cache",
     "Checkpoint": "core.paging.checkpoint",
     "Failure": "client.merge",
     "Invalid": "models.invalid",
     "Limit": "core.limits.limit",
+    "MemoryStore": "client.cache",
     "MetricPage": "client.page",
     "MetricPoint": "models.metrics",
     "Page": "client.page",
     "Pages": "client.pages",
     "Provider": "client.config",
     "Session": "session",
+    "SessionView": "api.view",
     "merge": "client.merge",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import define, field
 
@@ -18,6 +18,9 @@ from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
+
+if TYPE_CHECKING:
+    from chainapi.client.reuse import ResponseReuse
 
 __all__ = ["Connection"]
 
@@ -35,6 +38,7 @@ class Connection:
         settings: settings of all calls.
         states: returns the state machine of a walk that begins at a checkpoint.
         gates: source of the gates.
+        page_token_lifetime: age in seconds at which a page token, and a cached page, is not used any more.
         closed: whether the session is closed.
 
     """
@@ -45,9 +49,11 @@ class Connection:
     settings: CallSettings
     states: Callable[[Checkpoint], StateMachine]
     gates: Gates
+    page_token_lifetime: float
     closed: bool = field(default=False, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
+    _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session cannot be pickled or copied: make one where it is used")
@@ -85,6 +91,11 @@ class Connection:
             self._join(asyncio.get_running_loop())
         return service.snapshot()
 
+    def expect(self, timeout: float) -> None:
+        """Prepare for requests that may stay without a response for `timeout` seconds."""
+        for service in self.configured:
+            service.member.timeout = max(service.member.timeout, timeout)
+
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""
         return asyncio.get_running_loop().time()
@@ -103,7 +114,20 @@ class Connection:
 
         """
         self.enter()
-        flow = CallFlow(call, self.settings, self.clock() if began is None else began)
+        began = self.clock() if began is None else began
+        if not call.options.shares:
+            return self._run(service, call, decode, began)
+        if self._reuse is None:
+            from chainapi.client.reuse import ResponseReuse  # most sessions reuse no response
+
+            self._reuse = ResponseReuse(self._run, self.page_token_lifetime)
+        return self._reuse.call(service, call, decode, began)
+
+    def _run(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
+    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+        """Send one request, with all its retries."""
+        flow = CallFlow(call, self.settings, began)
         return CallRunner(service, call, decode, flow, self._calls).run()
 
     def enter(self) -> None:
@@ -141,6 +165,8 @@ class Connection:
             self.closed = True
             for call in self._calls:
                 call.close()
+            if self._reuse is not None:
+                await self._reuse.aclose()
             await self._leave(asyncio.get_running_loop())
         self.closed = True
         if self.owned:
