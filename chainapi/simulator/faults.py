@@ -143,7 +143,10 @@ class Fault:
         return self.after_page is None or page > self.after_page
 
     def is_due(self, ordinal: int, seed: int = 0) -> bool:
-        """Check whether counted request number `ordinal` meets the fault; a share follows from the seed."""
+        """Check whether counted request number `ordinal` meets the fault.
+
+        The choice of a share follows from the seed.
+        """
         if self.share is not None:
             # By its text, so that two faults with one aim do not choose the same requests.
             drawn = Random(f"{self!r} {seed} {ordinal}").random()  # noqa: S311 - repeatable, not secret

@@ -267,9 +267,9 @@ def _add_fields(row: Any, random: Random) -> None:
 
 
 def with_malformed_row(match: Match, answer: Row, items: str | None, random: Random) -> Row:
-    """Return a page with one malformed row, or a malformed resource; a page without rows stays.
+    """Return a page with one malformed row, or a malformed resource.
 
-    `items` is the name of the field with the rows; None for a resource.
+    A page without rows stays. `items` is the name of the field with the rows; None for a resource.
     """
     if items is None:
         resource: Row = _malformed(match, answer, random)

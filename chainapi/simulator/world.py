@@ -150,7 +150,10 @@ class World:
         return self.log.add(request, caller.service, caller.path, self._quota(caller), page, now, stopped)
 
     def answer(self, request: Request, now: float, exchange: Exchange | None = None) -> Answer:
-        """Return the answer to a request that arrives now; `exchange` is its entry in the log."""
+        """Return the answer to a request that arrives now.
+
+        `exchange` is its entry in the log.
+        """
         if self._begun is None:
             self._begun = now
         self._now = now
@@ -260,7 +263,7 @@ class World:
         return self._schedule.fault(self.settings.faults, self.stats.requests, segments, page)
 
     def _quota(self, caller: _Caller) -> str:
-        """Return the name of the quota that a request counts against; it does not show the key."""
+        """Return the name of a request's quota, which does not show the key."""
         if caller.service is None:
             return "no service"
         keys = (self.settings.api_key, *self.settings.other_keys)

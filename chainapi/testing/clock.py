@@ -51,7 +51,10 @@ class Clock:
         _loop().jump(seconds)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in a virtual loop of its own, and return its result; for tests without async."""
+        """Run a coroutine in virtual time, and return its result.
+
+        It has a loop of its own: for tests that are not async.
+        """
         return run(main)
 
 

@@ -1,4 +1,7 @@
-"""Values of the fixtures, made from the markers of a test; loaded by the first fixture that is used."""
+"""Values of the fixtures, made from the markers of a test.
+
+The first fixture that is used loads this module.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,9 @@ def network(node: pytest.Item) -> AbstractContextManager[None]:
 
 
 def make_simulator(node: pytest.Item) -> CheckedSimulator:
-    """Return the simulator that the markers describe; those of the test replace those of its module.
+    """Return the simulator that the markers describe.
+
+    Markers of the test replace the settings of those of its module.
 
     Raises:
         pytest.UsageError: a marker has an argument that does not exist, or an impossible value.
@@ -147,7 +152,10 @@ def _read(mark: pytest.Mark, make: Callable[..., T]) -> T:
 
 
 def _make(marker: str, make: Callable[..., T], arguments: Mapping[str, Any], *values: Any) -> T:
-    """Return what the arguments of a marker describe; name the marker if they are wrong."""
+    """Return what the arguments of a marker describe.
+
+    Raises pytest.UsageError with the name of the marker.
+    """
     try:
         return make(*values, **arguments)
     except (TypeError, ValueError) as error:
@@ -180,7 +188,7 @@ def _fault(route: str | None = None, **fault: Any) -> Fault:
 
 
 def make_recording(node: pytest.Item) -> Recorder | Player:
-    """Return the player of the test's recording, or a recorder if it is to be recorded.
+    """Return the player of the test's recording, or the recorder.
 
     Raises:
         RecordingError: there is no recording, and it is not to be recorded.
@@ -194,7 +202,7 @@ def make_recording(node: pytest.Item) -> Recorder | Player:
 
 
 def finish_recording(node: pytest.Item, recording: Recorder | Player) -> None:
-    """Save a new recording after the test has passed; check that a strict one was used up."""
+    """Save a new recording; check that a strict one was used up."""
     from chainapi.testing.recording import Recorder
 
     if isinstance(recording, Recorder):
@@ -212,7 +220,7 @@ def _records(node: pytest.Item) -> bool:
 
 
 def _path(node: pytest.Item) -> Path:
-    """Return the file of a test's recording, in a folder beside the module of the test."""
+    """Return the file of a test's recording, beside the module of the test."""
     folder: Path = node.path.parent
     if path := _marked(node).get("path"):
         return folder / path

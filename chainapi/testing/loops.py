@@ -1,4 +1,4 @@
-"""Event loop in virtual time: its clock jumps to the next timer when every task waits."""
+"""Event loop in virtual time."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 def run(main: Coroutine[Any, Any, T], *, start: float = 0.0, debug: bool | None = None) -> T:
-    """Run a coroutine in virtual time, as `asyncio.run` does in real time, and return its result.
+    """Run a coroutine in virtual time, and return its result.
 
-    `start` is the time of the loop in seconds at which it begins.
+    `asyncio.run` does so in real time. `start` is the time of the loop in seconds at which it begins.
 
     Raises RuntimeError if every task waits and no timer is set.
     """

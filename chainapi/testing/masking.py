@@ -1,4 +1,4 @@
-"""Secrets and page tokens of recorded exchanges: the first are masked, the second get names."""
+"""Masks of secrets, and names of page tokens, in recorded exchanges."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class Secrets:
                     self._known.setdefault(hash(part), Secret(part))
 
     def masked(self, text: str) -> str:
-        """Return a text with every secret masked: as it is, cut short, or in JSON, HTML, a URL or base64."""
+        """Return a text with every secret masked.
+
+        It is masked as it is, cut short, and in JSON, HTML, URLs and base64.
+        """
         for secret in self._known.values():
             key = secret.reveal()
             text = masked(text, key)
@@ -73,7 +76,10 @@ def _without(text: str, secret: str) -> str:
 
 
 def _in_base64(secret: str) -> Iterator[str]:
-    """Yield the parts of base64 that a secret alone decides, wherever it begins in the encoded bytes."""
+    """Yield the parts of base64 that a secret alone decides.
+
+    There are three: it may begin anywhere in the encoded bytes.
+    """
     for before in range(3):
         encoded = b64encode(b"\0" * before + secret.encode()).decode().rstrip("=")
         part = encoded[(before * 8 + 5) // 6 : (before + len(secret)) * 8 // 6]
@@ -87,9 +93,10 @@ class _Envelope(msgspec.Struct):
 
 @define(eq=False)
 class PageTokenNames:
-    """Names of page tokens, in the order of their appearance: ``page-token-1`` and so on.
+    """Names of page tokens: ``page-token-1`` and so on.
 
-    A name stands for its token in requests and answers alike, so a recorded walk stays a walk.
+    They are numbered in the order of their appearance. A name stands for its token in requests and answers
+    alike, so a recorded walk stays a walk.
     """
 
     _names: dict[str, str] = field(factory=dict[str, str], repr=False)

@@ -20,11 +20,12 @@ class NetworkBlockedError(RuntimeError):
 
 @contextmanager
 def network_blocked(allowed: Collection[str] = ()) -> Iterator[None]:
-    """Let connections and look-ups of names raise NetworkBlockedError inside the block.
+    """Block the network.
 
-    Loopback addresses, sockets of the file system and the hosts in `allowed` stay reachable. The block is in
-    Python's `socket` module and acts on all threads; a library that connects without it, such as a database
-    driver in C, is not affected.
+    Connections and look-ups of names raise NetworkBlockedError inside the ``with`` block. Loopback addresses,
+    sockets of the file system and the hosts in `allowed` stay reachable. The block is in Python's `socket`
+    module and acts on all threads; a library that connects without it, such as a database driver in C, is not
+    affected.
     """
     known, getaddrinfo = set(allowed), socket.getaddrinfo
     before = {name: vars(socket.socket).get(name) for name in ("connect", "connect_ex")}
@@ -74,7 +75,10 @@ def _name(host: object) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Return whether a host is this machine: a loopback address, localhost, or empty (for listening)."""
+    """Return whether a host is this machine.
+
+    That is a loopback address, localhost, or an empty name, which is for listening.
+    """
     if not host or host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -72,7 +72,10 @@ class _VirtualLoops:
 
 @contextmanager
 def _virtual_loops(config: pytest.Config) -> Iterator[None]:
-    """Answer pytest-asyncio for the test that is collected or set up, so that others keep their loops."""
+    """Answer pytest-asyncio for one test.
+
+    It is the one that is collected or set up; others keep their loops.
+    """
     plugin = _VirtualLoops()
     config.pluginmanager.register(plugin)
     try:
@@ -96,7 +99,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Let pytest-asyncio change between real and virtual loops before it sets up any fixture.
+    """Let pytest-asyncio choose the loop before it sets up any fixture.
 
     It does so where the hook is implemented. Otherwise a test could get a fixture of the loop before.
     """
@@ -131,7 +134,7 @@ def _chainapi_network(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def chainapi_clock(_chainapi_network: None) -> Clock:
-    """Return the clock of the test, whose event loop runs in virtual time: no wait takes real time."""
+    """Return the clock of the test, whose event loop runs in virtual time."""
     from chainapi.testing.clock import Clock
 
     return Clock()
@@ -149,7 +152,7 @@ def chainapi_simulator(request: pytest.FixtureRequest, _chainapi_network: None) 
 def chainapi_session(
     request: pytest.FixtureRequest, chainapi_simulator: CheckedSimulator
 ) -> Iterator[Session]:
-    """Yield a session that reaches `chainapi_simulator` in memory; it is closed after the test."""
+    """Yield a session on `chainapi_simulator`; close it after the test."""
     from chainapi.testing.fixtures import close, make_session
 
     session = make_session(request.node, chainapi_simulator)

@@ -1,4 +1,4 @@
-"""Recordings of exchanges: written once against the services, then answered from a file.
+"""Recordings of exchanges with the services, and their playback.
 
 A file has one JSON line for each exchange, in the order of sending, below a line with the format's number and
 the addresses of the services. It has no request header, only some response headers, and neither the API key
@@ -53,7 +53,10 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 
 
 class _Exchange(msgspec.Struct):
-    """Recorded request, the seconds after the first one at which it was sent, and its response."""
+    """Recorded request and response.
+
+    `seconds` is the time of sending, after that of the first request.
+    """
 
     method: str
     url: str
@@ -83,10 +86,10 @@ class _Taken:
 
 
 class Recorder:
-    """Transport that records the exchanges of another one; `save` writes them to a file.
+    """Transport that records the exchanges of another one.
 
-    ``async with`` closes the connections at its end, and saves unless an exception was raised. A request
-    without a response (a broken connection) is not recorded.
+    `save` writes them to a file. ``async with`` closes the connections at its end, and saves unless an
+    exception was raised. A request without a response (a broken connection) is not recorded.
 
     Args:
         path: file of the recording; folders that are missing are made.
@@ -114,9 +117,10 @@ class Recorder:
         return f"<Recorder of {len(self._taken)} requests to {str(self.path)!r}>"
 
     def session(self, **arguments: Any) -> Session:
-        """Return a session that sends through this recorder; `arguments` are those of `Session`.
+        """Return a session that sends through this recorder.
 
-        Its end closes the recorder's connections. Its addresses are recorded for `Player.session`.
+        `arguments` are those of `Session`. Its end closes the recorder's connections. Its addresses are
+        recorded for `Player.session`.
         """
         session = _session(self, arguments)
         for service in session.connection.configured:
@@ -233,9 +237,10 @@ class Player:
         return f"<Player of {str(self.path)!r}, {len(self.unplayed())} requests not played yet>"
 
     def session(self, **arguments: Any) -> Session:
-        """Return a session that is answered from the recording; `arguments` are those of `Session`.
+        """Return a session that is answered from the recording.
 
-        It has the addresses of the recording, and needs no API key: a word stands in its place.
+        `arguments` are those of `Session`. It has the addresses of the recording, and needs no API key: a
+        word stands in its place.
         """
         return _session(self, {"api_key": "recorded", **self._addresses, **arguments})
 
@@ -277,7 +282,10 @@ class Player:
         ]
 
     def assert_all_played(self) -> None:
-        """Assert that every recorded exchange was used; AssertionError with those that were not."""
+        """Assert that every recorded exchange was used.
+
+        The AssertionError has those that were not.
+        """
         if left := self.unplayed():
             raise AssertionError(
                 f"{len(left)} recorded requests of {self.path} were not sent:\n{_some(left)}"
@@ -306,7 +314,7 @@ def _asked(method: str, url: str) -> tuple[Asked, str]:
 
 
 def _shown(asked: Asked) -> str:
-    """Return a request as text; a page token that is not a name of the recording is masked."""
+    """Return a request as text, with only the page tokens that are names."""
     method, path, query = asked
     pairs = [
         f"{name}={'***' if name == 'pageToken' and not TOKEN_NAME.fullmatch(value) else value}"

@@ -97,7 +97,10 @@ class CheckedSimulator(Simulator):
             raise AssertionError(f"{len(found)} requests{place}, not {number}; sent were:\n{self.timeline()}")
 
     def assert_nothing_sent_in_stops(self) -> None:
-        """Assert that no request was sent after a 429 had arrived and before its retry-after was over."""
+        """Assert that nothing was sent in a stop.
+
+        A stop lasts from the arrival of a 429 until its retry-after is over.
+        """
         __tracebackhide__ = True
         early = [request for request in self.requests if request.stopped]
         if early:
@@ -122,7 +125,7 @@ class CheckedSimulator(Simulator):
             )
 
     def assert_every_row_once(self, rows: Iterable[Any], path: str, **query: object) -> None:
-        """Assert that `rows` are the rows of the list at a path, each exactly once, in any order.
+        """Assert that `rows` are the rows of a list, each exactly once, in any order.
 
         `path` is that of the list, such as ``/v1/chains/43114/blocks``, and `query` has parameters by their
         names on the wire. The rows are typed rows, JSON values, or instances of a model of your own. Raises
