@@ -223,7 +223,7 @@ def _path(node: pytest.Item) -> Path:
     """Return the file of a test's recording, beside the module of the test."""
     folder: Path = node.path.parent
     if path := _marked(node).get("path"):
-        return folder / path
+        return Path(folder, path)
     return (
         folder / "recordings" / node.path.stem / (re.sub(r"[^\w.-]+", "-", node.name).strip("-") + ".jsonl")
     )

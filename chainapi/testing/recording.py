@@ -293,8 +293,11 @@ class Player:
 
     def _near(self, asked: Asked) -> str:
         same = [_shown(one) for one in self._tapes if one[:2] == asked[:2]]
-        recorded = f": {', '.join(same[:SHOWN])}{', ...' if len(same) > SHOWN else ''}" if same else ""
-        return f". Recorded for this path are {len(same)} requests{recorded}. {_ADVICE}"
+        if not same:
+            return f", and neither is anything else for this path. {_ADVICE}"
+        return (
+            f". Recorded for this path: {', '.join(same[:SHOWN])}{', ...' * (len(same) > SHOWN)}. {_ADVICE}"
+        )
 
 
 _ADVICE = "Record it with pytest --chainapi-record=all, or with chainapi.testing.Recorder."

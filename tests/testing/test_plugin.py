@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 # Loaded once, not in each inner run, after which pytester forgets what the run has loaded.
-MODULES = ("anyio._backends._asyncio", "chainapi.models.evm", "chainapi.testing.fixtures")
-MODULES += ("chainapi.testing.recording", "chainapi.testing.simulator")
+MODULES = (
+    "anyio._backends._asyncio",
+    "chainapi.models.evm",
+    "chainapi.testing.fixtures",
+    "chainapi.testing.recording",
+    "chainapi.testing.simulator",
+)
 for name in MODULES:
     import_module(name)
 
