@@ -25,6 +25,7 @@ from chainapi.cli.export import FileFormat
 from chainapi.core import events
 from chainapi.export.formats import FORMATS
 from chainapi.simulator import Simulator
+from tests.cli.recorder import Recorder
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -236,6 +237,18 @@ def test_readme_links_each_page() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     missing = {page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text}
     assert missing == set()
+
+
+def test_first_program_reaches_the_public_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first program of the README with the line in its comment reads the public services, keyless."""
+    monkeypatch.delenv("CHAINAPI_API_KEY", raising=False)
+    program = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0]
+    [(line, instead)] = re.findall(r"^(services = .*# .*: (services = .*))$", program, re.MULTILINE)
+    recorder = Recorder({"results": [{"timestamp": 86_400, "value": 1.5}], "nextPageToken": ""})
+    given = {"recorder": recorder, "__name__": "docs"}
+    exec(program.replace(line, f"{instead}\nservices['transport'] = recorder"), given)
+    assert recorder.places == ["https://metrics.avax.network/v2/chains/43114/metrics/avgTps"]
+    assert not [name for request in recorder.requests for name in request.headers if "key" in name]
 
 
 def test_readme_has_one_command_each() -> None:

@@ -41,16 +41,14 @@ class CheckedSimulator(Simulator):
         return f"<CheckedSimulator with seed {self.seed}, {len(self.requests)} requests so far>"
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a `Session` that reaches this simulator in memory."""
+        """Return the arguments of a session that uses this simulator in memory.
+
+        They are the same each time: all sessions use one transport.
+        """
+        arguments = super().arguments()
         if self._memory is None:
-            self._memory = self.transport()
-        return {
-            "metrics_base_url": self.metrics_base_url,
-            "data_base_url": self.data_base_url,
-            "api_key": self.api_key,
-            "transport": self._memory,
-            "share": False,
-        }
+            self._memory = arguments["transport"]
+        return {**arguments, "transport": self._memory, "share": False}
 
     def session(self, **arguments: Any) -> Session:
         """Return a session on this simulator; `arguments` are those of `Session`."""

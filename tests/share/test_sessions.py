@@ -193,7 +193,7 @@ def test_password_of_an_address_is_not_shown() -> None:
 
 
 async def test_sessions_of_one_loop_share_a_link_until_the_last_closes() -> None:
-    """Two sessions of a process are one member; the first to close leaves the other its link."""
+    """Two sessions of a process are one participant; the first to close leaves the other its link."""
     sim, exchange = Simulator(), Exchange()
     carrier = exchange.carrier()
     options: dict[str, Any] = {"api_key": sim.api_key, "transport": sim.transport(), "share": carrier}
