@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from chainapi.testing.clock import Clock
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing.loops import VirtualLoop, real_time
 from chainapi.testing.network import network_blocked
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = [
     "make_session",
     "make_simulator",
     "network",
+    "pace",
 ]
 
 T = TypeVar("T")
@@ -199,6 +200,13 @@ def make_recording(node: pytest.Item) -> Recorder | Player:
     if _records(node):
         return Recorder(_path(node))
     return Player(_path(node), repeat=_marked(node).get("repeat", False))
+
+
+def pace(recording: Recorder | Player) -> AbstractContextManager[None]:
+    """Return what lets time pass for a recording: a recorder needs real time, also in virtual loops."""
+    from chainapi.testing.recording import Recorder
+
+    return real_time() if isinstance(recording, Recorder) else nullcontext()
 
 
 def finish_recording(node: pytest.Item, recording: Recorder | Player) -> None:

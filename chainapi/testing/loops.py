@@ -6,11 +6,13 @@ import asyncio
 import math
 import selectors
 import threading
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["VirtualLoop", "run"]
+__all__ = ["VirtualLoop", "real_time", "run"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -25,11 +27,17 @@ SHOWN = 5  # tasks that the error of a deadlock names
 class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unused-ignore]
     """Selector that advances the clock instead of waiting."""
 
+    real = False  # whether time passes as on the machine, for all virtual loops of the process
     now = 0.0
     threads = 0  # that work for the loop: while one does, the loop is not idle
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready, or let `timeout` seconds pass at once."""
+        if _Selector.real:
+            began = time.monotonic()
+            ready = super().select(timeout)
+            self.now += time.monotonic() - began
+            return ready
         ready = super().select(None if self.threads and timeout != 0 else 0)
         if not ready and timeout is None and threading.active_count() > 1:
             ready = super().select(GRACE)
@@ -94,6 +102,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         """Let `seconds` pass without running anything, as a suspended machine does."""
         self._virtual.now += seconds
+
+
+@contextmanager
+def real_time() -> Iterator[None]:
+    """Let time pass as on the machine in every virtual loop.
+
+    Timers would overtake the sockets of other machines otherwise.
+    """
+    before, _Selector.real = _Selector.real, True
+    try:
+        yield
+    finally:
+        _Selector.real = before
 
 
 def _place(task: asyncio.Task[Any]) -> str:

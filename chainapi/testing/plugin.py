@@ -165,9 +165,10 @@ def chainapi_recording(
     request: pytest.FixtureRequest, _chainapi_network: None
 ) -> Iterator[Recorder | Player]:
     """Yield a transport that answers from the recording of the test, or records it."""
-    from chainapi.testing.fixtures import finish_recording, make_recording
+    from chainapi.testing.fixtures import finish_recording, make_recording, pace
 
     recording = make_recording(request.node)
-    yield recording
+    with pace(recording):
+        yield recording
     if request.node.stash.get(PASSED, False):
         finish_recording(request.node, recording)

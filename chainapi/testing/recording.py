@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from attrs import define, field
 
+from chainapi.client.config import trusted
 from chainapi.client.transport import AiohttpTransport, Transport
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.headers import read_limits
@@ -175,7 +176,7 @@ class Recorder:
         if self._given is not None:
             return self._given
         if self._own is None:
-            self._own = AiohttpTransport()
+            self._own = AiohttpTransport(ssl_context=trusted(None))
         return self._own
 
     def _safe(self, response: Response) -> Response:

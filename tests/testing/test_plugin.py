@@ -492,6 +492,38 @@ def test_network_is_open_for_a_recorder_only(suite: pytest.Pytester) -> None:
     run(suite, code, failed=1)
 
 
+SERVED = """
+import threading
+from chainapi.simulator import Simulator
+
+@pytest.fixture(scope="module")
+def where():
+    simulator, loop = Simulator(latency=0.05), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result(10)
+    yield {"data_base_url": simulator.data_base_url, "api_key": simulator.api_key}
+    asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+@pytest.mark.asyncio
+async def test_x(chainapi_recording, chainapi_clock, where):
+    async with chainapi_recording.session(**where, timeout=30.0) as session:
+        assert await session.data.get("/v1/chains/43114")
+    assert chainapi_clock.now() < 10.0
+    await asyncio.sleep(LONG)
+    assert chainapi_clock.now() >= LONG
+"""
+
+
+def test_recorder_runs_in_real_time(suite: pytest.Pytester) -> None:
+    """A test in virtual time records over sockets in real time, and plays in virtual time."""
+    run(suite, SERVED.replace("LONG", "0.01"), "--chainapi-record=once", passed=1)
+    run(suite, SERVED.replace("LONG", "3600.0"), passed=1)
+
+
 @pytest.mark.program
 def test_plugin_costs_nothing_unused(suite: pytest.Pytester) -> None:
     """A run without the fixtures loads neither aiohttp nor the simulator, and no module but the plugin."""
