@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from chainapi._version import __version__
 
 if TYPE_CHECKING:
+    from chainapi.api.view import SessionView
     from chainapi.client.config import Provider
     from chainapi.client.merge import Failure, merge
     from chainapi.client.page import MetricPage, Page
@@ -32,6 +33,7 @@ __all__ = [
     "Pages",
     "Provider",
     "Session",
+    "SessionView",
     "__version__",
     "merge",
 ]
@@ -47,6 +49,7 @@ _MODULES = {
     "Pages": "client.pages",
     "Provider": "client.config",
     "Session": "session",
+    "SessionView": "api.view",
     "merge": "client.merge",
 }
 

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
 from chainapi._text import quoted
-from chainapi.api.data import DataAPI
-from chainapi.api.metrics import MetricsAPI
+from chainapi.api.options import call_options
+from chainapi.api.view import SessionView
 from chainapi.client.ceiling import is_rate
 from chainapi.client.config import (
     Provider,
@@ -31,7 +31,6 @@ from chainapi.client.service import Service
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
     boolean,
-    deadline_of,
     function,
     one_of,
     refuse_unknown,
@@ -39,12 +38,11 @@ from chainapi.core.arguments import (
     tag_of,
     whole_number,
 )
-from chainapi.core.call import CallSettings
+from chainapi.core.call import CallOptions, CallSettings
 from chainapi.core.duration import DAY
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.states import StateMachine
-from chainapi.core.retry import RetryBudget, RetryPolicy
+from chainapi.core.retry import RetryBudget
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -60,11 +58,12 @@ DEFAULT_MAX_ATTEMPTS = 5
 DEFAULT_MAX_STOP = DAY  # no known window is longer
 
 
-class Session:
+class Session(SessionView):
     """Client of both services, for any number of tasks of one event loop.
 
     It can be made before a loop runs, and belongs to the loop of its first use. Leave its ``async with``
-    block, or await `aclose`, to close it. Nothing is sent before the first page is requested.
+    block, or await `aclose`, to close it. Nothing is sent before the first page is requested. `with_options`
+    returns views of the session, with other options for some of its calls.
 
     Args:
         provider: a deployment of the services; the next two arguments take precedence.
@@ -91,7 +90,9 @@ class Session:
             SSL_CERT_FILE and the folder SSL_CERT_DIR.
         max_stop: seconds after which one request is sent although the service set a longer wait; a day
             by default, None waits as long as the service requires.
+        priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender in `quota.spenders`; a call or a stream can have a tag of its own.
+        headers: further headers of each request to both services.
         isolated: whether the session has gates of its own. By default it shares them with all sessions of its
             event loop that have the same origin (scheme, host and port), key and `transport`.
         share: True shares the quotas with all processes of this user and machine that do so too, the address
@@ -129,7 +130,9 @@ class Session:
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
         max_stop: float | None = DEFAULT_MAX_STOP,
+        priority: int = 0,
         tag: str = "",
+        headers: Mapping[str, str] | None = None,
         isolated: bool = False,
         share: bool | str | Carrier | None = None,
         on_unavailable: Literal["degrade", "fail"] = "degrade",
@@ -148,15 +151,17 @@ class Session:
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
-        settings = CallSettings(
-            RetryPolicy(whole_number("max_attempts", max_attempts)),
-            RetryBudget(),
-            jitter=random.random,
-            max_wait=None if max_wait is None else seconds_of("max_wait", max_wait, zero=True),
-            deadline=deadline_of(deadline),
-        )
-        patience = seconds_of("timeout", timeout)
-        make_service = partial(Service, transport=reached, timeout=patience)
+        settings = CallSettings(RetryBudget(), jitter=random.random)
+        given = {
+            "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
+            "max_attempts": whole_number("max_attempts", max_attempts),
+            "max_wait": max_wait,
+            "deadline": deadline,
+            "priority": priority,
+            "headers": headers,
+        }
+        options = call_options(CallOptions(), given)
+        make_service = partial(Service, transport=reached)
         make_member = partial(
             Member,
             rate=_rate(rate),
@@ -165,6 +170,7 @@ class Session:
             max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
             now=function("now", now),
             tag=tag_of(tag),
+            timeout=options.timeout,
         )
         known = _limits(limits)
         try:
@@ -185,37 +191,17 @@ class Session:
                 member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
-        gates = _gates(transport, boolean("isolated", isolated), share, sharing, patience, rate)
-        self.connection = Connection(services, reached, transport is None, settings, states, gates)
-        self._metrics = MetricsAPI(self.connection, "metrics")
-        self._data = DataAPI(self.connection, "data")
+        gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
+        connection = Connection(services, reached, transport is None, settings, states, gates)
+        super().__init__(connection, options)
 
     def __repr__(self) -> str:
         if not hasattr(self, "connection"):  # refused arguments: a traceback shows it too
             return "<Session without a service>"
-        return f"<Session {self.connection.describe()}>"
+        return super().__repr__()
 
     def __reduce__(self) -> NoReturn:
         self.connection.__reduce__()
-
-    @property
-    def metrics(self) -> MetricsAPI:
-        """The Metrics API."""
-        return self._metrics
-
-    @property
-    def data(self) -> DataAPI:
-        """The Data API."""
-        return self._data
-
-    @property
-    def quota(self) -> dict[str, QuotaSnapshot]:
-        """Snapshot of the quota of each configured service; inside a running event loop.
-
-        Sessions that share a gate have the same quota.
-        """
-        connection = self.connection
-        return {service.name: connection.snapshot(service) for service in connection.configured}
 
     async def __aenter__(self) -> Self:
         self.connection.enter()
@@ -247,7 +233,6 @@ def _gates(
     isolated: bool,
     share: bool | str | Carrier | None,
     on_unavailable: Literal["degrade", "fail"],
-    timeout: float,
     rate: object,
 ) -> Gates:
     if isolated and share:
@@ -265,7 +250,7 @@ def _gates(
         raise ConfigurationError(
             "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
-    return SharedGates(choice, on_unavailable, timeout)
+    return SharedGates(choice, on_unavailable)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:

@@ -617,7 +617,7 @@ async def test_priority() -> None:
         await asyncio.gather(*background, *urgent)
     assert order[:10] == ["background"] * 10
     assert order[10:20].count("urgent") == 5  # in the next window, and not behind the 20 that came before
-    for priority in (1.5, True, None):
+    for priority in (1.5, True, "1"):
         with pytest.raises(ConfigurationError, match="priority"):
             session.metrics.avg_tps(43114, priority=priority)  # type: ignore[arg-type]
 

@@ -124,7 +124,7 @@ class Groups:
             yield "resume: Checkpoint | None = None"
             yield 'on_invalid: OnInvalid = "raise"'
             yield "prefetch: int = 0"
-        yield "priority: int = 0"
+        yield "priority: int | None = None"
         yield "deadline: float | None = None"
         yield "tag: str | None = None"
 

@@ -50,14 +50,14 @@ class DataAPI(ServiceAPI):
 
     @gets(Route("/v1/health-check"))
     async def health_check(
-        self, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:
         """Return the health of the service."""
         ...
 
     @gets(Route("/v1/live-check"))
     async def live_check(
-        self, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:
         """Return the health of the service for reads."""
         ...
@@ -71,7 +71,7 @@ class DataAPI(ServiceAPI):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[ChainInfo]:
@@ -80,21 +80,31 @@ class DataAPI(ServiceAPI):
 
     @gets(Route("/v1/chains/{chainId}", weight="free"))
     async def chain(
-        self, chain_id: ChainId, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        chain_id: ChainId,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> ChainInfo:
         """Return a chain."""
         ...
 
     @gets(Route("/v1/avax/supply", weight="free"))
     async def avax_supply(
-        self, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> AvaxSupply:
         """Return the supply of AVAX, in whole AVAX."""
         ...
 
     @gets(Route("/v1/operations/{operationId}", weight="small"))
     async def operation(
-        self, operation_id: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        operation_id: str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> Operation:
         """Return the state of a long-running operation."""
         ...
@@ -105,7 +115,7 @@ class DataAPI(ServiceAPI):
         network: Network,
         tx_hash: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> AggregatedSignatures:

@@ -58,7 +58,7 @@ class MetricsAPI(ServiceAPI):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> MetricPages[MetricPoint]:
@@ -87,14 +87,14 @@ class MetricsAPI(ServiceAPI):
 
     @gets(Route("/v2/health-check", weight="free"))
     async def health_check(
-        self, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:
         """Return the health of the service."""
         ...
 
     @gets(Route("/v2/live-check", weight="free"))
     async def live_check(
-        self, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:
         """Return the health of the service for reads."""
         ...

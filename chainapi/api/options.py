@@ -1,15 +1,23 @@
-"""Options of a walk and of a call: the arguments that are not sent."""
+"""Options of a view, a walk and a call: the arguments that are not sent."""
 
 from __future__ import annotations
 
-from attrs import frozen
+import re
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
 
-from chainapi._text import closest
+from attrs import evolve, frozen
+
+from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
-from chainapi.core.arguments import deadline_of, one_of, refuse_unknown, tag_of, whole_number
+from chainapi.core.arguments import one_of, refuse_unknown, seconds_of, tag_of, whole_number
+from chainapi.core.call import CallOptions
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.retry import RetryPolicy
+from chainapi.errors import ConfigurationError
 
-__all__ = ["NOT_SENT", "Options", "own_tag", "priority_of", "refuse_misspelt"]
+__all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "own_options", "refuse_misspelt"]
 
 NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline", "tag")
 MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
@@ -22,36 +30,92 @@ class Options:
     resume: Checkpoint | None
     on_invalid: OnInvalid
     prefetch: int
-    priority: int
+    priority: int | None
     deadline: float | None
     tag: str | None
 
     def __attrs_post_init__(self) -> None:
         one_of("on_invalid", self.on_invalid, ("raise", "raw"))
         whole_number("prefetch", self.prefetch, 0, MAX_PREFETCH)
-        priority_of(self.priority)
-        deadline_of(self.deadline)
-        own_tag(self.tag)
 
 
-def priority_of(priority: object) -> int:
-    """Return the argument ``priority=``.
+def call_options(options: CallOptions, given: Mapping[str, Any]) -> CallOptions:
+    """Return the options of a view with those that are `given`; None keeps one.
 
     Raises:
-        ConfigurationError: it is not a whole number.
+        ConfigurationError: an option is invalid.
 
     """
-    return whole_number("priority", priority, least=None)
+    wanted = {name: value for name, value in given.items() if value is not None}
+    changed = {name: _CHECKS[name](value) for name, value in wanted.items() if name in _CHECKS}
+    if "max_attempts" in wanted:
+        changed["retry"] = RetryPolicy(whole_number("max_attempts", wanted["max_attempts"]))
+    if "headers" in wanted:
+        changed["headers"] = {**options.headers, **_headers(wanted["headers"])}
+    return evolve(options, **changed)
 
 
-def own_tag(tag: object) -> str | None:
-    """Return the argument ``tag=`` of a call; None for the tag of its session.
+def own_options(
+    options: CallOptions, priority: int | None, deadline: float | None, tag: str | None
+) -> CallOptions:
+    """Return the options of a view with those of one call or stream; None keeps one.
 
     Raises:
-        ConfigurationError: it is not a text of at most 64 printable characters.
+        ConfigurationError: an option is invalid.
 
     """
-    return None if tag is None else tag_of(tag)
+    if priority is None and deadline is None and tag is None:
+        return options
+    return call_options(options, {"priority": priority, "deadline": deadline, "tag": tag})
+
+
+def _limit_of(name: str, *, zero: bool) -> Callable[[object], float | None]:
+    """Return the check of a number of seconds that infinity switches off."""
+    return lambda value: None if value == inf else seconds_of(name, value, zero=zero)
+
+
+def _headers(headers: object) -> dict[str, str]:
+    """Return the argument ``headers=``, with lower-case names.
+
+    The message of an error has no value: it may be a secret.
+    """
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError("headers= must map names of headers to texts")
+    return {_header_name(name): _header_value(name, value) for name, value in headers.items()}
+
+
+def _header_name(name: object) -> str:
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise ConfigurationError(f"headers= has {quoted(name)}, which is no name of a header")
+    if name.lower() in _OWN_HEADERS:
+        raise ConfigurationError(f"headers= has {quoted(name)}, which chainapi sets itself: leave it out")
+    if name.lower().endswith("api-key"):  # both services would receive it
+        raise ConfigurationError(f"headers= has {quoted(name)}: give the key to Session(api_key=)")
+    return name.lower()
+
+
+def _header_value(name: str, value: object) -> str:
+    if not isinstance(value, str) or not _VALUE.fullmatch(value):
+        raise ConfigurationError(
+            f"headers[{name!r}] must be a text of printable ASCII characters, without white space at its ends"
+        )
+    return value
+
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
+# The transport frames and decompresses messages.
+_OWN_HEADERS = frozenset(
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
+)
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "timeout": lambda value: seconds_of("timeout", value),
+    "max_wait": _limit_of("max_wait", zero=True),
+    "deadline": _limit_of("deadline", zero=False),
+    "priority": lambda value: whole_number("priority", value, least=None),
+    "tag": tag_of,
+}
+OPTIONS = (*_CHECKS, "max_attempts", "headers")
 
 
 def refuse_misspelt(params: dict[str, object], what: str) -> None:

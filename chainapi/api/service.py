@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
-from chainapi.api.options import NOT_SENT, Options, own_tag, priority_of, refuse_misspelt
+from chainapi.api.options import NOT_SENT, Options, own_options, refuse_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.client.service import Service
-from chainapi.core.arguments import deadline_of
-from chainapi.core.call import Call
+from chainapi.core.call import Call, CallOptions
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
@@ -34,9 +33,10 @@ T = TypeVar("T")
 class ServiceAPI:
     """One service of a session: `session.metrics` or `session.data`."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    def __init__(self, connection: Connection, name: str, options: CallOptions) -> None:
         self._connection = connection
         self._name = name
+        self._options = options
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of <Session {self._connection.describe()}>>"
@@ -65,7 +65,7 @@ class ServiceAPI:
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
         **params: object,
@@ -85,7 +85,7 @@ class ServiceAPI:
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
         **params: object,
@@ -104,7 +104,7 @@ class ServiceAPI:
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
         **params: object,
@@ -127,9 +127,9 @@ class ServiceAPI:
             on_invalid: "raise" raises DecodeError at a row that does not match `model`; "raw" returns it as
                 an `Invalid` among the other rows.
             prefetch: pages to fetch ahead of the reader, 0 to 16.
-            priority: requests of a higher priority are first in the queue for quota.
-            deadline: seconds for each page with its waits and retries; by default the session's.
-            tag: name of the spender in `quota.spenders`; by default the session's.
+            priority: requests of a higher priority are first in the queue for quota; by default the view's.
+            deadline: seconds for each page with its waits and retries; by default the view's.
+            tag: name of the spender in `quota.spenders`; by default the view's.
             params: query parameters by their names on the wire; None is left out, a list is joined by commas.
 
         Raises:
@@ -150,7 +150,7 @@ class ServiceAPI:
         path: str,
         *,
         model: Any = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
         **params: object,
@@ -158,8 +158,8 @@ class ServiceAPI:
         """Return one resource, as plain JSON values or as `model`.
 
         Requests of a higher `priority` are first in the queue for quota. `deadline` is the seconds of the
-        call with its waits and retries, and `tag` is the name of the spender in `quota.spenders`; both are by
-        default the session's.
+        call with its waits and retries, and `tag` is the name of the spender in `quota.spenders`. By default
+        they are those of the session, or of the view of it.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.
@@ -169,7 +169,7 @@ class ServiceAPI:
         refuse_misspelt(params, "get")
         service = self._service()
         query = self._query(checked_path(path), query_params(params))
-        call = Call(query, priority=priority_of(priority), deadline=deadline_of(deadline), tag=own_tag(tag))
+        call = Call(query, options=own_options(self._options, priority, deadline, tag))
         resource, _ = await self._connection.call(service, call, ResourceDecoder(model))
         return resource
 
@@ -203,9 +203,9 @@ class ServiceAPI:
         segments, params = endpoint.encode(given)
         route = endpoint.unloaded
         query = self._query(_filled(route.path, segments), params, route.units)
-        priority, deadline = priority_of(given["priority"]), deadline_of(given["deadline"])
+        options = own_options(self._options, given["priority"], given["deadline"], given["tag"])
         service, began = self._service(), self._connection.clock()
-        call = Call(query, priority=priority, deadline=deadline, tag=own_tag(given["tag"]))
+        call = Call(query, options=options)
         if not endpoint.loaded:
             await endpoint.load()
         resource, _ = await self._connection.call(service, call, endpoint.decoder(), began)
@@ -236,7 +236,8 @@ class ServiceAPI:
         connection, service = self._connection, self._service()
         query = self._query(path, params, route.units)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
-        source = ListSource(connection, service, route, query, options, endpoint)
+        own = own_options(self._options, options.priority, options.deadline, options.tag)
+        source = ListSource(connection, service, route, query, options, own, endpoint)
         invalid = options.on_invalid == "raw"
         dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
         return Walk(source.facts, connection.states(start), dedupe, start), source

@@ -10,7 +10,7 @@ from chainapi.api.options import Options
 from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
 from chainapi.client.service import Service
-from chainapi.core.call import Call, GivenUp
+from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery
 from chainapi.core.url import Query
@@ -32,6 +32,7 @@ class ListSource:
         route: the route, with its model where that is loaded.
         query: path and parameters.
         options: options of the walk.
+        call_options: options of the calls for its pages.
         endpoint: the declared endpoint; None for a route that the caller names.
 
     """
@@ -43,6 +44,7 @@ class ListSource:
         route: Route,
         query: Query,
         options: Options,
+        call_options: CallOptions,
         endpoint: Endpoint | None,
     ) -> None:
         self.emit = service.events.emit
@@ -53,6 +55,7 @@ class ListSource:
         self._route = route
         self._query = query
         self._options = options
+        self._call_options = call_options
         self._endpoint = endpoint
         self._decoder: Callable[[bytes], DecodedPage] | None = None
         if endpoint is None or endpoint.loaded:
@@ -73,6 +76,11 @@ class ListSource:
             bounded=until is not None and self._route.descending_key is not None,
             end=_whole_parameter(self._query.params, until),
         )
+
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota (see `Pages.quota_wait`)."""
+        return max(0.0, self._service.events.waits_until - self._connection.clock())
 
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
@@ -113,15 +121,13 @@ class ListSource:
         return estimate(rows, size, service.price(query), limits)
 
     def _call(self, fetch: Fetch, needed: Callable[[], bool] | None) -> Call:
-        query, options, bound = self._query, self._options, fetch.bound
+        query, bound = self._query, fetch.bound
         return Call(
             query if bound is None else query.bounded(self._route.until, bound),
             None if fetch.token is None else fetch.token.value,
             fetch.not_after,
-            options.priority,
             needed,
-            options.deadline,
-            options.tag,
+            self._call_options,
         )
 
     async def _load(self) -> Callable[[bytes], DecodedPage]:

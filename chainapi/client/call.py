@@ -119,12 +119,12 @@ class CallRunner(Generic[R]):
             self._permit = await self.service.gate.acquire(
                 query.route,
                 cost=query.cost,
-                priority=self.call.priority,
+                priority=self.call.options.priority,
                 max_wait=command.max_wait,
                 deadline=command.deadline,
                 again=command.again,
                 member=self.service.member,
-                tag=self.call.tag,
+                tag=self.call.options.tag,
             )
         except APITimeoutError as error:
             return error.with_traceback(None)
@@ -132,21 +132,22 @@ class CallRunner(Generic[R]):
 
     async def _send(self, attempt: int) -> Exchange:
         """Send the request once, and report its outcome to the gate."""
-        service, where = self.service, self.call.query.where
+        service, where, timeout = self.service, self.call.query.where, self.call.options.timeout
         events = service.events if service.events.emit else None
         clock = asyncio.get_running_loop().time
         self._sent = True
+        service.events.waits_until = -inf
         sent = SentAt(clock(), service.member.now())
         if events is not None:
             events.sent(where, attempt)
         outcome: Response | APIConnectionError
         try:
-            async with asyncio.timeout_at(sent.at + service.timeout):
+            async with asyncio.timeout_at(sent.at + timeout):
                 outcome = await service.transport.send(service.request(self.call))
         except APIConnectionError as error:
             outcome = error.with_traceback(None)  # its frames hold the headers of the request
         except TimeoutError:
-            outcome = APITimeoutError(f"no whole answer within {service.timeout:g} s")
+            outcome = APITimeoutError(f"no whole answer within {timeout:g} s")
         exchange = await self._land(sent, outcome)
         self._permit = None
         if events is not None:

@@ -80,6 +80,11 @@ class Connection:
             self._join(asyncio.get_running_loop())
         return service.snapshot()
 
+    def expect(self, timeout: float) -> None:
+        """Prepare for requests that may stay without a response for `timeout` seconds."""
+        for service in self.configured:
+            service.member.timeout = max(service.member.timeout, timeout)
+
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""
         return asyncio.get_running_loop().time()

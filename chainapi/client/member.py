@@ -51,6 +51,7 @@ class Member:
             shares of the quota while they wait.
         tag: name of the spender, for requests without a tag of their own.
         group: limits the requests in flight of several members, for those without `rate` or `max_in_flight`.
+        timeout: seconds after which its requests are given up; it may grow later.
 
     """
 
@@ -67,11 +68,13 @@ class Member:
         process: str = "",
         tag: str = "",
         group: Group | None = None,
+        timeout: float = 30.0,
     ) -> None:
         self.given = rate
         self.most_in_flight = max_in_flight
         self.process = process
         self.tag = tag
+        self.timeout = timeout
         self.account: Account | None = None  # of its tag, in the gate that it joined
         self.ceiling = None if rate is None else Ceiling(rate)
         self.limits = tuple(limits)

@@ -46,7 +46,6 @@ class Service:
     Attributes:
         endpoint: its address and key.
         transport: sends the requests.
-        timeout: seconds that one attempt may take.
         member: the session's place in the gate.
         events: emits the events of the service.
 
@@ -54,7 +53,6 @@ class Service:
 
     endpoint: ServiceConfig
     transport: Transport
-    timeout: float
     member: Member
     events: ServiceEvents
     _gate: AnyGate | None = field(default=None, init=False)
@@ -68,9 +66,9 @@ class Service:
 
     def request(self, call: Call) -> Request:
         """Return the request of a call; the key is added here and nowhere else."""
-        headers = _HEADERS
+        headers = {**_HEADERS, **call.options.headers} if call.options.headers else _HEADERS
         if self.endpoint.key is not None and self.endpoint.key_header is not None:
-            headers = {**_HEADERS, self.endpoint.key_header: self.endpoint.key.reveal()}
+            headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
         return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
 
     def join(self, gate: AnyGate) -> None:

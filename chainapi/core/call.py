@@ -7,11 +7,11 @@ clock and never sees the API key; a test drives it with a list of results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from chainapi.core.http import Response, is_blank, is_markup
 from chainapi.core.limits.headers import RateLimitInfo, hold
@@ -32,6 +32,7 @@ __all__ = [
     "Acquire",
     "Call",
     "CallFlow",
+    "CallOptions",
     "CallSettings",
     "Command",
     "Decode",
@@ -67,6 +68,30 @@ class SentAt:
 
 
 @frozen(eq=False, repr=False)
+class CallOptions:
+    """Options of a call; a view of a session has one set for all of its calls.
+
+    Attributes:
+        timeout: seconds for one attempt.
+        retry: number of attempts, and the backoff between them.
+        max_wait: seconds that the call may wait for quota; None for no limit.
+        deadline: seconds that the call may take in all; None for no limit.
+        priority: calls with a higher one go first in the queue for quota.
+        tag: name of the spender of the quota; None uses that of the session.
+        headers: further headers of the request, by lower-case names.
+
+    """
+
+    timeout: float = 30.0
+    retry: RetryPolicy = field(factory=RetryPolicy)
+    max_wait: float | None = None
+    deadline: float | None = None
+    priority: int = 0
+    tag: str | None = None
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+
+
+@frozen(eq=False, repr=False)
 class Call:
     """Call: one request, repeated until it succeeds or no attempt is left.
 
@@ -74,35 +99,27 @@ class Call:
         query: path and parameters.
         page_token: token of the page to fetch; None for the first page or a single resource.
         not_after: time of the loop from which on the page token is dead and not sent.
-        priority: calls with a higher one go first in the queue for quota.
         needed: returns whether somebody still waits for the response; checked before each attempt.
-        deadline: seconds that the call may take in all; None uses that of the session.
-        tag: name of the spender of the quota; None uses that of the session.
+        options: waits, retries and headers.
 
     """
 
     query: Query
     page_token: str | None = None
     not_after: float = inf
-    priority: int = 0
     needed: Callable[[], bool] | None = None
-    deadline: float | None = None
-    tag: str | None = None
+    options: CallOptions = field(factory=CallOptions)
 
 
 @define(eq=False, repr=False)
 class CallSettings:
-    """Settings and retry budget that all calls of a session share.
+    """Retry budget and jitter that all calls of a session share.
 
-    `max_wait` and `deadline` are seconds. `jitter` returns random numbers in [0, 1), which spread the pauses
-    before retries.
+    `jitter` returns random numbers in [0, 1), which spread the pauses before retries.
     """
 
-    retry: RetryPolicy
     budget: RetryBudget
     jitter: Callable[[], float]
-    max_wait: float | None = None
-    deadline: float | None = None
 
 
 @define
@@ -198,7 +215,7 @@ class CallFlow:
         self._call = call
         self._settings = settings
         self._began = began
-        allowed = settings.deadline if call.deadline is None else call.deadline
+        allowed = call.options.deadline
         self._allowed = inf if allowed is None else allowed  # seconds in all
         self.deadline = began + self._allowed
         self.last: Failure | None = None
@@ -266,7 +283,7 @@ class CallFlow:
         """Begin to wait for quota; waits of earlier attempts count towards `max_wait`."""
         if self._phase != _QUEUE:
             self._enter(_QUEUE, now)
-        left = self._settings.max_wait
+        left = self._call.options.max_wait
         if left is not None:
             left = max(0.0, left - self._seconds[_QUEUE] - (now - self._since))
         return Acquire(left, self.deadline, self._attempts > 0)
@@ -301,9 +318,10 @@ class CallFlow:
 
         There is no pause here: the gate holds the next attempt back.
         """
-        limits, verdict, retry = exchange.limits, exchange.verdict, self._settings.retry
+        options = self._call.options
+        limits, verdict, retry = exchange.limits, exchange.verdict, options.retry
         if verdict in (Verdict.QUOTA, Verdict.UNANNOUNCED):
-            endless = self._settings.max_wait is None and retry.max_attempts > 1
+            endless = options.max_wait is None and retry.max_attempts > 1
             again = self._state.refused(retry, patient=endless and verdict is Verdict.UNANNOUNCED)
         else:
             again = self._state.route_refused(retry) and verdict is not Verdict.TOO_EXPENSIVE
@@ -325,11 +343,11 @@ class CallFlow:
 
     def _retry(self, failure: Failure, now: float, retry_after: float | None = None) -> Flow[float]:
         """Pause before the next attempt, or raise the error if none is left."""
-        settings = self._settings
-        again = self._state.fault(settings.retry)
+        settings, options = self._settings, self._call.options
+        again = self._state.fault(options.retry)
         if isinstance(failure, APIConnectionError) and not failure.transient:
             again = False
-        if retry_after is not None and settings.max_wait is not None and retry_after > settings.max_wait:
+        if retry_after is not None and options.max_wait is not None and retry_after > options.max_wait:
             again = False
         timed_out = isinstance(failure, APITimeoutError)
         tokens = settings.budget.spend(timed_out=timed_out) if again else None
@@ -337,7 +355,7 @@ class CallFlow:
             raise self._final(failure, now)
         self._spent += tokens
         self.last = failure
-        seconds = settings.retry.backoff(self._state, settings.jitter(), retry_after)
+        seconds = options.retry.backoff(self._state, settings.jitter(), retry_after)
         if now + seconds >= self.deadline:
             raise self.exceeded(now, retry_after=seconds) from failure
         self._enter(_PAUSE, now)

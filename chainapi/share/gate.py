@@ -17,7 +17,8 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
-from attrs import evolve, frozen
+from attrs import define, evolve
+from msgspec.structs import replace
 
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
@@ -70,12 +71,13 @@ HIGHEST = 2**63 - 1  # of a whole number in a message
 _log = logging.getLogger("chainapi.share")
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Joined:
     """Session that uses the gate, with its number and its settings as a message."""
 
     member: Member
     message: Join
+    timeout: float  # seconds, as last sent
 
 
 class SharedGate:
@@ -87,16 +89,12 @@ class SharedGate:
         carrier: connects the processes.
         on_unavailable: "degrade" sends by the last known share of this process while there is no host, "fail"
             raises ShareUnavailableError.
-        timeout: seconds after which the sessions give up a request.
 
     """
 
-    def __init__(
-        self, name: str, origin: str, carrier: Carrier, on_unavailable: OnUnavailable, timeout: float = 30.0
-    ) -> None:
+    def __init__(self, name: str, origin: str, carrier: Carrier, on_unavailable: OnUnavailable) -> None:
         self._origin = origin
         self._on_unavailable = on_unavailable
-        self.timeout = timeout
         self._uplink = Uplink(name, carrier, self, self._make_host)
         self._store = partial(carrier.store, name)
         self._joined: dict[Member, _Joined] = {}
@@ -185,8 +183,9 @@ class SharedGate:
                 limits=tuple(_rate(limit) for limit in member.limits),
                 probe=settings.probe,
                 max_stop=None if settings.max_stop == inf else amount_of(settings.max_stop),
-                timeout=amount_of(self.timeout),
+                timeout=amount_of(member.timeout),
             ),
+            member.timeout,
         )
         if self._fallback is not None:
             self._fallback.gate.join(member)
@@ -225,7 +224,15 @@ class SharedGate:
         joined = self._joined.get(member)
         if joined is None:
             raise SessionClosedError("the session is closed: make a new one")
+        if member.timeout > joined.timeout:  # of a view that was made since then
+            self._join_again(joined)
         return joined.message.member
+
+    def _join_again(self, joined: _Joined) -> None:
+        """Report to the host that requests of a session may take longer."""
+        joined.timeout = joined.member.timeout
+        joined.message = replace(joined.message, timeout=amount_of(joined.timeout))
+        self._uplink.send(joined.message)
 
     async def _attempt(self, request: Request) -> SharedPermit | None:
         """Return a permit of the host; None to repeat the request."""

@@ -16,6 +16,7 @@ from math import ceil, inf
 from typing import Any, assert_never
 
 from attrs import define, field
+from msgspec.structs import replace
 
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
@@ -194,10 +195,15 @@ class Host:
 
 @define(eq=False, repr=False)
 class _Session:
-    """Session of a process, and the seconds after which it gives up a request."""
+    """Session of a process, with its settings."""
 
     member: Member
-    timeout: float
+    settings: Join
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which it gives up a request."""
+        return self.settings.timeout
 
 
 @define(eq=False, repr=False)
@@ -361,8 +367,12 @@ class _Peer:
         self._hold(message.permit, permit, session)
 
     def _join(self, message: Join) -> None:
-        if message.member in self._sessions:
-            raise _ProtocolError(f"session {message.member} joined already")
+        known = self._sessions.get(message.member)
+        if known is not None:
+            if replace(message, timeout=known.timeout) != known.settings:
+                raise _ProtocolError(f"session {message.member} joined already, with other settings")
+            known.settings = message
+            return
         try:
             rate = None if message.rate is None else _limit(message.rate)
             limits = [_limit(rate) for rate in message.limits]
@@ -379,7 +389,7 @@ class _Peer:
             tag=message.tag,
             group=self.group,
         )
-        self._sessions[message.member] = _Session(member, message.timeout)
+        self._sessions[message.member] = _Session(member, message)
         self.host.gate.join(member)
 
     def _session(self, number: int) -> _Session:

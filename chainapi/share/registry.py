@@ -75,13 +75,11 @@ class SharedGates:
     Attributes:
         choice: see `chosen`.
         on_unavailable: see `SharedGate`.
-        timeout: seconds after which the session gives up a request.
 
     """
 
     choice: Choice
     on_unavailable: OnUnavailable
-    timeout: float
 
     def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
         """See `Gates.open`."""
@@ -92,12 +90,10 @@ class SharedGates:
             carrier = _carrier(self.choice, frame_key(service.origin, api_key))
             if isinstance(carrier, Authenticating):
                 carrier.authenticate(name, frame_key(service.origin, api_key))
-            gate = SharedGate(name, service.origin, carrier, self.on_unavailable, self.timeout)
+            gate = SharedGate(name, service.origin, carrier, self.on_unavailable)
             used[key] = _Used(gate)
         used[key].users += 1
-        gate = used[key].gate
-        gate.timeout = max(gate.timeout, self.timeout)  # for the session that joins now
-        return gate
+        return used[key].gate
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """See `Gates.close`: the last session of the loop ends this process's part."""

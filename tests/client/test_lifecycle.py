@@ -22,7 +22,9 @@ import pytest
 from attrs import define
 
 from chainapi import Checkpoint, MetricPoint, Provider, Session
+from chainapi.api.metrics import MetricsAPI
 from chainapi.client.transport import AiohttpTransport
+from chainapi.core.call import CallOptions
 from chainapi.core.http import Request, Response
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import (
@@ -262,11 +264,12 @@ async def test_timeout_around_a_wait_is_punctual(answer: Response | Exception | 
     """
     session, transport = scripted(answer)
     session.connection.settings.jitter = lambda: 1.0
-    session.connection.settings.retry = RetryPolicy(max_attempts=5, base=30.0)
+    retry = CallOptions(retry=RetryPolicy(max_attempts=5, base=30.0))
+    metrics = MetricsAPI(session.connection, "metrics", retry)
     async with session:
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(1):
-                await session.metrics.avg_tps(1).collect()
+                await metrics.avg_tps(1).collect()
         assert not isinstance(caught.value, ChainAPIError)
         assert now() == pytest.approx(1)
         assert (transport.sent, transport.under_way) == (1, 0)

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +16,7 @@ from chainapi.core.call import (
     Acquire,
     Call,
     CallFlow,
+    CallOptions,
     CallSettings,
     Command,
     Decode,
@@ -81,14 +82,15 @@ class Script:
     unanswered: APITimeoutError | None = None
     now: float = 100.0
     commands: list[Command] = field(factory=list[Command])
-    settings: CallSettings = field(
-        factory=lambda: CallSettings(RetryPolicy(), RetryBudget(), jitter=lambda: 1.0)
-    )
+    settings: CallSettings = field(factory=lambda: CallSettings(RetryBudget(), jitter=lambda: 1.0))
+    options: CallOptions = field(factory=CallOptions)
 
     def run(self, call: Call | None = None, began: float | None = None) -> tuple[Any, SentAt]:
         """Run a call to its end."""
         self.flow = CallFlow(
-            call or Call(Query("/v1/x")), self.settings, self.now if began is None else began
+            call or Call(Query("/v1/x"), options=self.options),
+            self.settings,
+            self.now if began is None else began,
         )
         commands = self.flow.run(self.now)
         try:
@@ -229,7 +231,7 @@ def test_a_retry_after_is_kept() -> None:
     script.run()
     assert script.pauses == [7.0]
     script = Script([busy, OK])
-    script.settings.max_wait = 6.0
+    script.options = evolve(script.options, max_wait=6.0)
     with pytest.raises(ServerError):
         script.run()
     assert script.pauses == []
@@ -238,7 +240,7 @@ def test_a_retry_after_is_kept() -> None:
 def test_without_retries_every_fault_is_final() -> None:
     """A fault is final if only one attempt is allowed."""
     script = Script([BROKEN])
-    script.settings.retry = RetryPolicy(max_attempts=1)
+    script.options = evolve(script.options, retry=RetryPolicy(max_attempts=1))
     with pytest.raises(APIConnectionError):
         script.run()
     assert script.kinds == ["Acquire", "Send"]
@@ -278,8 +280,8 @@ def test_an_empty_budget_ends_the_retries() -> None:
 def attempts(verdict: Verdict, max_attempts: int = 3, max_wait: float | None = 1e9) -> int:
     """Return how many requests a call sends that is always refused, 100 at most."""
     script = Script([*[refusal(verdict)] * 99, OK], took=0.0)
-    script.settings.retry = RetryPolicy(max_attempts)
-    script.settings.max_wait = max_wait
+    script.options = evolve(script.options, retry=RetryPolicy(max_attempts))
+    script.options = evolve(script.options, max_wait=max_wait)
     with suppress(RateLimitedError):
         script.run()
     assert script.pauses == []
@@ -326,7 +328,7 @@ def test_a_patient_call_takes_any_number_of_refusals() -> None:
 def test_a_refusal_keeps_the_wait(limits: RateLimitInfo, retry_after: float | None) -> None:
     """The error of a 429 has the last retry-after, else the last reset."""
     script = Script([refusal(Verdict.ROUTE, limits)])
-    script.settings.retry = RetryPolicy(max_attempts=1)
+    script.options = evolve(script.options, retry=RetryPolicy(max_attempts=1))
     with pytest.raises(RateLimitedError) as caught:
         script.run()
     assert caught.value.retry_after == retry_after
@@ -343,19 +345,19 @@ def test_a_request_that_costs_more_than_the_limit() -> None:
 
 
 def test_the_deadline_counts_from_the_beginning() -> None:
-    """The deadline of a call, or else of the session, counts from `began`."""
+    """The deadline of a call counts from `began`, by default from now on."""
     script = Script()
-    script.settings.deadline = 30.0
+    script.options = evolve(script.options, deadline=30.0)
     script.run(began=90.0)
     assert script.commands[0] == Acquire(None, 120.0, again=False)
-    script.run(Call(Query("/v1/x"), deadline=5.0))
+    script.run(Call(Query("/v1/x"), options=CallOptions(deadline=5.0)))
     assert script.commands[3] == Acquire(None, 106.0, again=False)
 
 
 def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
     """A retry behind the deadline ends the call at once, with its time by phase."""
     script = Script([BROKEN], queue=2.0, took=3.0)
-    script.settings.deadline = 12.0
+    script.options = evolve(script.options, deadline=12.0)
     with pytest.raises(DeadlineExceededError) as caught:
         script.run(began=99.0)
     error = caught.value
@@ -370,7 +372,7 @@ def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
 def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[float]) -> None:
     """A pause that ends exactly at the deadline leaves no time for another attempt."""
     script = Script([BROKEN])
-    script.settings.deadline = deadline
+    script.options = evolve(script.options, deadline=deadline)
     with pytest.raises(DeadlineExceededError):
         script.run()
     assert script.pauses == pauses
@@ -380,7 +382,7 @@ def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[floa
 def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
     """The phases of a call cut off at any deadline add up to the time that passed."""
     script = Script([BROKEN, status(503), BROKEN, status(429), OK], queue=queue, took=took)
-    script.settings.deadline = 1_000.0
+    script.options = evolve(script.options, deadline=1_000.0)
     script.run(began=90.0)
     error = script.flow.exceeded(script.now + cut)
     phases = error.in_queue + error.in_attempts + error.between_attempts
@@ -391,7 +393,7 @@ def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
 def test_waits_of_all_attempts_count_towards_max_wait() -> None:
     """Waits of earlier attempts reduce `max_wait`, at most to 0."""
     script = Script([refusal(Verdict.QUOTA)] * 3 + [OK], queue=4.0)
-    script.settings.max_wait = 10.0
+    script.options = evolve(script.options, max_wait=10.0)
     script.run(began=99.0)
     waits = [command.max_wait for command in script.commands if isinstance(command, Acquire)]
     assert waits == [9.0, 5.0, 1.0, 0.0]

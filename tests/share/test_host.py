@@ -164,7 +164,7 @@ MISFITS: dict[str, tuple[tuple[FromMember, ...], str]] = {
     "unknown session": ((Acquire(1, 9, "/a"),), "session 9 did not join"),
     "holding of an unknown session": ((Holding(HOLDING, 9, "/a"),), "session 9 did not join"),
     "session of one that left": ((Leave(1), Acquire(1, 1, "/a")), "session 1 did not join"),
-    "joined already": ((JOIN,), "session 1 joined already"),
+    "joined already": ((Join(1, tag="new"),), "session 1 joined already, with other settings"),
     "invalid rate": ((Join(2, rate=(0.0, 1.0, False)),), "session 2 has an invalid limit: .*must be"),
     "invalid limit": ((Join(2, limits=((1.0, 0.0, False),)),), "session 2 has an invalid limit: .*must be"),
     "waits already": ((Acquire(1, 1, "/a"), Acquire(2, 1, "/a"), Acquire(2, 1, "/a")), "request 2 waits"),
@@ -671,6 +671,18 @@ async def test_permits_of_a_hung_process_end_after_its_timeout() -> None:
     assert await process.after(Acquire(2, 1, "/a")) == [Granted(2, (1,))]
     await asyncio.sleep(31)
     assert state(host) == (0, 0)  # the search began again
+
+
+async def test_a_session_may_raise_its_timeout() -> None:
+    """Join with a longer timeout holds for later requests; other changes break the link."""
+    host = Host()
+    process = Process(host, Join(1, tag="t", timeout=19.0))
+    await process.after(Acquire(1, 1, "/a"), Join(1, tag="t", timeout=100.0), answer(1, 98.0))
+    await process.after(Acquire(2, 1, "/a"))
+    await asyncio.sleep(99)
+    assert state(host) == (0, 1)
+    await process.after(Join(1, tag="other", timeout=100.0))
+    assert process.broken
 
 
 async def test_late_refusal_of_a_hung_process_still_stops_all() -> None:

@@ -152,12 +152,10 @@ class PlayedHost:
 class Process:
     """Process with one session, and its host."""
 
-    def __init__(
-        self, on_unavailable: OnUnavailable = "degrade", member: Member | None = None, timeout: float = 30.0
-    ) -> None:
+    def __init__(self, on_unavailable: OnUnavailable = "degrade", member: Member | None = None) -> None:
         self.host = PlayedHost()
         self.member = member or Member()
-        self.gate = SharedGate("quota", "https://data.test", self.host, on_unavailable, timeout)
+        self.gate = SharedGate("quota", "https://data.test", self.host, on_unavailable)
         self.gate._permits._responded = True  # the first response requests the state: see test_shared_gate
         self.gate.join(self.member)
 
@@ -202,7 +200,7 @@ async def ended(task: asyncio.Task[SharedPermit | Permit]) -> BaseException | No
 
 async def test_first_request_connects_and_greets() -> None:
     """A gate connects when it is used; its greeting has the sessions, then the requests."""
-    process = Process(timeout=20.0)
+    process = Process(member=Member(timeout=20.0))
     await settle()
     assert process.host.connections == 0
     task = process.call("/a", cost=2.0, priority=3, tag="t", again=True)
@@ -229,8 +227,9 @@ async def test_settings_of_a_session_are_those_of_the_message() -> None:
         probe=False,
         max_stop=1e300,
         tag="night",
+        timeout=1e300,
     )
-    process = Process(member=member, timeout=1e300)
+    process = Process(member=member)
     process.call()
     await settle()
     (join,) = process.host.all(Join)
@@ -240,6 +239,20 @@ async def test_settings_of_a_session_are_those_of_the_message() -> None:
     await settle()
     assert process.host.all(Join)[1].max_in_flight == 2**63 - 1
     assert process.host.all(Join)[1].max_stop is None
+
+
+async def test_a_longer_timeout_of_a_view_is_reported_once() -> None:
+    """The settings are sent again before the first request that may take longer than they say."""
+    process = Process(member=Member(timeout=20.0))
+    process.call()
+    await settle()
+    process.member.timeout = 200.0
+    process.call()
+    process.call()
+    await settle()
+    assert [(join.member, join.timeout) for join in process.host.all(Join)] == [(0, 20.0), (0, 200.0)]
+    kinds = [type(message) for frame in process.host.frames for message in frame]
+    assert kinds == [Hello, Join, Acquire, Join, Acquire, Acquire]
 
 
 async def test_times_left_are_those_of_the_sending() -> None:

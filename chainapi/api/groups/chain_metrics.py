@@ -48,7 +48,7 @@ class MetricChains(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[MetricsChain]:
@@ -57,7 +57,12 @@ class MetricChains(Group):
 
     @gets(Route("/v2/chains/{chainId}", weight="free"))
     async def get(
-        self, chain_id: ChainId, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        chain_id: ChainId,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> MetricsChain:
         """Return a chain that has metrics."""
         ...
@@ -84,7 +89,7 @@ class MetricChains(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[MetricPoint]:
@@ -97,7 +102,7 @@ class MetricChains(Group):
         chain_id: ChainId,
         metric: ChainRollingWindowMetric,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> RollingWindowMetrics:
@@ -127,7 +132,7 @@ class MetricChains(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[RankedAddress]:
@@ -149,7 +154,7 @@ class MetricChains(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[RankedAddress]:
@@ -165,7 +170,7 @@ class MetricChains(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[RankedAddress]:
@@ -198,7 +203,7 @@ class MetricICM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[IcmPoint]:
@@ -213,7 +218,7 @@ class MetricICM(Group):
         dest_blockchain_id: str | None = None,
         group_by: IcmGroupBy | None = None,
         network: Network | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> IcmSummary:
@@ -247,7 +252,7 @@ class MetricNetworks(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[MetricPoint]:
@@ -270,7 +275,7 @@ class MetricL1Validators(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[MetricPoint]:
@@ -295,7 +300,7 @@ class MetricL1Validators(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[MetricPoint]:
@@ -320,7 +325,7 @@ class MetricL1Validators(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[MetricPoint]:
@@ -345,7 +350,7 @@ class MetricL1Validators(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[MetricPoint]:
@@ -368,7 +373,7 @@ class MetricSubnets(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[RankedAddresses]:

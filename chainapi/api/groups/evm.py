@@ -48,7 +48,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[EvmBlock]:
@@ -65,7 +65,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[NativeTransaction]:
@@ -74,7 +74,12 @@ class EVM(Group):
 
     @gets(Route("/v1/address/{address}/chains"))
     async def address_chains(
-        self, address: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        address: str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> AddressChains:
         """Return the chains that an address is active on."""
         ...
@@ -96,7 +101,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[EvmBlock]:
@@ -109,7 +114,7 @@ class EVM(Group):
         chain_id: ChainId,
         block_id: int | str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> EvmBlock:
@@ -133,7 +138,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[NativeTransaction]:
@@ -150,7 +155,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[NativeTransaction]:
@@ -163,7 +168,7 @@ class EVM(Group):
         chain_id: ChainId,
         tx_hash: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> EvmTransaction:
@@ -178,7 +183,7 @@ class EVM(Group):
         *,
         block_number: int | None = None,
         currency: Currency | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> NativeBalance:
@@ -207,7 +212,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Erc20TokenBalance]:
@@ -233,7 +238,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Erc721TokenBalance]:
@@ -260,7 +265,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Erc1155TokenBalance]:
@@ -285,7 +290,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[CollectibleBalance]:
@@ -299,7 +304,7 @@ class EVM(Group):
         address: str,
         *,
         currency: Currency | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> EvmTransaction:
@@ -323,7 +328,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Contract]:
@@ -336,7 +341,7 @@ class EVM(Group):
         chain_id: ChainId,
         address: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Contract:
@@ -345,7 +350,12 @@ class EVM(Group):
 
     @gets(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
     async def chains_of_address(
-        self, address: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        address: str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> AddressChains:
         """Return the chains of an address; deprecated."""
         ...
@@ -368,7 +378,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[NativeTransaction]:
@@ -388,7 +398,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[EvmBlock]:
@@ -418,7 +428,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Transfer]:
@@ -447,7 +457,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[AddressTransaction]:
@@ -477,7 +487,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[AddressTransactionV2]:
@@ -503,7 +513,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[NativeTransaction]:
@@ -529,7 +539,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Erc20Transfer]:
@@ -555,7 +565,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Erc721Transfer]:
@@ -581,7 +591,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Erc1155Transfer]:
@@ -616,7 +626,7 @@ class EVM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[InternalTransaction]:

@@ -23,7 +23,12 @@ class Teleporter(Group):
 
     @gets(Route("/v1/teleporter/messages/{messageId}", weight="medium", deprecated=True))
     async def message(
-        self, message_id: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        message_id: str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> TeleporterMessage:
         """Return a message; deprecated."""
         ...
@@ -44,7 +49,7 @@ class Teleporter(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[TeleporterMessage]:
@@ -69,7 +74,7 @@ class Teleporter(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[TeleporterMessage]:
@@ -82,7 +87,12 @@ class ICM(Group):
 
     @gets(Route("/v1/icm/messages/{messageId}", weight="medium"))
     async def message(
-        self, message_id: str, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        message_id: str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> IcmMessage:
         """Return a message."""
         ...
@@ -101,7 +111,7 @@ class ICM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[IcmMessage]:
@@ -118,7 +128,7 @@ class ICM(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[IcmMessage]:

@@ -37,7 +37,7 @@ class NFTs(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[NftToken]:
@@ -51,7 +51,7 @@ class NFTs(Group):
         address: str,
         token_id: int | str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> NftToken:

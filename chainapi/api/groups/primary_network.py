@@ -55,7 +55,12 @@ class PrimaryNetwork(Group):
 
     @gets(Route("/v1/networks/{network}", weight="xl"))
     async def details(
-        self, network: Network, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self,
+        network: Network,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
     ) -> NetworkDetails:
         """Return totals of validators and delegators."""
         ...
@@ -67,7 +72,7 @@ class PrimaryNetwork(Group):
         blockchain_id: BlockchainId,
         tx_hash: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> PrimaryNetworkTransaction:
@@ -98,7 +103,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[PrimaryNetworkTransaction]:
@@ -128,7 +133,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[PChainTransaction]:
@@ -154,7 +159,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[PendingReward]:
@@ -174,7 +179,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[HistoricalReward]:
@@ -205,7 +210,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[PrimaryNetworkUtxo]:
@@ -223,7 +228,7 @@ class PrimaryNetwork(Group):
         blockchain_id: BlockchainId,
         *,
         addresses: Texts | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> LastActivity:
@@ -238,7 +243,7 @@ class PrimaryNetwork(Group):
         *,
         block_timestamp: Timestamp | None = None,
         addresses: Texts | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> PrimaryNetworkBalances:
@@ -252,7 +257,7 @@ class PrimaryNetwork(Group):
         blockchain_id: BlockchainId,
         block_id: int | str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> PrimaryNetworkBlock:
@@ -279,7 +284,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[PrimaryNetworkBlock]:
@@ -307,7 +312,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[PrimaryNetworkBlock]:
@@ -332,7 +337,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[XChainVertex]:
@@ -346,7 +351,7 @@ class PrimaryNetwork(Group):
         blockchain_id: XChainId,
         vertex_hash: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> XChainVertex:
@@ -375,7 +380,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[XChainVertex]:
@@ -389,7 +394,7 @@ class PrimaryNetwork(Group):
         blockchain_id: XChainId,
         asset_id: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> XChainAsset:
@@ -418,7 +423,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[XChainTransaction]:
@@ -434,7 +439,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[AddressChainIds]:
@@ -460,7 +465,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Blockchain]:
@@ -473,7 +478,7 @@ class PrimaryNetwork(Group):
         network: Network,
         blockchain_id: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Blockchain:
@@ -499,7 +504,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Subnet]:
@@ -512,7 +517,7 @@ class PrimaryNetwork(Group):
         network: Network,
         subnet_id: str,
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Subnet:
@@ -543,7 +548,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Validator]:
@@ -569,7 +574,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Validator]:
@@ -589,7 +594,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Delegator]:
@@ -617,7 +622,7 @@ class PrimaryNetwork(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[L1Validator]:

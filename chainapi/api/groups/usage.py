@@ -43,7 +43,7 @@ class Usage(Group):
         request_type: RequestType | None = None,
         api_key_id: str | None = None,
         request_path: str | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> UsageMetrics:
@@ -66,7 +66,7 @@ class Usage(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[ApiLog]:
@@ -85,7 +85,7 @@ class Usage(Group):
         response_code: int | None = None,
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> SubnetRpcUsage:
@@ -104,7 +104,7 @@ class Usage(Group):
         response_code: int | None = None,
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> SubnetRpcUsage:
@@ -126,7 +126,7 @@ class Usage(Group):
         continent: str | None = None,
         user_agent: str | None = None,
         rpc_method: str | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> PrimaryNetworkRpcUsage:

@@ -30,7 +30,7 @@ class Webhooks(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[Webhook]:
@@ -42,7 +42,7 @@ class Webhooks(Group):
         self,
         webhook_id: Annotated[str, Wire("id")],
         *,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Webhook:
@@ -62,7 +62,7 @@ class Webhooks(Group):
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
-        priority: int = 0,
+        priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
     ) -> Pages[str]:
@@ -71,7 +71,7 @@ class Webhooks(Group):
 
     @gets(Route("/v1/webhooks:getSharedSecret", weight="small"))
     async def shared_secret(
-        self, *, priority: int = 0, deadline: float | None = None, tag: str | None = None
+        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> SharedSecret:
         """Return the secret that signs the webhooks' calls."""
         ...

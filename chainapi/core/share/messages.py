@@ -114,7 +114,10 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
 
 
 class Join(Struct, array_like=True, tag=2, frozen=True):
-    """Settings of a session that joins, and seconds until it gives up a request."""
+    """Settings of a session that joins, and seconds until it gives up a request.
+
+    A session that joined sends it again when some of its requests may take longer; the rest is the same.
+    """
 
     member: Number
     tag: Text = ""

@@ -1,0 +1,100 @@
+"""SessionView: both services of a session, with options for its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Never
+
+from chainapi.api.data import DataAPI
+from chainapi.api.metrics import MetricsAPI
+from chainapi.api.options import OPTIONS, call_options
+from chainapi.client.connection import Connection
+from chainapi.core.arguments import refuse_unknown
+from chainapi.core.call import CallOptions
+from chainapi.core.limits.snapshot import QuotaSnapshot
+
+__all__ = ["SessionView"]
+
+
+class SessionView:
+    """Both services of a session, with options for the calls made through it.
+
+    A view uses the connections and the quota of its session and lives as long as that. It costs a few
+    microseconds, so a web backend can make one for each request.
+    """
+
+    connection: Connection
+    _options: CallOptions
+
+    def __init__(self, connection: Connection, options: CallOptions) -> None:
+        self.connection = connection
+        self._options = options
+        self._metrics = MetricsAPI(connection, "metrics", options)
+        self._data = DataAPI(connection, "data", options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.connection.describe()}>"
+
+    @property
+    def metrics(self) -> MetricsAPI:
+        """The Metrics API."""
+        return self._metrics
+
+    @property
+    def data(self) -> DataAPI:
+        """The Data API."""
+        return self._data
+
+    @property
+    def quota(self) -> dict[str, QuotaSnapshot]:
+        """Snapshot of the quota of each configured service; inside a running event loop.
+
+        Sessions that share a gate have the same quota.
+        """
+        connection = self.connection
+        return {service.name: connection.snapshot(service) for service in connection.configured}
+
+    def with_options(
+        self,
+        *,
+        timeout: float | None = None,
+        max_attempts: int | None = None,
+        max_wait: float | None = None,
+        deadline: float | None = None,
+        priority: int | None = None,
+        tag: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **unknown: Never,
+    ) -> SessionView:
+        """Return a view of the same session with other options.
+
+        An option that is not given, or None, stays as it is here. A call or a stream can have a priority, a
+        deadline and a tag of its own.
+
+        Args:
+            timeout: seconds for one attempt, from sending to the last byte.
+            max_attempts: requests for one call; 1 disables retries.
+            max_wait: seconds that a call may wait for quota; `math.inf` sets no limit.
+            deadline: seconds for a call with its waits, retries and decoding; `math.inf` sets none.
+            priority: calls with a higher one go first in the queue for quota; 0 by default.
+            tag: name of the spender in `quota.spenders`.
+            headers: further headers of each request to both services, such as ``traceparent``. They are added
+                to those of this view; a header of the same name is replaced.
+
+        Raises:
+            ConfigurationError: an option is invalid.
+
+        """
+        given = {
+            "timeout": timeout,
+            "max_attempts": max_attempts,
+            "max_wait": max_wait,
+            "deadline": deadline,
+            "priority": priority,
+            "tag": tag,
+            "headers": headers,
+        }
+        refuse_unknown(unknown, OPTIONS, "with_options", unknown)
+        changed = call_options(self._options, given)
+        self.connection.expect(changed.timeout)
+        return SessionView(self.connection, changed)
