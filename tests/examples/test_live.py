@@ -118,7 +118,8 @@ async def reach(tab: Tab, app: FastAPI, wanted: str) -> None:
 
 
 async def points(tab: Tab) -> dict[int, int]:
-    """Return the number of points in the line of each chain."""
+    """Return the number of points in the line of each chain, as drawn in the next frame."""
+    await tab.page.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
     script = "lines => lines.map(line => [line.dataset.chain, line.dataset.points, line.getTotalLength()])"
     drawn = await tab.page.eval_on_selector_all("#chart path.series", script)
     return {int(chain): int(number) for chain, number, length in drawn if length > 100}
@@ -223,6 +224,7 @@ async def test_a_problem_is_shown_and_can_be_tried_again(tab: Tab) -> None:
         assert again is not None
         failed = await tab.page.inner_text('#series [data-chain="53935"] .state')
         assert failed.startswith("failed: an upstream service failed")
+        assert await state(tab, "fault") == "fault"  # the other chains are complete
         assert await tab.page.inner_text("#status") == "1 of 3 chains failed"
         simulator.faults = ()
         await again.press("Enter")
@@ -240,6 +242,7 @@ async def test_the_page_is_usable_without_a_pointer_and_on_a_phone(tab: Tab) -> 
         page = tab.page
         await page.set_viewport_size({"width": 360, "height": 740})
         await page.goto(address)
+        await page.wait_for_selector("#chains input")
         for box in (await page.query_selector_all("#chains input"))[:4]:
             await box.press("Space")
         assert await page.locator("#chains input:enabled").count() == 4

@@ -30,8 +30,8 @@ class Series {
 
   /** Begin to read the list, from its first page. */
   start() {
-    this.#enter("connecting");
     this.#source = new EventSource(`tps/${this.chain}`);
+    this.#enter("connecting");
     const on = (name, listener) => this.#source.addEventListener(name, listener);
     on("open", () => this.#enter("receiving"));
     on("rows", (event) => this.#add(JSON.parse(event.data), event.lastEventId));
