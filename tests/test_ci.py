@@ -138,7 +138,11 @@ def test_ci_installs_chromium_and_requires_it() -> None:
     """The script of the checks installs Chromium, and lets no test be skipped that needs it."""
     script = (SCRIPT.parent / "run").read_text()
     assert 'export CHAINAPI_REQUIRE_CHROMIUM="${CHAINAPI_REQUIRE_CHROMIUM-1}"' in script
-    assert script.index(".ci/chromium >") < script.index('finish "$chromium"') < script.index("== test it on Python $first")
+    assert (
+        script.index(".ci/chromium >")
+        < script.index('finish "$chromium"')
+        < script.index("== test it on Python $first")
+    )
 
 
 def test_without_chromium_a_test_is_skipped_or_fails(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

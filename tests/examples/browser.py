@@ -15,15 +15,21 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")  # as in .ci/chromium
 PATIENCE = 15_000.0  # milliseconds for a condition of the page, on a busy machine
 
 
+REASON = "Chromium is not installed: run `apt-get install chromium` (Debian), or put it on PATH"
+
+
+def find_chromium() -> str | None:
+    """Return the path of Chromium; None where it is not installed."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
 def chromium() -> str:
     """Return the path of Chromium; without one the test fails in CI, and is skipped elsewhere."""
-    for name in NAMES:
-        if place := shutil.which(name):
-            return place
-    reason = "Chromium is not installed: run `apt-get install chromium` (Debian), or put it on PATH"
+    if place := find_chromium():
+        return place
     if os.environ.get("CHAINAPI_REQUIRE_CHROMIUM") == "1":
-        pytest.fail(f"{reason}; CHAINAPI_REQUIRE_CHROMIUM=1 forbids to skip this test")
-    pytest.skip(reason)
+        pytest.fail(f"{REASON}; CHAINAPI_REQUIRE_CHROMIUM=1 forbids to skip this test")
+    pytest.skip(REASON)
 
 
 @define(eq=False)

@@ -35,6 +35,16 @@ LIMIT = 7  # requests in a window: the list of chains, two pages of each chain
 WINDOW = 30.0  # seconds
 
 
+ANNOUNCED = """
+window.announced = [];
+addEventListener("DOMContentLoaded", () => {
+  const status = document.querySelector("[role=status]");
+  const heard = new MutationObserver(() => announced.push(status.textContent));
+  heard.observe(status, { childList: true });
+});
+"""
+
+
 def simulated(**settings: Any) -> Simulator:
     """Return a simulator whose quota is used up amid the lists."""
     limits = {"metrics_limit": LIMIT, "metrics_window": WINDOW}
@@ -153,11 +163,13 @@ def each_once(simulator: Simulator) -> dict[int, Counter[int]]:
 async def test_points_are_drawn_while_pages_arrive(tab: Tab) -> None:
     """Each chain has a line while the page shows a wait for quota; then all points are drawn.
 
-    Nothing is sent in a stop, nothing is loaded from elsewhere, and no error is on the console.
+    The live region announces that, and not each second. Nothing is sent in a stop, nothing is loaded from
+    elsewhere, and no error is on the console.
     """
     listener, address = listening()
     async with simulated() as simulator, served(simulator, listener) as (app, _):
         sent = received(tab)
+        await tab.page.add_init_script(ANNOUNCED)
         await tab.page.goto(address + CHOSEN)
         await reach(tab, app, "waiting")
         assert re.fullmatch(r"Waiting for quota: \d+ s", await tab.page.inner_text("#progress"))
@@ -169,6 +181,9 @@ async def test_points_are_drawn_while_pages_arrive(tab: Tab) -> None:
         assert await points(tab) == dict.fromkeys(CHAINS, POINTS)
         assert sent == each_once(simulator)
         assert "restarted once" in await tab.page.inner_text("#series")
+        announced = await tab.page.evaluate("announced")
+        assert announced[-1] == "Complete: 900 points of 3 chains"
+        assert {text.partition(":")[0] for text in announced[:-1]} == {"Receiving pages", "Waiting for quota"}
         assert simulator.stats.sent_while_stopped == 0
     assert tab.errors == []
     assert {url for url in tab.urls if not url.startswith(address)} == set()
@@ -256,7 +271,7 @@ async def test_the_page_is_usable_without_a_pointer_and_on_a_phone(tab: Tab) -> 
         assert newest["timestamp"] - before["timestamp"] == 86_400
         text = await page.get_attribute("#cursor", "aria-valuetext")
         assert text == await page.inner_text("#readout")
-        assert f"Avalanche (C-Chain) {before['value']:g}" in text
+        assert f"Avalanche (C-Chain) {before['value']:.2f}" in text
     assert tab.errors == []
 
 

@@ -6,7 +6,7 @@ const MOST = 4; // browsers open six connections to a server of HTTP/1.1
 const DAY = 86_400; // seconds
 
 const find = (id) => document.getElementById(id);
-const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 2 });
+const number = (value) => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** A chain: its stream, its points, and its row in the table. */
 class Series {
