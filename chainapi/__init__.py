@@ -12,6 +12,7 @@ from chainapi._version import __version__
 
 if TYPE_CHECKING:
     from chainapi.api.view import SessionView
+    from chainapi.client.cache import Cache, CacheStore, MemoryStore
     from chainapi.client.config import Provider
     from chainapi.client.merge import Failure, merge
     from chainapi.client.page import MetricPage, Page
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from chainapi.session import Session
 
 __all__ = [
+    "Cache",
+    "CacheStore",
     "Checkpoint",
     "Failure",
     "Invalid",
     "Limit",
+    "MemoryStore",
     "MetricPage",
     "MetricPoint",
     "Page",
@@ -39,10 +43,13 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Cache": "client.cache",
+    "CacheStore": "client.cache",
     "Checkpoint": "core.paging.checkpoint",
     "Failure": "client.merge",
     "Invalid": "models.invalid",
     "Limit": "core.limits.limit",
+    "MemoryStore": "client.cache",
     "MetricPage": "client.page",
     "MetricPoint": "models.metrics",
     "Page": "client.page",

@@ -145,9 +145,10 @@ class Session(SessionView):
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
         emit = Emitter(None if on_event is None else function("on_event", on_event))
+        lifetime = _lifetime(page_token_lifetime)
         states = partial(
             StateMachine.resume,
-            lifetime=_lifetime(page_token_lifetime),
+            lifetime=lifetime,
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
@@ -192,7 +193,7 @@ class Session(SessionView):
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
-        connection = Connection(services, reached, transport is None, settings, states, gates)
+        connection = Connection(services, reached, transport is None, settings, states, gates, lifetime)
         super().__init__(connection, options)
 
     def __repr__(self) -> str:

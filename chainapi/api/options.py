@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
-from chainapi.core.arguments import one_of, refuse_unknown, seconds_of, tag_of, whole_number
+from chainapi.core.arguments import boolean, one_of, refuse_unknown, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
@@ -74,6 +74,17 @@ def _limit_of(name: str, *, zero: bool) -> Callable[[object], float | None]:
     return lambda value: None if value == inf else seconds_of(name, value, zero=zero)
 
 
+def _cache(value: object) -> object:
+    """Return the argument ``cache=``; None where it is False."""
+    if value is False:
+        return None
+    from chainapi.client.cache import Cache  # whoever made one has loaded it
+
+    if not isinstance(value, Cache):
+        raise ConfigurationError(f"cache={quoted(value)} must be a chainapi.Cache, or False for no cache")
+    return value
+
+
 def _headers(headers: object) -> dict[str, str]:
     """Return the argument ``headers=``, with lower-case names.
 
@@ -114,6 +125,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "deadline": _limit_of("deadline", zero=False),
     "priority": lambda value: whole_number("priority", value, least=None),
     "tag": tag_of,
+    "coalesce": lambda value: boolean("coalesce", value),
+    "cache": _cache,
 }
 OPTIONS = (*_CHECKS, "max_attempts", "headers")
 

@@ -80,7 +80,9 @@ class ListSource:
     @property
     def quota_wait(self) -> float:
         """Seconds of the wait for quota (see `Pages.quota_wait`)."""
-        return max(0.0, self._service.events.waits_until - self._connection.clock())
+        connection, service = self._connection, self._service
+        announced = service.events.waits_until - connection.clock()
+        return max(announced, connection.snapshot(service).stopped_for, 0.0)
 
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
@@ -128,6 +130,7 @@ class ListSource:
             fetch.not_after,
             needed,
             self._call_options,
+            fetch.fresh,
         )
 
     async def _load(self) -> Callable[[bytes], DecodedPage]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Never
+from typing import TYPE_CHECKING, Literal, Never
 
 from chainapi.api.data import DataAPI
 from chainapi.api.metrics import MetricsAPI
@@ -12,6 +12,9 @@ from chainapi.client.connection import Connection
 from chainapi.core.arguments import refuse_unknown
 from chainapi.core.call import CallOptions
 from chainapi.core.limits.snapshot import QuotaSnapshot
+
+if TYPE_CHECKING:
+    from chainapi.client.cache import Cache
 
 __all__ = ["SessionView"]
 
@@ -64,6 +67,8 @@ class SessionView:
         priority: int | None = None,
         tag: str | None = None,
         headers: Mapping[str, str] | None = None,
+        coalesce: bool | None = None,
+        cache: Cache | Literal[False] | None = None,
         **unknown: Never,
     ) -> SessionView:
         """Return a view of the same session with other options.
@@ -80,6 +85,10 @@ class SessionView:
             tag: name of the spender in `quota.spenders`.
             headers: further headers of each request to both services, such as ``traceparent``. They are added
                 to those of this view; a header of the same name is replaced.
+            coalesce: whether identical GET requests in flight are one: a call then waits for the response to
+                the request that another one sent. Requests are identical if URL, key, headers and options
+                are the same; tag and tracing headers do not count.
+            cache: answers calls with responses of earlier ones (see `Cache`); False switches it off.
 
         Raises:
             ConfigurationError: an option is invalid.
@@ -93,6 +102,8 @@ class SessionView:
             "priority": priority,
             "tag": tag,
             "headers": headers,
+            "coalesce": coalesce,
+            "cache": cache,
         }
         refuse_unknown(unknown, OPTIONS, "with_options", unknown)
         changed = call_options(self._options, given)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import define, field
 
@@ -18,6 +19,9 @@ from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
+
+if TYPE_CHECKING:
+    from chainapi.client.reuse import ResponseReuse
 
 __all__ = ["Connection"]
 
@@ -35,6 +39,7 @@ class Connection:
         settings: settings of all calls.
         states: returns the state machine of a walk that begins at a checkpoint.
         gates: source of the gates.
+        page_token_lifetime: age in seconds at which a page token, and a cached page, is not used any more.
         closed: whether the session is closed.
 
     """
@@ -45,9 +50,12 @@ class Connection:
     settings: CallSettings
     states: Callable[[Checkpoint], StateMachine]
     gates: Gates
+    page_token_lifetime: float
     closed: bool = field(default=False, init=False)
+    _process: int = field(factory=os.getpid, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
+    _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session cannot be pickled or copied: make one where it is used")
@@ -75,7 +83,13 @@ class Connection:
         return service
 
     def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return the state of the quota of a service; inside a running event loop."""
+        """Return the state of the quota of a service; inside a running event loop.
+
+        Raises:
+            ConfigurationError: the session was made before a fork.
+
+        """
+        self._refuse_fork()
         if self._loop is None:
             self._join(asyncio.get_running_loop())
         return service.snapshot()
@@ -103,7 +117,20 @@ class Connection:
 
         """
         self.enter()
-        flow = CallFlow(call, self.settings, self.clock() if began is None else began)
+        began = self.clock() if began is None else began
+        if not call.options.shares:
+            return self._run(service, call, decode, began)
+        if self._reuse is None:
+            from chainapi.client.reuse import ResponseReuse  # most sessions reuse no response
+
+            self._reuse = ResponseReuse(self._run, self.page_token_lifetime)
+        return self._reuse.call(service, call, decode, began)
+
+    def _run(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
+    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+        """Send one request, with all its retries."""
+        flow = CallFlow(call, self.settings, began)
         return CallRunner(service, call, decode, flow, self._calls).run()
 
     def enter(self) -> None:
@@ -111,18 +138,19 @@ class Connection:
 
         Raises:
             SessionClosedError: the session is closed.
-            ConfigurationError: the session belongs to another event loop.
+            ConfigurationError: the session belongs to another event loop, or was made before a fork.
 
         """
         if self.closed:
             raise SessionClosedError("the session is closed: make a new one")
+        self._refuse_fork()
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._join(loop)
         elif self._loop is not loop:
             raise ConfigurationError(
                 "this session belongs to another event loop: make a Session for each loop, and so for each"
-                " asyncio.run() and each forked process"
+                " asyncio.run()"
             )
 
     async def aclose(self) -> None:
@@ -141,10 +169,25 @@ class Connection:
             self.closed = True
             for call in self._calls:
                 call.close()
+            if self._reuse is not None:
+                await self._reuse.aclose()
             await self._leave(asyncio.get_running_loop())
         self.closed = True
         if self.owned:
             await self.transport.aclose()
+
+    def _refuse_fork(self) -> None:
+        """Refuse a process that inherited the session: its sockets, and shares of a quota, are its parent's.
+
+        Raises:
+            ConfigurationError: this process is not the one that made the session.
+
+        """
+        if os.getpid() != self._process:
+            raise ConfigurationError(
+                "this session was made before a fork, in the parent of this process: make a Session in each"
+                " worker, such as in the lifespan of the application"
+            )
 
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""

@@ -89,6 +89,12 @@ class ServiceEvents:
         else:
             self.emit(ResponseReceived(self.service, where, outcome.status, elapsed, len(outcome.body)))
 
+    def cached(self, where: str, age: float, use: str) -> None:
+        """Emit that a cached response answers a call."""
+        from chainapi.core.events import CacheServed
+
+        self.emit(CacheServed(self.service, where, age, use))
+
     def retry(self, where: str, attempt: int, wait: float, reason: str) -> None:
         """Emit that a call pauses before its next attempt."""
         from chainapi.core.events import RetryScheduled

@@ -69,9 +69,9 @@ class Pages(Generic[T]):
 
     @property
     def quota_wait(self) -> float:
-        """Seconds until the service of the list accepts requests again.
+        """Seconds until the service of the list takes requests again: a stop, or a wait for quota.
 
-        0 unless a wait of a second or more for quota was announced since the last request.
+        0 without one; inside a running event loop.
         """
         return self._source.quota_wait
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Depends
-from starlette.requests import HTTPConnection, Request
-
-from chainapi import Checkpoint, Session
-from chainapi.contrib import starlette
+from chainapi import Checkpoint, SessionView
+from chainapi.contrib import missing, starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,
     lifespan,
     ndjson,
     server_sent_events,
 )
+
+try:
+    from fastapi import APIRouter, Depends
+    from starlette.requests import HTTPConnection, Request
+except ModuleNotFoundError:
+    raise missing("fastapi") from None
 
 __all__ = [
     "ResumeDep",
@@ -29,7 +32,7 @@ __all__ = [
 ]
 
 
-async def get_session(connection: HTTPConnection) -> Session:
+async def get_session(connection: HTTPConnection) -> SessionView:
     """Return the session of the application; a dependency, which tests can override.
 
     Raises:
@@ -49,7 +52,7 @@ async def last_checkpoint(request: Request) -> Checkpoint | None:
     return starlette.last_checkpoint(request)
 
 
-SessionDep: TypeAlias = Annotated[Session, Depends(get_session)]
+SessionDep: TypeAlias = Annotated[SessionView, Depends(get_session)]
 ResumeDep: TypeAlias = Annotated[Checkpoint | None, Depends(last_checkpoint)]
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from attrs import frozen
 
+from chainapi.api.view import SessionView
 from chainapi.core.events import ResponseReceived
-from chainapi.session import Session
 
 if TYPE_CHECKING:
     from chainapi.core.events import Event
@@ -61,13 +61,13 @@ class Health:
 
 def health_of(session: object, answers: object) -> Health:
     """Return the health of a session, which may be missing; its last answers if they were recorded."""
-    is_open = isinstance(session, Session) and not session.connection.closed
+    is_open = isinstance(session, SessionView) and not session.connection.closed
     last = answers.to_dict() if isinstance(answers, LastAnswers) else {}
     report = {"session": "open" if is_open else "closed", "last_answers": last}
     return Health(200 if is_open else 503, msgspec.json.encode(report))
 
 
-def quota_of(session: Session) -> bytes:
+def quota_of(session: SessionView) -> bytes:
     """Return the quota snapshots of a session as a JSON object, by service; times are seconds from now."""
     snapshots = {name: msgspec.Raw(quota.to_json()) for name, quota in session.quota.items()}
     return msgspec.json.encode(snapshots)

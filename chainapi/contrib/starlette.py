@@ -8,17 +8,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from functools import partial
 from typing import Any, ParamSpec, TypeAlias
 
-from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
-
-from chainapi import Checkpoint, Pages, Session
+from chainapi import Checkpoint, Pages, Session, SessionView
+from chainapi.contrib import missing
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
 from chainapi.errors import ChainAPIError, ConfigurationError
+
+try:
+    from starlette.applications import Starlette
+    from starlette.requests import HTTPConnection, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import Message, Receive, Scope, Send
+except ModuleNotFoundError:
+    raise missing("starlette") from None
 
 __all__ = [
     "StreamResponse",
@@ -67,7 +71,7 @@ def lifespan(**arguments: Any) -> Lifespan:
     return owned
 
 
-def get_session(connection: HTTPConnection) -> Session:
+def get_session(connection: HTTPConnection) -> SessionView:
     """Return the session of the application.
 
     Raises:
@@ -75,7 +79,7 @@ def get_session(connection: HTTPConnection) -> Session:
 
     """
     session = getattr(connection.app.state, "chainapi", None)
-    if not isinstance(session, Session):
+    if not isinstance(session, SessionView):
         raise ConfigurationError(
             "the application has no session in app.state.chainapi: pass lifespan=lifespan(...) of"
             " chainapi.contrib to it, or set the attribute in a test"
@@ -112,7 +116,7 @@ async def _answer_error(request: Request, fault: Exception) -> Response:
     if error is None:
         raise fault
     session = getattr(request.app.state, "chainapi", None)
-    snapshots = session.quota.values() if isinstance(session, Session) else ()
+    snapshots = session.quota.values() if isinstance(session, SessionView) else ()
     problem = problem_of(error, snapshots, _place(request.scope))
     return Response(problem.body, problem.status, problem.headers, problem.MEDIA_TYPE)
 

@@ -25,14 +25,15 @@ __all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
 Batch: TypeAlias = tuple[list[Any], Checkpoint | None]
 
 HEARTBEAT = 5.0  # seconds
-_TICK = 1.0  # seconds after which a wait for quota is reported; no shorter one is announced
+_TICK = 1.0  # seconds after which a wait for quota is reported; a shorter one is over before it is read
 
 
 class Body:
     """Body of a response that streams rows while pages arrive.
 
     ``async with`` fetches the first piece; its end closes the stream. Begin the response inside the block,
-    with the pieces that iteration gives.
+    with the pieces that iteration gives. A framework that takes an asynchronous iterable closes the stream by
+    itself: await `begin`, and pass it the body.
 
     Args:
         stream: `Pages`, whose rows arrive page by page, each once; or any asynchronous iterable of rows.
@@ -63,12 +64,15 @@ class Body:
         self._first = await anext(self._pieces, b"")
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        if self._first is None:
-            await self.begin()
-        if self._first:
-            yield self._first
-        async for piece in self._pieces:
-            yield piece
+        try:
+            if self._first is None:
+                await self.begin()
+            if self._first:
+                yield self._first
+            async for piece in self._pieces:
+                yield piece
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """End the stream: its requests under way are cancelled, and nothing more is sent upstream."""
@@ -193,6 +197,7 @@ class SSEBody(Body):
     def _beat(self) -> bytes:
         """Return what to send while no rows arrive: the wait for quota, a comment, or nothing yet."""
         wait = self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
+        wait = wait if wait >= _TICK else 0.0
         silence = asyncio.get_running_loop().time() - self._sent_at
         if silence < self._heartbeat and (not wait or self._reported):
             return b""

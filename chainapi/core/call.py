@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 
+from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
@@ -79,6 +80,8 @@ class CallOptions:
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender of the quota; None uses that of the session.
         headers: further headers of the request, by lower-case names.
+        coalesce: whether identical requests in flight are one.
+        cache: keeps successful responses; identical requests in flight are then one too.
 
     """
 
@@ -89,6 +92,13 @@ class CallOptions:
     priority: int = 0
     tag: str | None = None
     headers: Mapping[str, str] = field(factory=dict[str, str])
+    coalesce: bool = False
+    cache: ResponseCache | None = None
+
+    @property
+    def shares(self) -> bool:
+        """Return whether one response may answer several calls."""
+        return self.coalesce or self.cache is not None
 
 
 @frozen(eq=False, repr=False)
@@ -101,6 +111,7 @@ class Call:
         not_after: time of the loop from which on the page token is dead and not sent.
         needed: returns whether somebody still waits for the response; checked before each attempt.
         options: waits, retries and headers.
+        fresh: whether the response must come from the service, and not from a cache.
 
     """
 
@@ -109,6 +120,7 @@ class Call:
     not_after: float = inf
     needed: Callable[[], bool] | None = None
     options: CallOptions = field(factory=CallOptions)
+    fresh: bool = False
 
 
 @define(eq=False, repr=False)

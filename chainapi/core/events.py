@@ -8,6 +8,7 @@ from __future__ import annotations
 from attrs import frozen
 
 __all__ = [
+    "CacheServed",
     "Event",
     "KeyNotUnique",
     "LoopFound",
@@ -45,6 +46,20 @@ class ResponseReceived:
     elapsed: float
     size: int = 0
     fault: str = ""
+
+
+@frozen
+class CacheServed:
+    """Event: a cached response answers a call; its request was sent `age` seconds ago.
+
+    The `use` is "answer" of a fresh response, "revalidate" if a request in the background replaces it, "on
+    error" if a request failed.
+    """
+
+    service: str
+    where: str
+    age: float
+    use: str
 
 
 @frozen
@@ -162,6 +177,7 @@ class LoopFound:
 Event = (
     RequestSent
     | ResponseReceived
+    | CacheServed
     | RetryScheduled
     | WaitBegan
     | WaitEnded

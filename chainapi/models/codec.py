@@ -13,7 +13,7 @@ from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import canonical_rows, scan
-from chainapi.models.decode_errors import UNKNOWN_FIELD, below
+from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, below, to_decode_error
 from chainapi.models.envelope import Envelope, envelope_of, find_list, lists_of
 from chainapi.models.exact_json import decode_leniently, is_json
 from chainapi.models.invalid import Invalid
@@ -22,7 +22,15 @@ from chainapi.models.rows import RowDecoder
 from chainapi.models.sizes import LARGE, refuse_dense, refuse_many
 from chainapi.models.unions import wire_name
 
-__all__ = ["DecodedPage", "OnInvalid", "PageDecoder", "ResourceDecoder", "Stepwise", "decode_resource"]
+__all__ = [
+    "DecodedPage",
+    "OnInvalid",
+    "PageDecoder",
+    "ResourceDecoder",
+    "Stepwise",
+    "checked_json",
+    "decode_resource",
+]
 
 OnInvalid: TypeAlias = Literal["raise", "raw"]
 T = TypeVar("T")
@@ -260,3 +268,23 @@ def decode_resource(body: bytes, model: Any = None) -> Any:
 
     """
     return ResourceDecoder(model)(body)
+
+
+def checked_json(body: bytes) -> bytes:
+    """Return a body that is JSON, as it is.
+
+    Raises:
+        DecodeError: the body is not JSON.
+
+    """
+    refuse_dense(body)
+    try:
+        _CHECK.decode(body)
+        body.decode()
+    except DECODING_ERRORS as error:
+        if not is_json(body):
+            raise to_decode_error(error) from None
+    return body
+
+
+_CHECK = msgspec.json.Decoder(msgspec.Raw)

@@ -120,12 +120,14 @@ class Fetch:
         bound: replacement of the upper end of the query; None for the query as it is.
         not_after: time of the loop's clock from which on the token must not be sent; the answer is then a
             PageTokenExpiredError.
+        fresh: whether the page must come from the service: one from a cache may have the token that died.
 
     """
 
     token: PageToken | None
     bound: int | None
     not_after: float
+    fresh: bool = False
 
 
 @define
@@ -316,7 +318,9 @@ class Walk:
 
     def fetch(self, token: PageToken | None) -> Fetch:
         """Return the command that fetches the page of `token`."""
-        return Fetch(token, self._start.bound, self._states.expires_at(token))
+        states = self._states
+        fresh = states.restarts > 0 or states.state is State.CHECK
+        return Fetch(token, self._start.bound, states.expires_at(token), fresh)
 
     # The next page
 

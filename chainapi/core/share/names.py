@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-__all__ = ["frame_key", "quota_name"]
+__all__ = ["derived_key", "frame_key", "quota_name"]
 
 
 def quota_name(origin: str, api_key: str | None) -> str:
@@ -14,7 +14,7 @@ def quota_name(origin: str, api_key: str | None) -> str:
     digest of its own because BLAKE2 takes 64 bytes at most.
     """
     return blake2b(
-        origin.encode(), key=_derived(api_key), digest_size=16, person=b"chainapi quota"
+        origin.encode(), key=derived_key(api_key), digest_size=16, person=b"chainapi quota"
     ).hexdigest()
 
 
@@ -23,9 +23,10 @@ def frame_key(origin: str, api_key: str | None) -> bytes:
 
     Without an API key everybody can derive it.
     """
-    key = _derived(api_key)
+    key = derived_key(api_key)
     return blake2b(origin.encode(), key=key, digest_size=32, person=b"chainapi frames").digest()
 
 
-def _derived(api_key: str | None) -> bytes:
+def derived_key(api_key: str | None) -> bytes:
+    """Return a digest of an API key, as the key of other digests: 64 bytes."""
     return blake2b((api_key or "").encode(), digest_size=64, person=b"chainapi key").digest()

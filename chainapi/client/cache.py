@@ -1,0 +1,141 @@
+"""Cache: successful responses of GET requests, kept for a while in a store."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from chainapi._text import quoted
+from chainapi.core.arguments import seconds_of, whole_number
+from chainapi.core.cache import CachedResponse, CachePolicy
+from chainapi.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cachetools import LRUCache
+
+__all__ = ["Cache", "CacheStore", "MemoryStore"]
+
+MAX_BYTES = 64 * 2**20
+_log = logging.getLogger("chainapi")
+
+
+class CacheStore(Protocol):
+    """Store of a `Cache`: a mapping of texts to bytes that forgets.
+
+    It may forget an entry at any time, and should forget it after `ttl` seconds. `aiocache` caches are such
+    stores. A store that raises or forgets costs a request and loses no row.
+    """
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the bytes of a key; None if there are none."""
+        ...
+
+    async def set(self, key: str, value: bytes, ttl: float) -> object:
+        """Store bytes for `ttl` seconds."""
+        ...
+
+
+class MemoryStore:
+    """Store in the memory of this process, bounded by bytes.
+
+    It keeps the entries used last, up to `max_bytes` in all.
+
+    Raises:
+        ConfigurationError: `max_bytes` is not a whole number above 0, or the extra ``cache`` is missing.
+
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        whole_number("max_bytes", max_bytes)
+        try:
+            from cachetools import LRUCache
+        except ImportError:
+            raise ConfigurationError(
+                "a Cache in memory needs the package cachetools: install chainapi[cache], or pass store="
+            ) from None
+        self._entries: LRUCache[str, bytes] = LRUCache(max_bytes, getsizeof=_size)
+
+    def __repr__(self) -> str:
+        entries = self._entries
+        return f"<MemoryStore: {len(entries)} entries, {entries.currsize:g} of {entries.maxsize:g} bytes>"
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the bytes of a key; None if there are none."""
+        return self._entries.get(key)
+
+    async def set(self, key: str, value: bytes, ttl: float) -> None:
+        """Store bytes, unless they are more than `max_bytes`.
+
+        Entries that were used longest ago make room.
+        """
+        if _size(value) <= self._entries.maxsize:
+            self._entries[key] = value
+
+
+def _size(value: bytes) -> int:
+    return len(value) + 256  # with the key and the entry, roughly
+
+
+class Cache:
+    """Cache of responses, for ``Session.with_options(cache=)``.
+
+    A cached response answers a call without a request, so it costs no quota. Identical requests in flight are
+    one. One cache can serve several sessions: responses for one API key never answer calls with another.
+
+    Args:
+        fresh: seconds for which a response answers calls.
+        stale_while_revalidate: seconds after `fresh` in which it still does, while one request in the
+            background replaces it.
+        stale_if_error: seconds after `fresh` in which it answers a call whose request fails: with a
+            connection error, 429, 5xx, QuotaWaitError or DeadlineExceededError.
+        store: keeps the responses; by default a `MemoryStore` of 64 MiB (extra ``cache``).
+
+    Raises:
+        ConfigurationError: an argument is invalid, or the extra ``cache`` is missing.
+
+    """
+
+    def __init__(
+        self,
+        fresh: float,
+        *,
+        stale_while_revalidate: float = 0.0,
+        stale_if_error: float = 0.0,
+        store: CacheStore | None = None,
+    ) -> None:
+        self._policy = CachePolicy(
+            seconds_of("fresh", fresh, zero=True),
+            seconds_of("stale_while_revalidate", stale_while_revalidate, zero=True),
+            seconds_of("stale_if_error", stale_if_error, zero=True),
+        )
+        if store is not None and not (callable(getattr(store, "get", None)) and hasattr(store, "set")):
+            raise ConfigurationError(f"store={quoted(store)} must have the methods of a chainapi.CacheStore")
+        self.store: CacheStore = MemoryStore() if store is None else store
+
+    def __repr__(self) -> str:
+        policy = self.policy
+        return (
+            f"<Cache: fresh for {policy.fresh:g} s, stale_while_revalidate={policy.stale_while_revalidate:g},"
+            f" stale_if_error={policy.stale_if_error:g}, {self.store!r}>"
+        )
+
+    @property
+    def policy(self) -> CachePolicy:
+        """Ages up to which a response may be used."""
+        return self._policy
+
+    async def read(self, key: str) -> CachedResponse | None:
+        """Return a stored response; None without one, and if the store fails."""
+        try:
+            stored = await self.store.get(key)
+        except Exception as error:  # noqa: BLE001 - a store of the user may raise anything
+            _log.warning("the store of the cache failed to read: %s", type(error).__name__)
+            return None
+        return None if stored is None else CachedResponse.loads(stored)
+
+    async def write(self, key: str, response: CachedResponse) -> None:
+        """Store a response; a store that fails loses it."""
+        try:
+            await self.store.set(key, response.dumps(), ttl=self.policy.lifetime)
+        except Exception as error:  # noqa: BLE001 - a store of the user may raise anything
+            _log.warning("the store of the cache failed to write: %s", type(error).__name__)

@@ -1,0 +1,141 @@
+"""ResponseReuse: calls that share a response, coalesced or from a cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from attrs import define, evolve, field, frozen
+
+from chainapi.client.coalesce import Coalescer
+from chainapi.client.service import Service
+from chainapi.core.cache import CachedResponse, Use, cache_key, significant
+from chainapi.core.call import Call, SentAt
+from chainapi.errors import (
+    APIConnectionError,
+    DecodeError,
+    QuotaWaitError,
+    RateLimitedError,
+    ServerError,
+)
+from chainapi.models.codec import checked_json
+
+__all__ = ["ResponseReuse"]
+
+R = TypeVar("R")
+Reply: TypeAlias = tuple[bytes, SentAt]
+
+# Faults of the service and of its quota: a stale response is better. Other errors are the answer.
+_FAULTS = (APIConnectionError, QuotaWaitError, RateLimitedError, ServerError)
+
+
+class Run(Protocol):
+    """Sending of one request, with all its retries."""
+
+    def __call__(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
+    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+        """Return the decoded response, and when its request was sent."""
+        ...
+
+
+@frozen(eq=False, repr=False)
+class _Request:
+    """Request of a call, and what identifies it."""
+
+    service: Service
+    call: Call
+    began: float
+
+    @property
+    def identity(self) -> Hashable:
+        """Identity of the request: an identical one in flight may take its place."""
+        options = self.call.options
+        waits = (options.timeout, options.retry, options.max_wait, options.deadline, options.priority)
+        return self.service.name, self.url, significant(options.headers), waits, options.cache
+
+    @property
+    def url(self) -> str:
+        """URL, with the page token."""
+        return self.call.query.url(self.service.endpoint.base_url, self.call.page_token)
+
+    @property
+    def key(self) -> str:
+        """Key of the response in a store."""
+        key = self.service.endpoint.key
+        return cache_key(self.url, self.call.options.headers, None if key is None else key.reveal())
+
+
+@define(eq=False, repr=False)
+class ResponseReuse:
+    """Responses of one session that answer several calls.
+
+    Attributes:
+        run: sends a request.
+        page_token_lifetime: age in seconds from which on a cached response is not used.
+
+    """
+
+    run: Run
+    page_token_lifetime: float
+    _coalescer: Coalescer[Reply] = field(factory=Coalescer[Reply], init=False)
+
+    async def call(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
+    ) -> tuple[R, SentAt]:
+        """Return a decoded response, and when its request was sent.
+
+        Raises:
+            ChainAPIError: the error of the request, or of the decoding.
+
+        """
+        request, cache = _Request(service, call, began), call.options.cache
+        if cache is None or call.fresh:
+            return await self._decoded(request, decode, await self._send(request))
+        stored = await cache.read(request.key)
+        now, wall = asyncio.get_running_loop().time(), service.member.now()
+        age = 0.0 if stored is None else wall - stored.sent
+        use = Use.NEVER if stored is None else cache.policy.use(age, self.page_token_lifetime)
+        if stored is None or use is Use.NEVER:
+            return await self._decoded(request, decode, await self._send(request))
+        if use is Use.REVALIDATE:
+            self._coalescer.start(request.identity, partial(self._fetch, request))
+        elif use is Use.ON_ERROR:
+            try:
+                reply = await self._send(request)
+            except _FAULTS:
+                pass  # the request reported its fault
+            else:
+                return await self._decoded(request, decode, reply)
+        if service.events.emit:
+            service.events.cached(call.query.where, age, use.value)
+        return await self._decoded(request, decode, (stored.body, SentAt(now - age, stored.sent)))
+
+    async def aclose(self) -> None:
+        """Wait until the requests have ended; the connection ended them."""
+        await self._coalescer.aclose()
+
+    async def _send(self, request: _Request) -> Reply:
+        """Return the response to a request, or to an identical one in flight."""
+        return await self._coalescer.run(request.identity, partial(self._fetch, request))
+
+    async def _fetch(self, request: _Request) -> Reply:
+        """Send a request, and store its response."""
+        # A caller that no longer needs the response leaves; another one may still need it.
+        call = evolve(request.call, needed=None)
+        body, sent = await self.run(request.service, call, checked_json, request.began)
+        if (cache := call.options.cache) is not None:
+            await cache.write(request.key, CachedResponse.of(sent.wall, body))
+        return body, sent
+
+    @staticmethod
+    async def _decoded(request: _Request, decode: Callable[[bytes], R], reply: Reply) -> tuple[R, SentAt]:
+        """Decode a response for one of its callers: rows of a user's class may change."""
+        body, sent = reply
+        decoded = await request.service.decode(decode, body)
+        if isinstance(decoded, DecodeError):
+            elapsed = asyncio.get_running_loop().time() - request.began
+            raise decoded.after(where=request.call.query.where, attempts=1, elapsed=elapsed)
+        return decoded, sent

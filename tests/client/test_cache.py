@@ -1,0 +1,393 @@
+"""Caching: fresh, stale while revalidated, stale if a request fails; bounded; one key each."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from chainapi import Cache, CacheStore, MemoryStore, Session
+from chainapi.core.cache import CachedResponse
+from chainapi.core.events import CacheServed, Event, RequestSent
+from chainapi.core.http import Request, Response
+from chainapi.errors import APIConnectionError, ConfigurationError, NotFoundError, QuotaWaitError, ServerError
+from chainapi.simulator import Fault, Simulator
+
+PATH = "/v1/chains/43114"
+KEY = "key-of-the-test"
+START = 1_700_000_000.0
+
+
+def unix() -> float:
+    """Return a wall clock that runs with the loop."""
+    return START + asyncio.get_running_loop().time()
+
+
+@define
+class Server:
+    """Transport whose answers count up; `status` and `fault` change them."""
+
+    status: int = 200
+    fault: APIConnectionError | None = None
+    seconds: float = 0.0
+    requests: list[Request] = field(factory=list[Request])
+
+    async def send(self, request: Request) -> Response:
+        """Answer with the number of the request."""
+        self.requests.append(request)
+        number = len(self.requests)
+        await asyncio.sleep(self.seconds)
+        if self.fault is not None:
+            raise self.fault
+        return Response(self.status, {}, b'{"number": %d}' % number)
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+@define
+class Store:
+    """Store that keeps everything, and can fail."""
+
+    entries: dict[str, bytes] = field(factory=dict[str, bytes])
+    ttls: list[float] = field(factory=list[float])
+    broken: bool = False
+
+    async def get(self, key: str) -> bytes | None:
+        """Return an entry."""
+        if self.broken:
+            raise OSError("secret-host is away")
+        return self.entries.get(key)
+
+    async def set(self, key: str, value: bytes, ttl: float) -> None:
+        """Keep an entry."""
+        if self.broken:
+            raise OSError("secret-host is away")
+        self.entries[key] = value
+        self.ttls.append(ttl)
+
+
+def opened(transport: Any, *, api_key: str = KEY, **options: Any) -> Session:
+    """Return a session on a transport."""
+    return Session(
+        metrics_base_url="https://metrics.test",
+        data_base_url="https://data.test",
+        api_key=api_key,
+        transport=transport,
+        now=unix,
+        **options,
+    )
+
+
+def kept(fresh: float = 10.0, **ages: float) -> Cache:
+    """Return a cache with a store of its own."""
+    return Cache(fresh, store=Store(), **ages)
+
+
+async def number(view: Any, path: str = PATH) -> int:
+    """Return the number of the request that answered a call."""
+    result: int = (await view.data.get(path))["number"]
+    return result
+
+
+async def test_fresh_responses_cost_no_quota() -> None:
+    """A fresh response answers further calls without a request, until its age is reached."""
+    server, events = Server(), list[Event]()
+    async with opened(server, on_event=events.append) as session:
+        view = session.with_options(cache=kept(10.0))
+        assert await number(view) == 1
+        await asyncio.sleep(9.9)
+        assert await number(view) == 1
+        assert session.data.quota.spenders[0].requests == 1
+        await asyncio.sleep(0.1)
+        assert await number(view) == 2
+        assert await number(session) == 3  # a call without the cache
+    served = [event for event in events if isinstance(event, CacheServed)]
+    assert [(one.service, one.where, one.use) for one in served] == [
+        ("data", "GET /v1/chains/43114", "answer")
+    ]
+    assert served[0].age == pytest.approx(9.9)
+    assert sum(isinstance(event, RequestSent) for event in events) == 3
+
+
+async def test_stale_while_revalidate() -> None:
+    """A stale response answers at once, and one request in the background replaces it."""
+    server = Server(seconds=1.0)
+    async with opened(server) as session:
+        view = session.with_options(cache=kept(10.0, stale_while_revalidate=20.0))
+        assert await number(view) == 1
+        await asyncio.sleep(10)
+        began = unix()
+        assert await asyncio.gather(*(number(view) for _ in range(9))) == [1] * 9
+        assert unix() == pytest.approx(began)
+        assert await number(view) == 1  # the request is still under way
+        await asyncio.sleep(1.5)
+        assert await number(view) == 2
+        await asyncio.sleep(40)
+        assert await number(view) == 3  # too old: the call waits for the request
+    assert len(server.requests) == 3
+
+
+async def test_a_failed_revalidation_leaves_the_response() -> None:
+    """A request in the background that fails harms no call, and leaves no task behind."""
+    server = Server()
+    async with opened(server, max_attempts=1) as session:
+        view = session.with_options(cache=kept(1.0, stale_while_revalidate=100.0))
+        assert await number(view) == 1
+        await asyncio.sleep(2)
+        server.fault = APIConnectionError("broken")
+        assert await number(view) == 1
+        await asyncio.sleep(1)
+        assert await number(view) == 1
+        server.seconds = 60.0
+        server.fault = None
+        await asyncio.sleep(1)
+        assert await number(view) == 1
+        await asyncio.sleep(1)
+    assert len(asyncio.all_tasks()) == 1  # closing ended the request in the background
+
+
+@pytest.mark.parametrize(
+    "fail", [{"fault": APIConnectionError("broken")}, {"status": 503}, {"seconds": 99.0}, {"status": 429}]
+)
+async def test_stale_if_error(fail: dict[str, Any]) -> None:
+    """A stale response answers a call whose request fails, and events report the fault."""
+    server, events = Server(), list[Event]()
+    async with opened(server, max_attempts=1, deadline=5.0, max_wait=1.0, on_event=events.append) as session:
+        view = session.with_options(cache=kept(1.0, stale_if_error=100.0))
+        assert await number(view) == 1
+        await asyncio.sleep(2)
+        for name, value in fail.items():
+            setattr(server, name, value)
+        assert await number(view) == 1
+        server.status, server.fault, server.seconds = 200, None, 0.0
+        await asyncio.sleep(61)
+        assert await number(view) > 1
+        server.fault = APIConnectionError("broken")
+        await asyncio.sleep(102)
+        with pytest.raises(APIConnectionError):
+            await number(view)
+    assert [event.use for event in events if isinstance(event, CacheServed)] == ["on error"]
+
+
+async def test_stale_responses_hide_no_answer() -> None:
+    """A 404 is an answer: no stale response takes its place, and errors are not stored."""
+    server = Server()
+    async with opened(server) as session:
+        view = session.with_options(cache=kept(1.0, stale_if_error=100.0))
+        assert await number(view) == 1
+        await asyncio.sleep(2)
+        server.status = 404
+        for _ in range(2):
+            with pytest.raises(NotFoundError):
+                await number(view)
+    assert len(server.requests) == 3
+
+
+async def test_stale_without_quota() -> None:
+    """A call that would wait for quota too long gets the stale response."""
+    sim = Simulator(limit=1, window=60.0)
+    async with Session(
+        data_base_url=sim.data_base_url,
+        api_key=sim.api_key,
+        transport=sim.transport(),
+        max_wait=0.5,
+        now=unix,
+    ) as session:
+        view = session.with_options(cache=kept(1.0, stale_if_error=100.0))
+        first = await view.data.evm.blocks(43114).collect(limit=1)
+        await asyncio.sleep(2)
+        with pytest.raises(QuotaWaitError):
+            await session.data.evm.blocks(43114).collect(limit=1)
+        assert await view.data.evm.blocks(43114).collect(limit=1) == first
+
+
+async def test_never_across_keys() -> None:
+    """Sessions with one key share a cache; another key, and none, have responses of their own."""
+    server, cache = Server(), kept()
+    for api_key, answer in ((KEY, 1), (KEY, 1), ("other", 2), (KEY, 1)):
+        async with opened(server, api_key=api_key) as session:
+            assert await number(session.with_options(cache=cache)) == answer
+    store = cache.store
+    assert isinstance(store, Store)
+    assert len(store.entries) == 2
+    assert store.ttls == [10.0, 10.0]
+    stored = repr(store.entries)
+    assert KEY not in stored
+    assert KEY not in repr(cache)
+
+
+async def test_a_stampede_is_one_request() -> None:
+    """Calls that miss the cache together send one request."""
+    server = Server(seconds=1.0)
+    async with opened(server) as session:
+        view = session.with_options(cache=kept())
+        assert await asyncio.gather(*(number(view) for _ in range(50))) == [1] * 50
+
+
+async def test_cached_pages_walk_on() -> None:
+    """A walk reads cached pages, and continues with the tokens in them; every row once."""
+    sim = Simulator()
+    async with Session(
+        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), now=unix
+    ) as session:
+        view = session.with_options(cache=kept(3600.0))
+        rows = await view.data.evm.blocks(43114, page_size=10).collect(limit=50)
+        assert sim.stats.requests == 5
+        await asyncio.sleep(60)
+        again = await view.data.evm.blocks(43114, page_size=10).collect(limit=80)
+        assert sim.stats.requests == 8
+    assert again[:50] == rows
+    assert len({row.block_number for row in again}) == 80
+
+
+async def test_the_age_of_a_token_counts_from_its_request() -> None:
+    """A token of a cached page is as old as the request that brought it."""
+    sim = Simulator()
+    lifetime = timedelta(seconds=100)
+    async with Session(
+        data_base_url=sim.data_base_url,
+        api_key=sim.api_key,
+        transport=sim.transport(),
+        now=unix,
+        page_token_lifetime=lifetime,
+    ) as session:
+        view = session.with_options(cache=kept(1e6))
+        await view.data.evm.blocks(43114, page_size=10).collect(limit=10)
+        await asyncio.sleep(90)
+        pages = view.data.evm.blocks(43114, page_size=10)
+        await anext(pages)
+        assert sim.stats.requests == 1
+        await asyncio.sleep(20)  # the token reaches its lifetime: the walk restarts, with a new first page
+        await anext(pages)
+        assert pages.restarts == 1
+        assert sim.stats.requests >= 2
+        await asyncio.sleep(101)
+        before = sim.stats.requests
+        await view.data.evm.blocks(43114, page_size=10).collect(limit=10)
+        assert sim.stats.requests == before + 1  # as old as a page token may be: never used
+
+
+async def test_a_refused_token_is_not_taken_from_the_cache_again() -> None:
+    """A token that the service refuses early is renewed by the service, not by the cache."""
+    sim = Simulator(token_lifetime=50.0)
+    async with Session(
+        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), now=unix
+    ) as session:
+        view = session.with_options(cache=kept(1e4))
+        await view.data.evm.blocks(43114, page_size=10).collect(limit=10)
+        await asyncio.sleep(60)
+        rows = await view.data.evm.blocks(43114, page_size=10).collect(limit=40)
+    numbers = [row.block_number for row in rows]
+    assert len(set(numbers)) == 40
+
+
+async def test_bounded_by_bytes() -> None:
+    """The store in memory keeps the responses used last, within its bytes."""
+    server = Server()
+    store = MemoryStore(max_bytes=3 * 300)
+    async with opened(server) as session:
+        view = session.with_options(cache=Cache(100.0, store=store))
+        for path in ("/v1/a", "/v1/b", "/v1/c"):
+            await number(view, path)
+        assert await number(view, "/v1/a") == 1
+        assert await number(view, "/v1/d") == 4  # in place of b
+        assert await number(view, "/v1/a") == 1
+        assert await number(view, "/v1/b") == 5
+    await store.set("large", b"x" * 10_000, 1.0)
+    assert await store.get("large") is None
+    assert "3 entries" in repr(store)
+
+
+async def test_a_store_that_fails_costs_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    """Without its store a session sends requests, and logs why, without the words of the store."""
+    server, store = Server(), Store(broken=True)
+    async with opened(server) as session:
+        view = session.with_options(cache=Cache(100.0, store=store))
+        with caplog.at_level(logging.WARNING, "chainapi"):
+            assert [await number(view) for _ in range(2)] == [1, 2]
+    assert "failed to read: OSError" in caplog.text
+    assert "failed to write: OSError" in caplog.text
+    assert "secret-host" not in caplog.text
+
+
+async def test_bytes_of_others_are_no_response() -> None:
+    """An entry that this version cannot read counts as missing; so does one of a clock ahead."""
+    server, cache = Server(), kept()
+    store = cache.store
+    assert isinstance(store, Store)
+    async with opened(server) as session:
+        view = session.with_options(cache=cache)
+        assert await number(view) == 1
+        (key,) = store.entries
+        store.entries[key] = b"other"
+        assert await number(view) == 2
+        store.entries[key] = CachedResponse.of(unix() + 60, b'{"number": 9}').dumps()
+        assert await number(view) == 3
+
+
+async def test_a_view_without_the_cache() -> None:
+    """`cache=False` switches the cache off."""
+    server = Server()
+    async with opened(server) as session:
+        view = session.with_options(cache=kept())
+        assert await number(view) == 1
+        assert await number(view.with_options(cache=False)) == 2
+        assert await number(view.with_options(tag="t")) == 1
+
+
+def test_bad_arguments() -> None:
+    """Ages and stores that cannot be used are refused by name."""
+    session = Session(metrics_base_url="https://metrics.test")
+    wrong: list[tuple[str, Any]] = [
+        ("fresh", lambda: Cache(-1)),
+        ("stale_if_error", lambda: Cache(1, stale_if_error=float("nan"))),
+        ("store", lambda: Cache(1, store={})),  # type: ignore[arg-type]
+        ("max_bytes", lambda: MemoryStore(0)),
+        ("cache", lambda: session.with_options(cache=5)),  # type: ignore[arg-type]
+        ("coalesce", lambda: session.with_options(coalesce=1)),  # type: ignore[arg-type]
+    ]
+    for name, make in wrong:
+        with pytest.raises(ConfigurationError, match=name):
+            make()
+
+
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without cachetools the error names the extra, and a store of the user needs none."""
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "cachetools":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ConfigurationError, match=r"chainapi\[cache\]"):
+        Cache(1.0)
+    store: CacheStore = Store()
+    assert Cache(1.0, store=store).store is store
+
+
+async def test_faults_of_the_simulator() -> None:
+    """While the service is down, every call has the last response."""
+    sim = Simulator()
+    async with Session(
+        data_base_url=sim.data_base_url,
+        api_key=sim.api_key,
+        transport=sim.transport(),
+        now=unix,
+        max_attempts=2,
+    ) as session:
+        view = session.with_options(cache=kept(1.0, stale_if_error=3600.0))
+        chain = await view.data.chain(43114)
+        sim._world.settings.faults = (Fault(every=1, status=500),)
+        for _ in range(3):
+            await asyncio.sleep(60)
+            assert await view.data.chain(43114) == chain
+        with pytest.raises(ServerError):
+            await session.data.chain(43114)

@@ -1,0 +1,278 @@
+"""Identical requests in flight share one request; a cancelled caller leaves it to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from chainapi import Session, SessionView
+from chainapi.core.http import Request, Response
+from chainapi.errors import (
+    ChainAPIError,
+    DeadlineExceededError,
+    DecodeError,
+    NotFoundError,
+    QuotaWaitError,
+    SessionClosedError,
+)
+from chainapi.simulator import Simulator
+
+PATH = "/v1/chains/43114"
+
+
+def now() -> float:
+    """Return the time of the running loop."""
+    return asyncio.get_running_loop().time()
+
+
+@define
+class Server:
+    """Transport that answers `body` after a second each, and counts what it was sent."""
+
+    body: bytes = b'{"chainId": "1"}'
+    status: int = 200
+    seconds: float = 1.0
+    requests: list[Request] = field(factory=list[Request])
+    cancelled: int = 0
+
+    async def send(self, request: Request) -> Response:
+        """Answer a request after a while."""
+        self.requests.append(request)
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return Response(self.status, {}, self.body)
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+def opened(transport: Any, **options: Any) -> Session:
+    """Return a session on a transport."""
+    return Session(
+        metrics_base_url="https://metrics.test",
+        data_base_url="https://data.test",
+        api_key="key-of-the-test",
+        transport=transport,
+        **options,
+    )
+
+
+async def settle() -> None:
+    """Let every task that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_identical_requests_are_one() -> None:
+    """A hundred identical calls send one request; each has its own result."""
+    server = Server()
+    async with opened(server) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)))
+        assert len(server.requests) == 1
+        assert now() == pytest.approx(1.0)
+        assert results == [{"chainId": "1"}] * 100
+        assert len(set(map(id, results))) == 100  # a caller may change what it got
+        await view.data.get(PATH)
+        assert len(server.requests) == 2  # a later call is no part of it
+
+
+def _other_path(session: SessionView) -> Any:
+    return session.data.get("/v1/chains/1")
+
+
+def _other_params(session: SessionView) -> Any:
+    return session.data.get(PATH, a="1")
+
+
+def _other_service(session: SessionView) -> Any:
+    return session.metrics.get(PATH)
+
+
+def _other_priority(session: SessionView) -> Any:
+    return session.data.get(PATH, priority=1)
+
+
+def _other_header(session: SessionView) -> Any:
+    return session.with_options(headers={"x-tenant": "a"}).data.get(PATH)
+
+
+def _not_coalesced(session: SessionView) -> Any:
+    return session.with_options(coalesce=False).data.get(PATH)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [_other_path, _other_params, _other_service, _other_priority, _other_header, _not_coalesced],
+)
+async def test_other_requests_are_sent(call: Callable[[SessionView], Any]) -> None:
+    """A request that differs in URL, service, waits or headers is sent by itself."""
+    server = Server()
+    async with opened(server) as session:
+        view = session.with_options(coalesce=True)
+        await asyncio.gather(view.data.get(PATH), call(view))
+    assert len(server.requests) == 2
+
+
+async def test_views_and_traces_do_not_matter() -> None:
+    """Views with the same options share requests, whatever tag and trace they have."""
+    server = Server()
+    async with opened(server) as session:
+        views = [
+            session.with_options(coalesce=True, tag=f"t{n}", headers={"Traceparent": f"00-{n}"})
+            for n in range(3)
+        ]
+        await asyncio.gather(*(view.data.get(PATH) for view in views))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("leaving", [0, 1])
+async def test_a_cancelled_caller_leaves_the_others(leaving: int) -> None:
+    """The first caller or a later one is cancelled: the other one has its response."""
+    server = Server()
+    async with opened(server) as session:
+        view = session.with_options(coalesce=True)
+        calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(2)]
+        await asyncio.sleep(0.5)
+        calls[leaving].cancel()
+        assert await calls[1 - leaving] == {"chainId": "1"}
+        assert calls[leaving].cancelled()
+    assert (len(server.requests), server.cancelled) == (1, 0)
+
+
+async def test_the_last_cancelled_caller_ends_the_request() -> None:
+    """With its last caller the request ends; a later call sends another one."""
+    server = Server()
+    async with opened(server) as session:
+        view = session.with_options(coalesce=True)
+        calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        for call in calls:
+            call.cancel()
+        late = asyncio.ensure_future(view.data.get(PATH))  # before the request has ended
+        await settle()
+        assert server.cancelled == 1
+        assert session.data.quota.in_flight == 1
+        assert await late == {"chainId": "1"}
+    assert len(server.requests) == 2
+
+
+async def test_each_caller_has_its_own_error() -> None:
+    """An error reaches all callers, and each may change its own; a walk adds its position."""
+    server = Server(b'{"message": "none"}', 404)
+    async with opened(server) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(
+            *(view.data.evm.blocks(1).collect() for _ in range(2)), return_exceptions=True
+        )
+    assert len(server.requests) == 1
+    one, other = results
+    assert isinstance(one, NotFoundError)
+    assert isinstance(other, NotFoundError)
+    assert one is not other
+    assert one.checkpoint is not None
+    assert str(one) == str(other)
+
+
+async def test_each_caller_decodes_for_itself() -> None:
+    """A model that does not fit fails its own caller only."""
+    server = Server()
+    async with opened(server) as session:
+        view = session.with_options(coalesce=True)
+        calls = [view.data.get(PATH, model=list[int]), view.data.get(PATH)]
+        wrong, right = await asyncio.gather(*calls, return_exceptions=True)
+    assert len(server.requests) == 1
+    assert right == {"chainId": "1"}
+    assert isinstance(wrong, DecodeError)
+    assert "GET /v1/chains/43114" in str(wrong)
+
+
+async def test_malformed_bodies_are_repeated_once_for_all() -> None:
+    """A body that is no JSON is requested again, for all callers together."""
+    server = Server(b'{"chainId"')
+    async with opened(server, max_attempts=2) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(3)), return_exceptions=True)
+    assert len(server.requests) == 2
+    assert all(isinstance(error, DecodeError) and error.malformed for error in results)
+
+
+async def test_a_later_caller_has_its_whole_deadline() -> None:
+    """The deadline of the first caller does not end the calls of later ones."""
+    server = Server(seconds=8.0)
+    async with opened(server, deadline=5.0) as session:
+        view = session.with_options(coalesce=True)
+        first = asyncio.ensure_future(view.data.get(PATH))
+        await asyncio.sleep(4.0)
+        server.seconds = 2.0
+        later = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+        with pytest.raises(DeadlineExceededError):
+            await first
+        assert now() == pytest.approx(5.0)
+        assert await asyncio.gather(*later) == [{"chainId": "1"}] * 3
+        assert now() == pytest.approx(7.0)
+    assert len(server.requests) == 2
+
+
+async def test_a_later_caller_has_its_whole_max_wait() -> None:
+    """The first caller's wait for quota is over before that of the later ones."""
+    sim = Simulator(limit=1, window=60.0)
+    async with Session(
+        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), max_wait=58.0
+    ) as session:
+        await session.data.evm.blocks(43114).collect(limit=1)
+        view = session.with_options(coalesce=True)
+        first = asyncio.ensure_future(view.data.evm.blocks(43114).collect(limit=1))
+        await asyncio.sleep(10)
+        later = asyncio.ensure_future(view.data.evm.blocks(43114).collect(limit=1))
+        await asyncio.wait([first, later])
+    assert isinstance(first.exception(), QuotaWaitError)
+    assert later.exception() is None
+
+
+async def test_closing_the_session_ends_all_callers() -> None:
+    """Callers of one request raise SessionClosedError, and no task is left."""
+    server = Server()
+    session = opened(server)
+    view = session.with_options(coalesce=True)
+    calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+    await asyncio.sleep(0.5)
+    await session.aclose()
+    results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(error) for error in results] == [SessionClosedError] * 3
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_pages_are_shared_page_by_page() -> None:
+    """Walks of one list share the requests for its pages, and each has every row."""
+    sim = Simulator(latency=0.1)
+    async with Session(
+        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport()
+    ) as session:
+        view = session.with_options(coalesce=True)
+        walks = [view.data.evm.blocks(43114, page_size=10, prefetch=2).collect(limit=100) for _ in range(5)]
+        first, *others = await asyncio.gather(*walks)
+    assert all(rows == first for rows in others)
+    assert len(first) == 100
+    assert sim.stats.requests <= 13  # ten pages, and some fetched ahead
+
+
+async def test_an_outside_error_is_shared_as_it_is() -> None:
+    """An error of a user's transport that is none of chainapi's reaches every caller."""
+
+    class Broken(Server):
+        async def send(self, request: Request) -> Response:
+            raise ZeroDivisionError
+
+    async with opened(Broken()) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(2)), return_exceptions=True)
+    assert [type(error) for error in results] == [ZeroDivisionError] * 2
+    assert not any(isinstance(error, ChainAPIError) for error in results)

@@ -1,0 +1,73 @@
+"""Cached responses by age, and their keys."""
+
+from __future__ import annotations
+
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.core.cache import CachedResponse, CachePolicy, Use, cache_key, significant
+
+SECONDS = st.floats(0.0, 1e6)
+URL = "https://data.test/v1/chains?pageToken=t"
+
+
+@given(fresh=SECONDS, revalidate=SECONDS, on_error=SECONDS, age=st.floats(0.0, 4e6))
+def test_use_by_age(fresh: float, revalidate: float, on_error: float, age: float) -> None:
+    """A response is fresh, then stale while revalidated, then for errors only, then of no use."""
+    policy = CachePolicy(fresh, revalidate, on_error)
+    use = policy.use(age, inf)
+    if age < fresh:
+        assert use is Use.ANSWER
+    elif age < fresh + revalidate:
+        assert use is Use.REVALIDATE
+    elif age < fresh + on_error:
+        assert use is Use.ON_ERROR
+    else:
+        assert use is Use.NEVER
+    assert (use is Use.NEVER) == (age >= policy.lifetime)
+
+
+@given(age=st.floats(-1e6, 1e6), lifetime=st.floats(1.0, 1e5))
+def test_no_page_token_past_its_age(age: float, lifetime: float) -> None:
+    """A response as old as a page token may be, or of the future, is never used."""
+    use = CachePolicy(1e9, 1e9, 1e9).use(age, lifetime)
+    assert (use is Use.NEVER) == (age < 0 or age >= lifetime)
+
+
+@given(st.floats(0, 2e9), st.binary())
+def test_stored_form(sent: float, body: bytes) -> None:
+    """A response is read as it was stored."""
+    response = CachedResponse.of(sent, body)
+    assert CachedResponse.loads(response.dumps()) == response
+
+
+@given(st.binary())
+def test_other_bytes_are_no_response(stored: bytes) -> None:
+    """Bytes of another program, or of another version, count as missing."""
+    response = CachedResponse.loads(stored)
+    assert response is None or response.dumps() == stored
+    assert CachedResponse.loads(CachedResponse(99, 1.0, b"{}").dumps()) is None
+
+
+def test_keys_differ_by_what_a_response_depends_on() -> None:
+    """URL, page token, API key and headers make the key; names of requests do not."""
+    keys = {
+        cache_key(URL, {}, None),
+        cache_key(URL, {}, "one"),
+        cache_key(URL, {}, "two"),
+        cache_key(URL + "u", {}, "one"),
+        cache_key(URL, {"accept-language": "de"}, "one"),
+        cache_key(URL, {"x-tenant": "a"}, "one"),
+    }
+    assert len(keys) == 6
+    tracing = {"traceparent": "00-1", "x-request-id": "7", "user-agent": "backend"}
+    assert cache_key(URL, tracing, "one") == cache_key(URL, {}, "one")
+    assert significant({"b": "1", **tracing, "a": "2"}) == (("a", "2"), ("b", "1"))
+
+
+def test_keys_reveal_nothing() -> None:
+    """A key is a digest: neither API key nor page token is in it, and it is the same in every process."""
+    key = cache_key(URL, {}, "very-secret")
+    assert key == "ad174ccffbd6a20e99a8f4b1c859e5a9"
