@@ -23,7 +23,6 @@ from chainapi.contrib.fastapi import (
     SessionDep,
     add_exception_handlers,
     lifespan,
-    router,
     server_sent_events,
 )
 from chainapi.simulator import Simulator
@@ -55,7 +54,6 @@ def live_app(**session_arguments: Any) -> FastAPI:
     app = FastAPI(title="TPS of several chains", lifespan=lifespan(**session_arguments))
     add_exception_handlers(app)
     app.include_router(api)
-    app.include_router(router())
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     return app
 
