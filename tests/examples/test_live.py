@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from playwright.async_api import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainapi import Session
@@ -247,6 +248,37 @@ async def test_a_problem_is_shown_and_can_be_tried_again(tab: Tab) -> None:
         assert await points(tab) == dict.fromkeys(CHAINS, POINTS)
 
 
+def event(name: str, data: object, **fields: object) -> str:
+    """Return a server-sent event."""
+    lines = {**fields, "event": name, "data": json.dumps(data)}
+    return "".join(f"{field}: {value}\n" for field, value in lines.items()) + "\n"
+
+
+async def test_a_problem_with_a_known_wait_needs_no_button(tab: Tab) -> None:
+    """The browser connects again after the wait of a problem, and the page draws the other points."""
+    rows = [{"timestamp": day * 86_400, "value": 1.0} for day in range(20_000, 20_100)]
+    problem = {"detail": "quota is available again in 0.1 s", "retry_after": 0.1}
+    position = json.dumps({"restarts": 0})  # as much of a checkpoint as the page reads
+    answers = [
+        event("rows", rows[:50], id=position) + event("end", {}),
+        event("rows", rows[50:], id=position) + event("problem", problem, retry=100),
+    ]
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(body=answers.pop(), content_type="text/event-stream")
+
+    listener, address = listening()
+    async with simulated() as simulator, served(simulator, listener):
+        await tab.page.route("**/tps/43114", answer)
+        await tab.page.add_init_script(ANNOUNCED)
+        await tab.page.goto(f"{address}/?chain=43114")
+        await state(tab, "complete")
+        assert await points(tab) == {43114: 100}
+        assert answers == []
+        assert "Connecting again: 50 points so far" in await tab.page.evaluate("announced")
+    assert tab.errors == []
+
+
 async def test_the_page_is_usable_without_a_pointer_and_on_a_phone(tab: Tab) -> None:
     """Chains are chosen and days are read with the keyboard, and nothing overflows a narrow screen."""
     listener, address = listening()
@@ -269,7 +301,7 @@ async def test_the_page_is_usable_without_a_pointer_and_on_a_phone(tab: Tab) -> 
         await page.press("#cursor", "ArrowLeft")
         newest, before = simulator.rows_of(f"/v1/avg_tps/{CHAINS[0]}")[:2]
         assert newest["timestamp"] - before["timestamp"] == 86_400
-        text = await page.get_attribute("#cursor", "aria-valuetext")
+        text = await page.get_attribute("#cursor", "aria-valuetext") or ""
         assert text == await page.inner_text("#readout")
         assert f"Avalanche (C-Chain) {before['value']:.2f}" in text
     assert tab.errors == []
