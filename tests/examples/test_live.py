@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chainapi import Session
 from chainapi.simulator import Fault, Simulator
 from docs.examples.live.app import live_app
-from tests.examples.browser import Tab, browser, tab
+from tests.examples.browser import PATIENCE, Tab, browser, tab
 from tests.virtual_time import RealLoop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.real_time, pytest.mark.untraced]
@@ -123,9 +123,12 @@ async def reach(tab: Tab, app: FastAPI, wanted: str) -> None:
     session, loop = app.state.chainapi, asyncio.get_running_loop()
     assert isinstance(session, Session)
     assert isinstance(loop, RealLoop)
-    while await state(tab, "receiving", "waiting", "fault", "complete") != wanted:
+    for _ in range(5_000):
+        if await state(tab, "receiving", "waiting", "fault", "complete") == wanted:
+            return
         if session.quota["metrics"].in_flight == 0:
             loop.jump(0.5 if wanted == "waiting" else 5.0)
+    pytest.fail(f"the page did not become {wanted}: {await tab.page.inner_text('main')}")
 
 
 async def points(tab: Tab) -> dict[int, int]:
@@ -220,7 +223,7 @@ async def test_a_reader_that_leaves_ends_the_upstream_work(tab: Tab) -> None:
         assert isinstance(loop, RealLoop)
         assert session.quota["metrics"].waiting > 0
         await tab.page.goto("about:blank")
-        await streams.ended.wait()
+        await asyncio.wait_for(streams.ended.wait(), PATIENCE / 1_000)
         requests, quota = simulator.stats.requests, session.quota["metrics"]
         assert (quota.waiting, quota.in_flight) == (0, 0)
         loop.jump(2 * WINDOW)
