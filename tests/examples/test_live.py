@@ -213,8 +213,9 @@ async def test_a_page_that_connects_again_gets_each_point_once(tab: Tab) -> None
     assert {error for error in tab.errors if "net::ERR_" not in error} == set()
 
 
-async def test_a_reader_that_leaves_ends_the_upstream_work(tab: Tab) -> None:
-    """After the browser has left, no request waits or is in flight, and none follows."""
+@pytest.mark.parametrize("how", ["leave", "stop"])
+async def test_a_reader_that_leaves_ends_the_upstream_work(tab: Tab, how: str) -> None:
+    """After the reader left or pressed Stop, no request waits or is in flight, and none follows."""
     listener, address = listening()
     async with simulated() as simulator, served(simulator, listener) as (app, streams):
         await tab.page.goto(address + CHOSEN)
@@ -222,7 +223,11 @@ async def test_a_reader_that_leaves_ends_the_upstream_work(tab: Tab) -> None:
         session, loop = app.state.chainapi, asyncio.get_running_loop()
         assert isinstance(loop, RealLoop)
         assert session.quota["metrics"].waiting > 0
-        await tab.page.goto("about:blank")
+        if how == "leave":
+            await tab.page.goto("about:blank")
+        else:
+            await tab.page.press("#stop", "Enter")
+            assert (await tab.page.inner_text("#status")).startswith("Stopped: ")
         await asyncio.wait_for(streams.ended.wait(), PATIENCE / 1_000)
         requests, quota = simulator.stats.requests, session.quota["metrics"]
         assert (quota.waiting, quota.in_flight) == (0, 0)
