@@ -21,6 +21,7 @@
     │   └── ResponseTooLargeError   the body is larger than `max_body`; not retried
     ├── DecodeError                 the body of a successful response is malformed
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
+    │   └── QueueFullError          as many calls wait for quota as `max_waiting` allows
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
     ├── ExportError                 an export cannot read or write its target; committed pages stay
     │   └── IncompleteExportError   some of its sources failed; the target has the others
@@ -66,6 +67,7 @@ __all__ = [
     "PaginationLoopError",
     "PagingError",
     "PermissionDeniedError",
+    "QueueFullError",
     "QuotaWaitError",
     "RateLimitedError",
     "RedirectError",
@@ -401,6 +403,28 @@ class QuotaWaitError(ChainAPIError):
             else f"later than the call's deadline, {deadline:.1f} s from now"
         )
         super().__init__(f"quota is available again in {retry_after:.1f} s, {late}")
+
+
+class QueueFullError(QuotaWaitError):
+    """The call would have to wait for quota, and as many wait as ``max_waiting`` allows; raised at once.
+
+    Attributes:
+        retry_at: Unix time in seconds at which the calls that wait now are expected to have left.
+        retry_after: seconds from the error to that time.
+        max_waiting: calls that may wait.
+
+    """
+
+    def __init__(self, retry_at: float, *, retry_after: float, max_waiting: int) -> None:
+        ChainAPIError.__init__(
+            self,
+            f"the call would have to wait for quota, and max_waiting={max_waiting} calls may do so at once:"
+            f" call again in {retry_after:.1f} s, when those are expected to have left, or allow more",
+        )
+        self.retry_at = retry_at
+        self.retry_after = retry_after
+        self.max_wait = self.deadline = None
+        self.max_waiting = max_waiting
 
 
 class ShareUnavailableError(ChainAPIError):

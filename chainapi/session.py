@@ -73,6 +73,8 @@ class Session(SessionView):
         timeout: seconds for one attempt, from sending to the last byte.
         max_attempts: requests for one call; 1 disables retries.
         max_wait: seconds that a call may wait for quota; None waits as long as the service requires.
+        max_waiting: calls that may wait for the quota of a service at once; one more that would have to wait
+            raises QueueFullError. None sets no limit.
         deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
             DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
@@ -120,6 +122,7 @@ class Session(SessionView):
         timeout: float = DEFAULT_TIMEOUT,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         max_wait: float | None = None,
+        max_waiting: int | None = None,
         deadline: float | None = None,
         page_token_lifetime: timedelta = timedelta(hours=24),
         on_expired: Literal["restart", "raise"] = "restart",
@@ -157,6 +160,7 @@ class Session(SessionView):
             "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
             "max_attempts": whole_number("max_attempts", max_attempts),
             "max_wait": max_wait,
+            "max_waiting": max_waiting,
             "deadline": deadline,
             "priority": priority,
             "headers": headers,

@@ -33,6 +33,7 @@ from chainapi.errors import (
     PaginationLoopError,
     PagingError,
     PermissionDeniedError,
+    QueueFullError,
     QuotaWaitError,
     RateLimitedError,
     RedirectError,
@@ -115,6 +116,7 @@ ALL: list[ChainAPIError] = [
     ResponseTooLargeError("the body is larger than max_body=8388608 bytes"),
     DecodeError("missing", path="$.blocks[3].txCount", where="GET /v1/blocks", malformed=True, attempts=2),
     QuotaWaitError(1_700_000_000.0, retry_after=12.0, max_wait=5.0),
+    QueueFullError(1_700_000_000.0, retry_after=12.0, max_waiting=100),
     ShareUnavailableError("no host"),
     PagingError("two readers"),
     PageTokenExpiredError("dead"),
@@ -262,6 +264,17 @@ def test_the_text_of_a_quota_wait_error() -> None:
     late = QuotaWaitError(1_700_000_000.0, retry_after=12.34, deadline=5.0)
     assert str(late) == "quota is available again in 12.3 s, later than the call's deadline, 5.0 s from now"
     assert (late.max_wait, late.deadline, error.deadline) == (None, 5.0, None)
+
+
+def test_the_text_of_a_queue_full_error() -> None:
+    """Texts of QueueFullError have the limit and the time at which to call again."""
+    error = QueueFullError(1_700_000_000.0, retry_after=12.34, max_waiting=100)
+    assert str(error) == (
+        "the call would have to wait for quota, and max_waiting=100 calls may do so at once: call again in"
+        " 12.3 s, when those are expected to have left, or allow more"
+    )
+    assert (error.retry_at, error.retry_after, error.max_waiting) == (1_700_000_000.0, 12.34, 100)
+    assert (error.max_wait, error.deadline) == (None, None)
 
 
 # What services and networks say is printed.

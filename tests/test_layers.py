@@ -25,7 +25,7 @@ LAYERS = (
     {"client"},
     {"share"},
     {"api"},
-    {"session", "transport"},
+    {"session", "transport", "json"},
     {"__init__"},
     {"contrib", "export", "simulator"},
     {"dask"},

@@ -27,6 +27,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.unions import tags_of, wire_name
 
 __all__ = ["Difference", "compare", "examples", "main"]
@@ -282,6 +283,8 @@ def _plain(hint: Any) -> tuple[Any, set[str]]:
         kept = [argument for argument in typing.get_args(hint) if argument is not type(None)]
         if len(kept) == 1:
             return _plain(kept[0])
+    if typing.get_origin(hint) is Annotated and hint.__metadata__ == (AS_TEXT,):
+        return hint.__origin__, set()
     if typing.get_origin(hint) is Annotated:
         return _plain(typing.get_args(hint)[1])[0], set(typing.get_args(typing.get_args(hint)[1]))
     if typing.get_origin(hint) is Literal:

@@ -13,7 +13,7 @@ from attrs import define, field
 from chainapi._tooling import fields, keys, names
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, Operation, Schema, snake
-from chainapi._tooling.records import Record, Records
+from chainapi._tooling.records import Record, Records, without_note
 
 __all__ = ["Groups", "identity_parts", "write_groups"]
 
@@ -102,7 +102,7 @@ class Groups:
                 if wire in (items, "nextPageToken"):
                     continue
                 group = groups.get(wire, "chain_metrics")
-                kind = self.records.type(document, Record(""), wire, schema, group)
+                kind = without_note(self.records.type(document, Record(""), wire, schema, group))
                 found[snake(wire)] = f'("{snake(wire)}", "{fields.ENVELOPE_TYPES.get(wire, kind)}")'
         return list(found.values())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from attrs import field, frozen
 
 from chainapi._tooling.files import ROOT, GeneratorError
+from chainapi.models.unions import python_name
 
 Schema = dict[str, Any]
 
@@ -130,4 +130,4 @@ def find_documents() -> list[Document]:
 
 def snake(name: str) -> str:
     """Convert a name in JSON to Python's style: `blockNumber` to `block_number`."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])", r"_\g<0>", name).lower()
+    return python_name(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from chainapi._tooling import fields, names
 from chainapi._tooling.files import HEADER, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, Schema, snake
 
-__all__ = ["Field", "Record", "Records", "sentence", "write_records"]
+__all__ = ["Field", "Record", "Records", "sentence", "without_note", "write_records"]
 
 FOLDER = "chainapi/models"
 
@@ -161,10 +162,15 @@ def scalar(record: str, wire: str, kind: str) -> str:
     exact = wire in fields.DECIMALS or f"{record}.{wire}" in fields.DECIMALS
     if kind == "string":
         whole = wire in fields.WHOLE_STRINGS or (wire == "chainId" and record in fields.WHOLE_CHAIN_IDS)
-        return "int" if whole else "Decimal" if exact else "str"
+        return f"Annotated[{'int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
     if kind in ("number", "integer"):
         return "Decimal" if exact else "float" if wire in fields.FLOATS else "int"
     return {"boolean": "bool"}[kind]
+
+
+def without_note(kind: str) -> str:
+    """Return a type in Python without the notes of numbers that are sent as texts."""
+    return re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
 
 
 def write_records(records: Records, writer: Writer) -> None:
@@ -239,6 +245,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
     yield "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime"
     yield "from chainapi.models.records import Record"
+    yield "from chainapi.models.schema import AS_TEXT"
     yield "from chainapi.models.unions import Unknown, register_union"
     yield ""
     yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
@@ -247,7 +254,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
 def class_text(record: Record) -> str:
     """Return the source of a class."""
     lines = [
-        "@frozen(kw_only=True)",
+        "@frozen(kw_only=True, repr=False)",
         f"class {record.name}(Record):",
         f'    """{sentence(record.name)}"""',
         "",

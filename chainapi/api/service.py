@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from chainapi._text import quoted
@@ -14,8 +14,9 @@ from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages
+from chainapi.client.response import RawResponse
 from chainapi.client.service import Service
-from chainapi.core.call import Call, CallOptions
+from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
@@ -145,11 +146,35 @@ class ServiceAPI:
         options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
         return Pages(*self._walk(route, route.path, self._params(page_size, params), options))
 
+    @overload
     async def get(
         self,
         path: str,
         *,
-        model: Any = None,
+        model: type[T],
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+        **params: object,
+    ) -> T: ...
+
+    @overload
+    async def get(
+        self,
+        path: str,
+        *,
+        model: None = None,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+        **params: object,
+    ) -> Any: ...
+
+    async def get(
+        self,
+        path: str,
+        *,
+        model: type[Any] | None = None,
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
@@ -167,11 +192,39 @@ class ServiceAPI:
 
         """
         refuse_misspelt(params, "get")
-        service = self._service()
-        query = self._query(checked_path(path), query_params(params))
-        call = Call(query, options=own_options(self._options, priority, deadline, tag))
-        resource, _ = await self._connection.call(service, call, ResourceDecoder(model))
+        options = own_options(self._options, priority, deadline, tag)
+        resource, _ = await self._get(path, params, options, ResourceDecoder(model))
         return resource
+
+    async def get_response(
+        self,
+        path: str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+        **params: object,
+    ) -> RawResponse:
+        """Return the response of a GET as it was received, its body not decoded.
+
+        The arguments are those of `get`. Waits, retries and errors are the same too, so that its status is
+        200 to 299; only the body may be other than JSON.
+
+        Raises:
+            ConfigurationError: an argument is invalid; nothing was sent.
+            ChainAPIError: any of chainapi's errors.
+
+        """
+        refuse_misspelt(params, "get_response")
+        options = own_options(self._options, priority, deadline, tag)
+        _, exchange = await self._get(path, params, options, len)
+        return self._service().received(exchange)
+
+    def _get(
+        self, path: str, params: Mapping[str, object], options: CallOptions, decode: Callable[[bytes], T]
+    ) -> Coroutine[Any, Any, tuple[T, Exchange]]:
+        query = self._query(checked_path(path), query_params(params))
+        return self._connection.call(self._service(), Call(query, options=options), decode)
 
     @property
     def service(self) -> ServiceAPI:

@@ -99,12 +99,13 @@ class ListSource:
             if began >= fetch.not_after:
                 raise PageTokenExpiredError("the page token has reached its lifetime")
             decode = self._decoder or await self._load()
-            page, sent = await self._connection.call(self._service, self._call(fetch, needed), decode, began)
+            call, service = self._call(fetch, needed), self._service
+            page, exchange = await self._connection.call(service, call, decode, began)
         except ChainAPIError as error:
             return error
         except GivenUp:
             return None
-        return Fetched(page, sent)
+        return Fetched(page, exchange.sent, service.received(exchange))
 
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Return what fetching `rows` rows takes.

@@ -62,8 +62,8 @@ class CallRunner(Generic[R]):
         if not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
-    async def run(self) -> tuple[R, SentAt]:
-        """Return the decoded response and when its request was sent.
+    async def run(self) -> tuple[R, Exchange]:
+        """Return the decoded response and the exchange that it belongs to.
 
         Raises:
             SessionClosedError: the session was closed meanwhile.
@@ -83,7 +83,7 @@ class CallRunner(Generic[R]):
                     result = await self._carry_out(command)
                     command = commands.send((clock(), result))
         except StopIteration as end:
-            return cast("tuple[R, SentAt]", end.value)
+            return cast("tuple[R, Exchange]", end.value)
         except (TimeoutError, APIConnectionError) as error:
             if not self._closed and (isinstance(error, ChainAPIError) or not self._scope.expired()):
                 raise
@@ -125,6 +125,7 @@ class CallRunner(Generic[R]):
                 again=command.again,
                 member=self.service.member,
                 tag=self.call.options.tag,
+                limit=self.call.options.max_waiting,
             )
         except APITimeoutError as error:
             return error.with_traceback(None)
@@ -156,14 +157,16 @@ class CallRunner(Generic[R]):
 
     async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
         """Report the outcome of an attempt to the gate."""
-        permit = self._permit
+        permit, elapsed = self._permit, asyncio.get_running_loop().time() - sent.at
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):
             permit.lost()
             return Exchange(sent, outcome)
         limits = read_limits(outcome.headers, self.service.member.now())
         verdict = permit.answered(outcome.status, limits)
-        return Exchange(sent, outcome, limits, verdict if isinstance(verdict, Verdict) else await verdict)
+        if not isinstance(verdict, Verdict):
+            verdict = await verdict
+        return Exchange(sent, outcome, limits, verdict, elapsed)
 
     async def _pause(self, pause: Pause) -> None:
         events = self.service.events

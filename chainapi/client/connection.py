@@ -14,7 +14,7 @@ from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates, OwnGates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call, CallFlow, CallSettings, SentAt
+from chainapi.core.call import Call, CallFlow, CallSettings, Exchange
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
@@ -105,11 +105,11 @@ class Connection:
 
     def call(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
-    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries.
 
-        Returns its decoded response and the time at which it was sent. Its deadline counts from `began` on, a
-        time of the loop; None counts from now.
+        Returns its decoded response, and the exchange that it belongs to. Its deadline counts from `began`
+        on, a time of the loop; None counts from now.
 
         Raises:
             SessionClosedError: the session is closed, or was closed meanwhile.
@@ -128,7 +128,7 @@ class Connection:
 
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
-    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
         flow = CallFlow(call, self.settings, began)
         return CallRunner(service, call, decode, flow, self._calls).run()
@@ -177,7 +177,7 @@ class Connection:
             await self.transport.aclose()
 
     def _refuse_fork(self) -> None:
-        """Refuse a process that inherited the session: its sockets, and shares of a quota, are its parent's.
+        """Refuse a forked child: sockets and shared quotas belong to its parent.
 
         Raises:
             ConfigurationError: this process is not the one that made the session.

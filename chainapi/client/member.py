@@ -11,12 +11,12 @@ from weakref import WeakSet
 from attrs import frozen
 
 from chainapi.client.ceiling import Ceiling
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.scheduler import WORTH_REPORTING, is_another_wait
 from chainapi.core.limits.spenders import Account
-from chainapi.errors import QuotaWaitError
+from chainapi.errors import QueueFullError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -91,6 +91,10 @@ class Member:
         """Return the error of a wait longer than `max_wait` or the time until a deadline."""
         allowed = max_wait if left is None else None
         return QuotaWaitError(self.now() + seconds, retry_after=seconds, max_wait=allowed, deadline=left)
+
+    def queue_full(self, seconds: float, most: float) -> QueueFullError:
+        """Return the error of a call beside which as many wait as may."""
+        return QueueFullError(self.now() + seconds, retry_after=seconds, max_waiting=int(most))
 
     def report_wait(self, reason: str, now: float, until: float, waiting: int) -> None:
         """Call the listener when the queue waits until a known time, once for each wait."""

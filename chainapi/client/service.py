@@ -12,13 +12,15 @@ from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field
 
+from chainapi._text import masked
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
 from chainapi.client.member import Member
 from chainapi.client.permit import AnyGate
+from chainapi.client.response import RawResponse
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call
+from chainapi.core.call import Call, Exchange
 from chainapi.core.http import Request, Response, is_markup
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.snapshot import QuotaSnapshot
@@ -118,6 +120,14 @@ class Service:
                 await asyncio.sleep(0)
         except DecodeError as error:
             return self._undecoded(error, body)
+
+    def received(self, exchange: Exchange) -> RawResponse:
+        """Return a successful response as it was received, the key masked in its headers."""
+        response, secret = cast("Response", exchange.outcome), self._secret
+        headers = response.headers
+        if secret and any(secret in value for value in headers.values()):
+            headers = {name: masked(value, secret) for name, value in headers.items()}
+        return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)
 
     async def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
         """Return the error type and the messages of an error response."""

@@ -57,9 +57,10 @@ ResumeDep: TypeAlias = Annotated[Checkpoint | None, Depends(last_checkpoint)]
 
 
 def router() -> APIRouter:
-    """Return a router with ``/quota`` and ``/health``; neither sends anything upstream.
+    """Return a router with ``/quota`` and ``/health``.
 
-    The quota shows the tags and processes that spend it: include the router where only you can reach it.
+    Neither sends anything upstream. The quota shows the tags and processes that spend it: include the router
+    where only you can reach it.
     """
     made = APIRouter(tags=["chainapi"])
     made.add_api_route("/quota", starlette.quota, methods=["GET"], summary="Quota of each service")

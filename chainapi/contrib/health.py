@@ -38,7 +38,7 @@ class LastAnswers:
             self._then(event)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return status or fault, and the age in seconds, of the last answer of each service."""
+        """Return status or fault of the last answer of each service, with its age in seconds."""
         now = asyncio.get_running_loop().time()
         return {
             name: {
@@ -60,7 +60,10 @@ class Health:
 
 
 def health_of(session: object, answers: object) -> Health:
-    """Return the health of a session, which may be missing; its last answers if they were recorded."""
+    """Return the health of a session, with its last answers.
+
+    Both may be None.
+    """
     is_open = isinstance(session, SessionView) and not session.connection.closed
     last = answers.to_dict() if isinstance(answers, LastAnswers) else {}
     report = {"session": "open" if is_open else "closed", "last_answers": last}
@@ -68,6 +71,6 @@ def health_of(session: object, answers: object) -> Health:
 
 
 def quota_of(session: SessionView) -> bytes:
-    """Return the quota snapshots of a session as a JSON object, by service; times are seconds from now."""
+    """Return the quota of each service as a JSON object; times are seconds from now."""
     snapshots = {name: msgspec.Raw(quota.to_json()) for name, quota in session.quota.items()}
     return msgspec.json.encode(snapshots)

@@ -134,10 +134,11 @@ def problem_of(error: ChainAPIError, quota: Iterable[QuotaSnapshot] = (), place:
 
 
 def upstream_error(error: BaseException) -> ChainAPIError | None:
-    """Return the error of chainapi that an exception is, or that a group of such errors has first.
+    """Return the error of chainapi in an exception; None if it is another error.
 
     Tasks of a group raise their errors as an ExceptionGroup, and so does `chainapi.merge`. The error with the
-    highest status is returned, among equals the one with the longest wait. None if another error is in it.
+    highest status stands for a group, among equals the one with the longest wait. None if any other error is
+    in the group.
     """
     if isinstance(error, ChainAPIError):
         return error

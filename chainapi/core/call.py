@@ -17,6 +17,7 @@ from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
 from chainapi.core.url import Query
@@ -80,6 +81,7 @@ class CallOptions:
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender of the quota; None uses that of the session.
         headers: further headers of the request, by lower-case names.
+        max_waiting: limit on the calls of the view that wait for quota; None for none.
         coalesce: whether identical requests in flight are one.
         cache: keeps successful responses; identical requests in flight are then one too.
 
@@ -92,6 +94,7 @@ class CallOptions:
     priority: int = 0
     tag: str | None = None
     headers: Mapping[str, str] = field(factory=dict[str, str])
+    max_waiting: WaitingLimit | None = None
     coalesce: bool = False
     cache: ResponseCache | None = None
 
@@ -202,13 +205,16 @@ _NO_LIMITS = RateLimitInfo()
 class Exchange:
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
-    The limits are those that the response announced.
+    The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
+    and `age` is the seconds since the request was sent, for a response of a cache.
     """
 
     sent: SentAt
     outcome: Response | APIConnectionError
     limits: RateLimitInfo = _NO_LIMITS
     verdict: Verdict = Verdict.PASSED
+    elapsed: float = 0.0
+    age: float = 0.0
 
 
 _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided
@@ -237,10 +243,10 @@ class CallFlow:
         self._attempts = 0  # requests sent
         self._spent = 0.0  # tokens of the retry budget
 
-    def run(self, now: float) -> Flow[tuple[Any, SentAt]]:
+    def run(self, now: float) -> Flow[tuple[Any, Exchange]]:
         """Make attempts until one succeeds.
 
-        Returns the decoded body and when its request was sent.
+        Returns the decoded body and the exchange of the attempt.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError: the last attempt failed.
@@ -265,7 +271,7 @@ class CallFlow:
                 now, decoded = yield Decode(response)
                 if not isinstance(decoded, DecodeError):
                     self._settings.budget.succeeded(self._spent)
-                    return decoded, exchange.sent
+                    return decoded, exchange
                 now = yield from self._undecoded(decoded, now, repeatable=not is_markup(response.body))
 
     def exceeded(self, now: float, retry_after: float | None = None) -> DeadlineExceededError:

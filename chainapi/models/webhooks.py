@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.unions import Unknown, register_union
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhookMetadata(Record):
     """EVM address webhook metadata."""
 
@@ -34,7 +35,7 @@ class EvmAddressWebhookMetadata(Record):
     addresses: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhook(Record):
     """An EVM address webhook."""
 
@@ -51,22 +52,22 @@ class EvmAddressWebhook(Record):
     include_logs: bool | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BalanceThresholdFilter(Record):
     """A balance threshold filter."""
 
     balance_type: Annotated[str, enums.CommonBalanceType]
-    balance_threshold: int
+    balance_threshold: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressSubEvents(Record):
     """Primary Network address sub events."""
 
     address_activity_sub_events: list[Annotated[str, enums.PrimaryNetworkAddressActivitySubEventType]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhookMetadata(Record):
     """Primary Network address webhook metadata."""
 
@@ -77,7 +78,7 @@ class PrimaryNetworkAddressWebhookMetadata(Record):
     balance_threshold_filter: BalanceThresholdFilter | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhook(Record):
     """A Primary Network address webhook."""
 
@@ -92,14 +93,14 @@ class PrimaryNetworkAddressWebhook(Record):
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorSubEvents(Record):
     """Validator sub events."""
 
     validator_activity_sub_events: list[Annotated[str, enums.ValidatorActivitySubEvent]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhookMetadata(Record):
     """Validator webhook metadata."""
 
@@ -109,10 +110,10 @@ class ValidatorWebhookMetadata(Record):
     sub_events: ValidatorSubEvents
     node_ids: list[str] | None = None
     subnet_ids: list[str] | None = None
-    l1_validator_fee_balance_threshold: int | None = None
+    l1_validator_fee_balance_threshold: Annotated[int, AS_TEXT] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhook(Record):
     """A validator webhook."""
 
@@ -127,7 +128,7 @@ class ValidatorWebhook(Record):
     metadata: ValidatorWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SharedSecret(Record):
     """The secret that signs the webhooks' calls; no repr shows it."""
 

@@ -26,6 +26,7 @@ from chainapi.client.permit import Permit
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share import messages
 from chainapi.core.share.leases import Leases
 from chainapi.core.share.messages import (
@@ -127,11 +128,12 @@ class SharedGate:
         again: bool = False,
         member: Member,
         tag: str | None = None,
+        limit: WaitingLimit | None = None,
     ) -> SharedPermit | Permit:
         """Wait for a turn, and return the permit to send now; see `Gate.acquire`.
 
         Raises:
-            QuotaWaitError, APITimeoutError: as `Gate.acquire` documents.
+            QuotaWaitError, QueueFullError, APITimeoutError: as `Gate.acquire` documents.
             ShareUnavailableError: there is no host, and the gate does not degrade.
 
         """
@@ -146,8 +148,10 @@ class SharedGate:
             max(-HIGHEST, min(priority, HIGHEST)),
             again=again,
             tag=tag,
+            limit=None if limit is None else limit.number,
+            most_waiting=None if limit is None else min(int(limit.most), HIGHEST),
         )
-        request = Request(message, member, waits_until, deadline, max_wait)
+        request = Request(message, member, waits_until, deadline, max_wait, limit)
         while True:
             self._number(member)
             if self._error is not None:

@@ -1,6 +1,6 @@
 """Quart: `hypercorn backend_quart:app`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from quart import Quart, Response, request
 
@@ -13,7 +13,7 @@ app = Quart(__name__)
 
 
 @app.while_serving
-async def session() -> AsyncIterator[None]:
+async def session() -> AsyncGenerator[None, None]:
     """Open the session when the application starts."""
     async with Session(max_wait=2.0, deadline=10.0) as opened:
         app.extensions["chainapi"] = opened

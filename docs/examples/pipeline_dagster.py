@@ -10,7 +10,7 @@ CHAINS = [43114, 43113]
 
 
 @dg.asset
-async def tps() -> dg.MaterializeResult:
+async def tps() -> dg.MaterializeResult[None]:
     """Transactions per second of each chain, as JSON lines."""
     async with Session(max_wait=60.0, tag="dagster") as session:
         try:

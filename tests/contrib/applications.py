@@ -10,6 +10,7 @@ import httpx
 from fastapi import FastAPI
 from starlette.responses import Response
 
+from chainapi import MetricPoint
 from chainapi.contrib.fastapi import (
     ResumeDep,
     SessionDep,
@@ -39,7 +40,7 @@ def application(simulator: Simulator, **options: Any) -> FastAPI:
         return await session.data.get(f"/v1/chains/{chain}")
 
     @app.get("/points/{chain}")
-    async def points(chain: int, session: SessionDep, limit: int | None = None) -> Any:
+    async def points(chain: int, session: SessionDep, limit: int | None = None) -> list[MetricPoint]:
         return await session.metrics.avg_tps(chain).collect(limit)
 
     @app.get("/tps/{chain}")

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
-from fastapi import BackgroundTasks, FastAPI
+from fastapi import BackgroundTasks, FastAPI, WebSocket
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from chainapi import Checkpoint, Session
 from chainapi.contrib import starlette
@@ -28,6 +32,7 @@ from chainapi.errors import ConfigurationError, NotFoundError
 from chainapi.simulator import Fault, Simulator
 from tests.contrib.applications import application, visited
 from tests.contrib.asgi import Visit, events, lines
+from tests.virtual_time import VirtualLoop
 
 CHAIN = 43114
 
@@ -48,10 +53,9 @@ async def test_lifespan_inside_another_one() -> None:
     opened = lifespan(metrics_base_url=simulator.metrics_base_url, transport=simulator.transport())
 
     @asynccontextmanager
-    async def own(app: FastAPI) -> AsyncIterator[None]:
-        async with opened(app):
-            app.state.own = "own"
-            yield
+    async def own(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        async with opened(app) as state:
+            yield {**state, "own": "own"}
 
     app = FastAPI(lifespan=own)
 
@@ -61,6 +65,22 @@ async def test_lifespan_inside_another_one() -> None:
 
     async with visited(app) as client:
         assert len(lines((await client.get(f"/tps/{CHAIN}")).content)) == 3
+
+
+@pytest.mark.parametrize("path", [f"/mounted/chain/{CHAIN}", "/mounted/internal/health"])
+async def test_mounted_application_has_the_session_of_the_outer_one(path: str) -> None:
+    """A mounted application uses the session of the application around it."""
+    simulator = Simulator()
+    outer = application(simulator)
+    outer.mount("/mounted", application(simulator))
+    async with outer.router.lifespan_context(outer) as state:
+
+        async def served(scope: Scope, receive: Receive, send: Send) -> None:
+            await outer({**scope, "state": dict(state or {})}, receive, send)  # as a server does
+
+        transport = httpx.ASGITransport(served)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app.invalid") as client:
+            assert (await client.get(path)).status_code == 200
 
 
 async def test_wrong_settings_stop_the_application_at_its_start() -> None:
@@ -211,6 +231,33 @@ async def test_group_of_a_task_group_is_answered() -> None:
             await client.get("/both?broken=true")
 
 
+@pytest.mark.parametrize(("chain", "code", "reason"), [(CHAIN, 1013, "quota"), (999, 1011, "not-found")])
+async def test_websocket_is_closed_with_the_kind_of_problem(chain: int, code: int, reason: str) -> None:
+    """An error in a WebSocket handler closes it: try again later, or a failure."""
+    app = application(Simulator(metrics_limit=0 if chain == CHAIN else None), max_attempts=1)
+
+    @app.websocket("/ws/{chain}")
+    async def stream(websocket: WebSocket, chain: int, session: SessionDep) -> None:
+        await websocket.accept()
+        async for point in session.metrics.avg_tps(chain).items():
+            await websocket.send_json(point.value)
+
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    path = f"/ws/{chain}"
+    scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "headers": [], "query_string": b""}
+    async with visited(app):
+        await app({**scope, "state": {}, "subprotocols": []}, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.accept", "websocket.close"]
+    assert (sent[-1]["code"], sent[-1]["reason"]) == (code, reason)
+
+
 async def test_script_of_another_origin_can_read_the_wait() -> None:
     """With CORS, the problem and its Retry-After reach a script of another origin."""
     app = application(Simulator(limit=0), max_wait=1.0)
@@ -300,6 +347,61 @@ async def test_client_that_leaves_ends_the_upstream_work(path: str, pieces: int)
     assert len(asyncio.all_tasks()) == 1
 
 
+@settings(max_examples=8)
+@given(
+    clients=st.lists(
+        st.tuples(
+            st.sampled_from(["/tps/43114", "/tps/43114/events", "/blocks/43114/events"]),
+            st.floats(0, 200),  # seconds until it comes
+            st.floats(0, 200),  # seconds that it stays
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    latency=st.sampled_from([0.0, 0.3, 8.0]),
+)
+def test_clients_that_come_and_go_leave_nothing_behind(
+    clients: list[tuple[str, float, float]], latency: float
+) -> None:
+    """Whenever clients leave, no request, no task and no place in a queue remains for them."""
+
+    async def visit(app: FastAPI, path: str, comes: float, stays: float) -> None:
+        await asyncio.sleep(comes)
+        async with Visit(app, path):
+            await asyncio.sleep(stays)
+
+    async def run() -> None:
+        simulator = Simulator(points=2_000, rows=2_000, latency=latency, limit=5, metrics_limit=5)
+        app = application(simulator)
+        async with visited(app):
+            await asyncio.gather(*(visit(app, *client) for client in clients))
+            sent = simulator.stats.requests
+            assert len(asyncio.all_tasks()) == 1
+            for quota in app.state.chainapi.quota.values():
+                assert (quota.in_flight, quota.waiting) == (0, 0)
+            await asyncio.sleep(1_000)
+            assert simulator.stats.requests == sent
+            assert simulator.stats.sent_while_stopped == 0
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
+
+
+async def test_no_answer_and_no_log_has_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    """The API key is in no response, be it rows, an error or the quota, and in no line of the log."""
+    faults = (Fault(route="data.evm.blocks", after_page=1, status=500, messages=("simulated-key",)),)
+    simulator = Simulator(faults=faults)
+    with caplog.at_level(logging.DEBUG, "chainapi"):
+        async with visited(application(simulator, max_attempts=1)) as client:
+            paths = ("/tps/43114", "/tps/999", "/chain/1", "/chain/x", f"/blocks/{CHAIN}/events")
+            pages = ("/internal/quota", "/internal/health")
+            answers = [await client.get(path) for path in (*paths, *pages)]
+    assert {answer.status_code for answer in answers} == {200, 404, 422}
+    text = caplog.text + "".join(f"{answer.headers}{answer.text}" for answer in answers)
+    assert simulator.api_key == "simulated-key"
+    assert simulator.api_key not in text
+
+
 async def test_middleware_of_starlette_does_not_hide_that_a_client_left() -> None:
     """Behind a BaseHTTPMiddleware a client that leaves ends the work too."""
     simulator = Simulator(points=1_000, latency=20.0)
@@ -386,13 +488,15 @@ async def test_waiting_is_shown_to_the_browser() -> None:
     assert [name for name, _, _ in events(first + second)] == ["rows", "waiting"]
 
 
-@pytest.mark.parametrize(("module", "package"), [("fastapi", "fastapi"), ("starlette", "starlette")])
+@pytest.mark.parametrize(
+    ("module", "package"), [("fastapi", "fastapi"), ("starlette", "starlette.applications")]
+)
 def test_without_the_extra(module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the framework the import names the extra."""
     for name in ("fastapi", "starlette"):
         monkeypatch.delitem(sys.modules, f"chainapi.contrib.{name}")
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigurationError, match=rf"needs {package}.*pip install 'chainapi\[fastapi\]'"):
+    with pytest.raises(ConfigurationError, match=rf"needs {module}.*pip install 'chainapi\[fastapi\]'"):
         importlib.import_module(f"chainapi.contrib.{module}")
 
 

@@ -133,6 +133,15 @@ class Scheduler(Generic[T]):
         self.wakes_at = when
         return None
 
+    def ready(self, now: float, ticket: T) -> bool:
+        """Return whether a new request leaves at once if it joins the queue, and pays its ceiling."""
+        quota, ceiling, group = self.quota, ticket.owes, ticket.group
+        if self.queue.first() is not None or (group is not None and not group.room(ticket.rank)):
+            return False
+        cost = quota.costs.price(ticket.route, ticket.prior)
+        opens = max(quota.decide(now, cost, ticket.route).when, quota.routes.closed_until(ticket.route))
+        return opens <= now and (ceiling is None or not ceiling.wait(ceiling.toll(cost)))
+
     def adopt(self, sent: float, route: str, prior: float | None) -> Reservation:
         """Reserve units for a request that left before; see `Quota.adopt`."""
         return self.quota.adopt(sent, route, self.quota.costs.price(route, prior), prior)

@@ -99,10 +99,11 @@ class ListQuery:
 
 @define(eq=False, repr=False)
 class Fetched:
-    """Page, and when its request was sent."""
+    """Page, when its request was sent, and the response that its source made it of."""
 
     page: ListPage
     sent: SentAt
+    response: Any = None
 
     @property
     def token(self) -> PageToken | None:
@@ -179,6 +180,7 @@ class Walk:
     ) -> None:
         self.query = query
         self.row_limit = inf  # rows in all, after which the reader stops
+        self.response: Any = None  # of the page that was opened last, as its source made it
         self._states = states
         self._dedupe = dedupe
         self._begin = start
@@ -416,6 +418,7 @@ class Walk:
         start, page, token = self.checkpoint, fetched.page, fetched.token
         self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
         self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
+        self.response = fetched.response
         self._start = start
         self._end = self._after()
 

@@ -150,7 +150,11 @@ class Holding(Struct, array_like=True, tag=4, frozen=True):
 
 
 class Acquire(Struct, array_like=True, tag=5, frozen=True):
-    """Request for a permit, `left` seconds before its deadline; see `Gate.acquire`."""
+    """Request for a permit, `left` seconds before its deadline; see `Gate.acquire`.
+
+    Those with the same `limit` are counted together while they wait. The host refuses it if `most_waiting` of
+    them wait already; without `most_waiting`, an earlier host let it wait.
+    """
 
     number: Number
     member: Number
@@ -161,6 +165,8 @@ class Acquire(Struct, array_like=True, tag=5, frozen=True):
     left: Amount | None = None
     again: bool = False
     tag: Text | None = None
+    limit: Number | None = None
+    most_waiting: Number | None = None
 
 
 class Cancel(Struct, array_like=True, tag=6, frozen=True):
@@ -222,13 +228,14 @@ class Granted(Struct, array_like=True, tag=34, frozen=True):
 class Refused(Struct, array_like=True, tag=35, frozen=True):
     """The request `number` would wait too long.
 
-    It would wait for `seconds`. Without them the service does not respond at all, and `reason` is the message
-    of the error.
+    It would wait for `seconds`, or has to come again after them because as many wait as its limit allows
+    (`full`). Without them the service does not respond at all, and `reason` is the message of the error.
     """
 
     number: Number
     seconds: Amount | None = None
     reason: Text = ""
+    full: bool = False
 
 
 class Verdict(Struct, array_like=True, tag=36, frozen=True):

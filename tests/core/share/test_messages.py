@@ -59,14 +59,14 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "max_wait": maybe,
     "left": maybe,
     "max_stop": maybe,
-    "max_in_flight": st.none() | numbers,
+    **dict.fromkeys(("max_in_flight", "limit", "most_waiting"), st.none() | numbers),
     "tag": texts,
     "rate": st.none() | st.tuples(amounts, amounts, st.booleans()),
     "limits": st.just(()),
     **dict.fromkeys(("number", "member", "processes", "waiting"), numbers),
     **dict.fromkeys(("elapsed", "age", "stopped", "timeout", "seconds"), amounts),
     **dict.fromkeys(("process", "origin", "route", "reason"), texts),
-    **dict.fromkeys(("again", "probe"), st.booleans()),
+    **dict.fromkeys(("again", "probe", "full"), st.booleans()),
 }
 LIMITS = st.builds(
     Limits,

@@ -1,0 +1,102 @@
+"""Group of requests with a limit of its own: a session, or a process of a shared quota."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from math import ceil, inf
+from typing import Any
+
+from attrs import define, field, frozen
+
+from chainapi.core.limits.lane import Waiter
+from chainapi.core.limits.ranks import Ranks
+
+__all__ = ["Group", "Places"]
+
+
+@frozen
+class Places:
+    """Places in flight that processes divide equally, each rank among those that have it or a better one.
+
+    So a process whose requests are all of a lower rank takes no place from one with a better rank.
+
+    Args:
+        number: of all places.
+        ranks: the best rank of each busy process, sorted.
+
+    """
+
+    number: float
+    ranks: Sequence[float]
+
+    def most(self, rank: float) -> float:
+        """Return the places of a process for requests of a rank; retries count as the best one."""
+        if len(self.ranks) < 2:
+            return inf
+        processes = bisect_right(self.ranks, max(rank, self.ranks[0]))
+        return inf if processes < 2 else ceil(self.number / processes)
+
+
+@define(eq=False, repr=False)
+class Group:
+    """Group of requests with a limit of its own.
+
+    The queue has as many of them as may leave; the others stand aside. So requests that cannot leave do not
+    block others, and no forecast counts them. The floor of lower ranks holds among those aside too.
+
+    Args:
+        most: most requests in flight at once.
+        paced: whether each request pays a ceiling at its turn, one at a time.
+        places: places that the group shares with others; None for no further limit.
+
+    """
+
+    most: float = inf
+    paced: bool = False
+    places: Places | None = None
+    in_flight: int = 0
+    inside: int = 0  # requests in the queue, or paying
+    ranks: Counter[float] = field(factory=Counter[float])  # of requests inside
+    aside: Ranks[Any] | None = None  # requests that stand aside
+
+    def room(self, rank: float) -> bool:
+        """Return whether there is room for one more request of a rank in the queue."""
+        most = self.most if self.places is None else min(self.most, self.places.most(rank))
+        return self.in_flight + self.inside < most and not (self.paced and self.inside)
+
+    def enter(self, waiter: Waiter) -> None:
+        """Count a waiter in, and its turn before those that stand aside."""
+        self._count(waiter, 1)
+        if self.aside is not None:
+            self.aside.charge(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Count a waiter out."""
+        self._count(waiter, -1)
+
+    def _count(self, waiter: Waiter, number: int) -> None:
+        waiter.inside = number > 0
+        self.inside += number
+        self.ranks[waiter.rank] += number
+        if not self.ranks[waiter.rank]:
+            del self.ranks[waiter.rank]
+
+    def first(self) -> Any:
+        """Return the waiter aside that has the next turn; None without any, and without room."""
+        if self.aside is None:
+            return None
+        turns = (self.aside.first(), self.aside.best())  # a better rank may have more room
+        return next((one for one in turns if one is not None and self.room(one.rank)), None)
+
+    def displaceable(self, waiter: Waiter) -> float | None:
+        """Return the rank of requests inside that a waiter displaces; None without any.
+
+        None also while another one is aside that comes before the waiter: it came when no waiter could make
+        room, and keeps its turn.
+        """
+        worst = max(self.ranks, default=waiter.rank)
+        best = None if self.aside is None else self.aside.best()
+        before = best is not None and (best.rank, best.number) < (waiter.rank, waiter.number)
+        return None if before or worst <= waiter.rank else worst
