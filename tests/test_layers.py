@@ -27,7 +27,7 @@ LAYERS = (
     {"api"},
     {"session", "transport", "json"},
     {"__init__"},
-    {"contrib", "export", "simulator"},
+    {"contrib", "export", "otel", "simulator"},
     {"dask"},
     {"_tooling", "cli", "__main__"},
 )

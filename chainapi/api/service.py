@@ -241,7 +241,7 @@ class ServiceAPI:
         """
         segments, params = endpoint.encode(given)
         route = endpoint.unloaded
-        path = _filled(route.path, segments)
+        path = self._path(route, segments)
         options = Options(*(given[name] for name in NOT_SENT))
         return endpoint.stream(*self._walk(route, path, params, options, endpoint))
 
@@ -255,7 +255,7 @@ class ServiceAPI:
         """
         segments, params = endpoint.encode(given)
         route = endpoint.unloaded
-        query = self._query(_filled(route.path, segments), params, route.units)
+        query = self._query(self._path(route, segments), params, route.units, route.path)
         options = own_options(self._options, given["priority"], given["deadline"], given["tag"])
         service, began = self._service(), self._connection.clock()
         call = Call(query, options=options)
@@ -267,8 +267,19 @@ class ServiceAPI:
     def _service(self) -> Service:
         return self._connection.service(self._name)
 
-    def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
-        return Query(path, params, route_name(self._name, path), units)
+    def _path(self, route: Route, segments: Mapping[str, tuple[str, object]]) -> str:
+        """Return the path of a route with its parameters filled in; each is one segment."""
+        path = self._service().endpoint.path(route.path)
+        return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
+
+    def _query(
+        self,
+        path: str,
+        params: tuple[tuple[str, str], ...],
+        units: float | None = None,
+        template: str = "",
+    ) -> Query:
+        return Query(path, params, route_name(self._name, path), units, template)
 
     @staticmethod
     def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
@@ -287,18 +298,14 @@ class ServiceAPI:
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
         connection, service = self._connection, self._service()
-        query = self._query(path, params, route.units)
+        template = "" if endpoint is None else route.path
+        query = self._query(path, params, route.units, template)
         start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
         own = own_options(self._options, options.priority, options.deadline, options.tag)
         source = ListSource(connection, service, route, query, options, own, endpoint)
         invalid = options.on_invalid == "raw"
         dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
         return Walk(source.facts, connection.states(start), dedupe, start), source
-
-
-def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
-    """Return the path with its parameters filled in; each is one segment."""
-    return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
 
 
 def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:

@@ -39,12 +39,14 @@ class Query:
     """Path and parameters of a request, without the page token.
 
     Requests of one `route` have the same cost; `cost` is the documented one in compute units, if any.
+    `template` is the path of a declared route, with the names of its parameters in braces.
     """
 
     path: str
     params: tuple[tuple[str, str], ...] = ()
     route: str = ""
     cost: float | None = None
+    template: str = ""
     _encoded: str = field(init=False, repr=False, eq=False, default=Factory(_encode, takes_self=True))
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
@@ -53,6 +55,11 @@ class Query:
             return base_url + self._encoded
         joint = "&" if self.params else "?"
         return f"{base_url}{self._encoded}{joint}pageToken={quote(page_token, safe='')}"
+
+    @property
+    def shape(self) -> str:
+        """The path with a placeholder for each identifier, for events."""
+        return self.template or self.route.partition(":")[2]
 
     def bounded(self, name: str | None, bound: int) -> Query:
         """Return the query with its parameter `name` set to `bound`."""
