@@ -78,6 +78,7 @@ class CallRunner(Generic[R]):
             SessionClosedError: the session was closed meanwhile.
             QuotaWaitError: the quota frees up too late.
             DeadlineExceededError: the deadline passed, or will pass before the next attempt.
+            OutcomeUnknownError: the server may have carried out a write.
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
@@ -106,8 +107,9 @@ class CallRunner(Generic[R]):
                 self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
         if self._closed:
-            raise self._identify(SessionClosedError(f"the session was closed during {self.call.query.where}"))
-        raise self._identify(self.flow.exceeded(clock())) from self.flow.last
+            where, doubt = self.call.query.where, self.flow.doubt
+            raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
+        raise self._identify(self.flow.overdue(clock()))
 
     async def run_observed(self) -> tuple[R, Exchange]:
         """Do as `run`, with events."""
@@ -198,7 +200,7 @@ class CallRunner(Generic[R]):
         exchange = await self._land(sent, outcome)
         self._permit = None
         if events is not None:
-            events.received(outcome, clock() - sent.at, self._request_id())
+            events.received(outcome, exchange.elapsed, self._request_id())
         return exchange
 
     async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
@@ -207,7 +209,7 @@ class CallRunner(Generic[R]):
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):
             permit.lost()
-            return Exchange(sent, outcome)
+            return Exchange(sent, outcome, elapsed=elapsed)
         limits = read_limits(outcome.headers, self.service.member.now())
         verdict = permit.answered(outcome.status, limits)
         if not isinstance(verdict, Verdict):
