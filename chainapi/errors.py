@@ -88,11 +88,16 @@ class ChainAPIError(Exception):
     Attributes:
         checkpoint: position of the walk at the error, for ``resume=``; None outside a walk.
         partial: the rows that ``collect()`` had before the error; None elsewhere.
+        call: number of the call, as in its events and logs; None for an error without a call.
+        request_id: id that the service gave to the last request of the call, from a header of the response
+            such as ``x-request-id``; None without a response, or without such a header.
 
     """
 
     checkpoint: Checkpoint | None = None
     partial: list[Any] | None = None
+    call: int | None = None
+    request_id: str | None = None
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_plain(message))

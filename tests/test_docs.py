@@ -20,9 +20,9 @@ import pytest_asyncio
 
 from chainapi._tooling.generate import PICTURES
 from chainapi.cli.export import FileFormat
-from chainapi.core import events
 from chainapi.export.formats import FORMATS
 from chainapi.simulator import Simulator
+from tests.cli.recorder import Recorder
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -161,13 +161,6 @@ def test_docstrings_open_with_a_term() -> None:
     assert wrong == []
 
 
-def test_the_page_on_events_names_each_event() -> None:
-    """The docs list exactly the events of the module."""
-    text = (ROOT / "docs" / "pages.md").read_text("utf-8")
-    missing = [name for name in events.__all__ if f"`{name}`" not in text and name != "Event"]
-    assert missing == [], "add each to the list in docs/pages.md"
-
-
 def test_the_page_on_exports_names_each_format() -> None:
     """The docs name every file format, and the command line offers each."""
     text = (ROOT / "docs" / "export.md").read_text("utf-8")
@@ -195,6 +188,18 @@ def test_readme_links_each_page() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     missing = {page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text}
     assert missing == set()
+
+
+def test_first_program_reaches_the_public_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first program of the README with the line in its comment reads the public services, keyless."""
+    monkeypatch.delenv("CHAINAPI_API_KEY", raising=False)
+    program = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0]
+    [(line, instead)] = re.findall(r"^(services = .*# .*: (services = .*))$", program, re.MULTILINE)
+    recorder = Recorder({"results": [{"timestamp": 86_400, "value": 1.5}], "nextPageToken": ""})
+    given = {"recorder": recorder, "__name__": "docs"}
+    exec(program.replace(line, f"{instead}\nservices['transport'] = recorder"), given)
+    assert recorder.places == ["https://metrics.avax.network/v2/chains/43114/metrics/avgTps"]
+    assert not [name for request in recorder.requests for name in request.headers if "key" in name]
 
 
 def test_readme_has_one_command_each() -> None:

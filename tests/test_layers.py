@@ -27,7 +27,7 @@ LAYERS = (
     {"api"},
     {"session", "transport", "json", "webhooks"},
     {"__init__"},
-    {"export", "simulator"},
+    {"export", "otel", "simulator"},
     {"dask"},
     {"_tooling", "cli", "__main__"},
 )

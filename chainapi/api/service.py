@@ -266,15 +266,26 @@ class ServiceAPI:
     def _service(self) -> Service:
         return self._connection.service(self._name)
 
-    def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
-        return Query(path, params, route_name(self._name, path), units)
+    def _path(self, route: Route, segments: Mapping[str, tuple[str, object]]) -> str:
+        """Return the path of a route with its parameters filled in; each is one segment."""
+        path = self._service().endpoint.path(route.path)
+        return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
+
+    def _query(
+        self,
+        path: str,
+        params: tuple[tuple[str, str], ...],
+        units: float | None = None,
+        template: str = "",
+    ) -> Query:
+        return Query(path, params, route_name(self._name, path), units, template)
 
     def _encoded(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Query:
         """Return the query of a declared route."""
         segments, params, body = endpoint.encode(given)
         route = endpoint.unloaded
-        path = _filled(route.path, segments)
-        query = self._query(path, params, route.units)
+        path = self._path(route, segments)
+        query = self._query(path, params, route.units, route.path)
         if route.method == "GET":
             return query
         return evolve(
@@ -310,11 +321,6 @@ class ServiceAPI:
         invalid = options.on_invalid == "raw"
         dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
         return Walk(source.facts, connection.states(start), dedupe, start), source
-
-
-def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
-    """Return the path with its parameters filled in; each is one segment."""
-    return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
 
 
 def _start(resume: Checkpoint | None, origin: str, query: Query) -> Checkpoint:

@@ -75,6 +75,7 @@ class ListSource:
             self._query.where,
             bounded=until is not None and self._route.descending_key is not None,
             end=_whole_parameter(self._query.params, until),
+            tag=self._service.tag(self._call_options),
         )
 
     def times(self) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import define, field
@@ -63,6 +63,11 @@ class Connection:
         """The services that have an address, and a key if they need one."""
         return [service for service in self.services.values() if isinstance(service, Service)]
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the first use; None before."""
+        return self._loop
+
     def describe(self) -> str:
         """Return the addresses of the services, and whether the session is closed."""
         addresses = ", ".join(f"{service.name}={service.endpoint.base_url}" for service in self.configured)
@@ -85,6 +90,12 @@ class Connection:
         if self._loop is None:
             self._join(asyncio.get_running_loop())
         return service.snapshot()
+
+    def quotas(self) -> Iterator[tuple[str, str, QuotaSnapshot]]:
+        """Yield name, origin and quota of each service, while the session is in use."""
+        if self._loop is not None and not self.closed:
+            for service in self.configured:
+                yield service.name, service.endpoint.origin, service.snapshot()
 
     def expect(self, timeout: float) -> None:
         """Prepare for requests that may stay without a response for `timeout` seconds."""
@@ -123,7 +134,8 @@ class Connection:
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
         flow = CallFlow(call, self.settings, began)
-        return CallRunner(service, call, decode, flow, self._calls).run()
+        runner = CallRunner(service, call, decode, flow, self._calls)
+        return runner.run_observed() if service.events.emit else runner.run()
 
     def enter(self) -> None:
         """Join the running event loop at the first use.

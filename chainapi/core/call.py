@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
+from msgspec import Struct
 
 from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
@@ -60,15 +61,15 @@ class GivenUp(Exception):  # noqa: N818 - the caller wanted it, so it is no erro
     """
 
 
-@frozen
-class SentAt:
+class SentAt(Struct, frozen=True):
     """Time at which an answered request was sent, in seconds.
 
-    It is given on the loop's clock, and in Unix time.
+    It is given on the loop's clock, and in Unix time. `call` is the number of its call.
     """
 
     at: float
     wall: float
+    call: int | None = None
 
 
 @frozen(eq=False, repr=False)

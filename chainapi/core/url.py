@@ -45,6 +45,7 @@ class Query:
         params: parameters of the query.
         route: name that requests of the same cost share.
         cost: documented cost in compute units, if any.
+        template: path of a declared route, with the names of its parameters in braces.
         method: HTTP method.
         body: JSON object; None for a request without a body.
         token_in_body: whether the page token is a field of the body, not a parameter of the query.
@@ -58,6 +59,7 @@ class Query:
     params: tuple[tuple[str, str], ...] = ()
     route: str = ""
     cost: float | None = None
+    template: str = ""
     method: str = "GET"
     body: bytes | None = field(default=None, repr=False)
     token_in_body: bool = False
@@ -72,6 +74,11 @@ class Query:
             return base_url + self._encoded
         joint = "&" if self.params else "?"
         return f"{base_url}{self._encoded}{joint}pageToken={quote(page_token, safe='')}"
+
+    @property
+    def shape(self) -> str:
+        """The path with a placeholder for each identifier, for events."""
+        return self.template or self.route.partition(":")[2]
 
     def content(self, page_token: str | None = None) -> bytes | None:
         """Return the body, with the page token as one field if it belongs there."""

@@ -1,4 +1,4 @@
-"""Gate of a session whose quota is shared: a member's end of the protocol.
+"""Gate of a session whose quota is shared: a participant's end of the protocol.
 
 It has the methods of `chainapi.client.limiter.Gate` that a session uses, and sends them as messages to the
 host. When the link breaks, it reports the requests under way to the next host, and repeats what waits: no
@@ -36,7 +36,7 @@ from chainapi.core.share.messages import (
     Denied,
     FrameError,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Join,
@@ -61,7 +61,7 @@ from chainapi.share.uplink import Uplink
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["OnUnavailable", "SharedGate"]
+__all__ = ["OnUnavailable", "SharedGate", "rate_of"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
 LAST = 0.001  # seconds in which the host of this process reads what the process sent
@@ -182,9 +182,9 @@ class SharedGate:
             Join(
                 number,
                 tag=member.tag,
-                rate=None if member.given is None else _rate(member.given),
+                rate=None if member.given is None else rate_of(member.given),
                 max_in_flight=None if most is None else min(most, HIGHEST),
-                limits=tuple(_rate(limit) for limit in member.limits),
+                limits=tuple(rate_of(limit) for limit in member.limits),
                 probe=settings.probe,
                 max_stop=None if settings.max_stop == inf else amount_of(settings.max_stop),
                 timeout=amount_of(member.timeout),
@@ -200,7 +200,7 @@ class SharedGate:
         if self._fallback is not None:
             self._fallback.gate.leave(member)
         if (joined := self._joined.pop(member, None)) is not None:
-            self._uplink.send(Leave(joined.message.member))
+            self._uplink.send(Leave(joined.message.session))
 
     async def aclose(self) -> None:
         """End this process's part if no session uses the gate any more."""
@@ -230,7 +230,7 @@ class SharedGate:
             raise SessionClosedError("the session is closed: make a new one")
         if member.timeout > joined.timeout:  # of a view that was made since then
             self._join_again(joined)
-        return joined.message.member
+        return joined.message.session
 
     def _join_again(self, joined: _Joined) -> None:
         """Report to the host that requests of a session may take longer."""
@@ -342,7 +342,7 @@ class SharedGate:
     def _report_wait(self, message: Waiting) -> None:
         now = asyncio.get_running_loop().time()
         for joined in self._joined.values():
-            if joined.message.member == message.member:
+            if joined.message.session == message.session:
                 joined.member.report_wait(message.reason, now, now + message.seconds, message.waiting)
 
     def _read_state(self, state: State) -> None:
@@ -382,16 +382,16 @@ class SharedGate:
         self._host = Host(memory, age, store=self._store)
         return self._host.serve
 
-    def greeting(self) -> Sequence[FromMember]:
+    def greeting(self) -> Sequence[FromParticipant]:
         """Return the first messages to a host: sessions, permits, waiting requests."""
         now = asyncio.get_running_loop().time()
         stopped = max(0.0, self._stopped_until - now)
         age = now - self._memory_at if self._memory else 0.0
-        first: list[FromMember] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
+        first: list[FromParticipant] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
         first += [joined.message for joined in self._joined.values()]
-        known = {joined.message.member for joined in self._joined.values()}
+        known = {joined.message.session for joined in self._joined.values()}
         first += self._permits.greeting(known, now)
-        waiting = [request for request in self._requests.values() if request.message.member in known]
+        waiting = [request for request in self._requests.values() if request.message.session in known]
         return first + [request.acquire(now) for request in waiting]
 
     def connected(self) -> None:
@@ -444,14 +444,20 @@ def _process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _rate(limit: Limit | AsyncLimiter) -> Rate:
+def rate_of(limit: Limit | AsyncLimiter) -> Rate:
+    """Return a limit of the user as messages have it.
+
+    Raises:
+        ConfigurationError: it is an AsyncLimiter, which processes cannot share.
+
+    """
     if not isinstance(limit, Limit):
         raise ConfigurationError(
-            "rate= has to be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
+            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
     return amount_of(limit.amount), amount_of(limit.per), limit.units
 
 
 def _kind(request: Acquire) -> tuple[int, str, float | None, str | None]:
     """Return what requests have in common that may use one lease."""
-    return request.member, request.route, request.cost, request.tag
+    return request.session, request.route, request.cost, request.tag

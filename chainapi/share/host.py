@@ -34,7 +34,7 @@ from chainapi.core.share.messages import (
     Denied,
     FrameError,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Holding,
@@ -53,7 +53,7 @@ from chainapi.core.share.messages import (
     amount_of,
     encode,
     info_of,
-    read_member_frame,
+    read_participant_frame,
 )
 from chainapi.errors import APITimeoutError, ConfigurationError, QueueFullError, QuotaWaitError
 from chainapi.share.link import Link
@@ -257,7 +257,7 @@ class _Peer:
         if self._gone:
             return
         try:
-            for message in read_member_frame(frame):
+            for message in read_participant_frame(frame):
                 self._answer(message)
             self._watch_rest()
         except (FrameError, _ProtocolError) as error:
@@ -288,6 +288,7 @@ class _Peer:
             held.permit.lost()
         for session in self._sessions.values():
             self.host.gate.leave(session.member)
+        self.host.divide()
 
     def send(self, message: FromHost) -> None:
         """Send a message with all others of this iteration of the loop."""
@@ -302,7 +303,7 @@ class _Peer:
 
     # --- messages ---------------------------------------------------------------------------
 
-    def _answer(self, message: FromMember) -> None:
+    def _answer(self, message: FromParticipant) -> None:
         if not self.welcome and not isinstance(message, Hello):
             raise _ProtocolError("the first message has to be Hello")
         match message:
@@ -342,8 +343,9 @@ class _Peer:
         """Let a session join or leave the gate."""
         if isinstance(message, Join):
             self._join(message)
-        elif (session := self._sessions.pop(message.member, None)) is not None:
+        elif (session := self._sessions.pop(message.session, None)) is not None:
             self.host.gate.leave(session.member)
+        self.host.divide()
 
     def _account(self, message: Holding | Answered | Lost | Unsent) -> None:
         """Record the beginning or the end of a permit."""
@@ -364,9 +366,10 @@ class _Peer:
 
     def _adopt(self, message: Holding) -> None:
         """Hold the permit of a request that is under way."""
-        session = self._session(message.member)
+        session = self._session(message.session)
         if message.permit in self._permits:
             raise _ProtocolError(f"permit {message.permit} is held already")
+        self._note(0)
         permit = self.host.gate.adopt(
             message.route,
             cost=message.cost,
@@ -377,29 +380,29 @@ class _Peer:
         self._hold(message.permit, permit, session, 0)
 
     def _join(self, message: Join) -> None:
-        known = self._sessions.get(message.member)
+        known = self._sessions.get(message.session)
         if known is not None:
             if replace(message, timeout=known.timeout) != known.settings:
-                raise _ProtocolError(f"session {message.member} joined already, with other settings")
+                raise _ProtocolError(f"session {message.session} joined already, with other settings")
             known.settings = message
             return
         try:
             rate = None if message.rate is None else _limit(message.rate)
             limits = [_limit(rate) for rate in message.limits]
         except ConfigurationError as error:
-            raise _ProtocolError(f"session {message.member} has an invalid limit: {error}") from None
+            raise _ProtocolError(f"session {message.session} has an invalid limit: {error}") from None
         member = Member(
             rate=rate,
             max_in_flight=message.max_in_flight,
             limits=limits,
             probe=message.probe,
             max_stop=message.max_stop,
-            on_wait=partial(self._on_wait, message.member),
+            on_wait=partial(self._on_wait, message.session),
             process=self.process,
             tag=message.tag,
             group=self.group,
         )
-        self._sessions[message.member] = _Session(member, message)
+        self._sessions[message.session] = _Session(member, message)
         self.host.gate.join(member)
 
     def _session(self, number: int) -> _Session:
@@ -408,13 +411,13 @@ class _Peer:
             raise _ProtocolError(f"session {number} did not join")
         return session
 
-    def _on_wait(self, member: int, *, reason: str, seconds: float, waiting: int) -> None:
-        self.send(Waiting(member, reason, amount_of(seconds), waiting))
+    def _on_wait(self, session: int, *, reason: str, seconds: float, waiting: int) -> None:
+        self.send(Waiting(session, reason, amount_of(seconds), waiting))
 
     # --- permits ----------------------------------------------------------------------------
 
     def _acquire(self, message: Acquire) -> None:
-        session = self._session(message.member)
+        session = self._session(message.session)
         if message.number in self._waiting:
             raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
@@ -448,6 +451,7 @@ class _Peer:
             waiter = self._waiting.get(message.number)
             if waiter is not None and waiter.task is asyncio.current_task():
                 self._end_wait(message.number, cancelled=False)
+            self._watch_rest()
 
     def _end_wait(self, number: int, *, cancelled: bool = True) -> None:
         """Forget a request that waits, after it was withdrawn, or at the end of its task."""
@@ -473,7 +477,7 @@ class _Peer:
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
         """Send a permit, and a lease while much of the quota is left."""
         permits, priority = [permit], message.priority
-        if session.member.group is self.group and not message.again and message.member in self._sessions:
+        if session.member.group is self.group and not message.again and message.session in self._sessions:
             permits += self._lease(message, session)
         numbers = tuple(self._hold(next(self._numbers), one, session, priority) for one in permits)
         self.send(Granted(message.number, numbers))
@@ -573,6 +577,7 @@ class _Peer:
         for number in [number for number, held in self._permits.items() if held.overdue <= now]:
             if (permit := self._end(number)) is not None:
                 permit.lost()
+        self._watch_rest()
         self._sweeping = loop.call_later(SWEEP, self._sweep) if self._permits else None
 
 

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import define, field
 
+from chainapi.client.config import Provider
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.bodies import text_of
 from chainapi.simulator.faults import Fault
@@ -123,16 +124,32 @@ class Simulator(Settings):
         """Counts of requests and answers so far."""
         return self._world.stats
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of a session that uses this simulator in memory.
+
+        ``Session(**simulator.arguments())`` needs no running server.
+        """
+        return {
+            "metrics_base_url": self.metrics_base_url,
+            "data_base_url": self.data_base_url,
+            "api_key": self.api_key,
+            "api_key_header": self.api_key_header,
+            "transport": self.transport(),
+        }
+
     def environment(self) -> dict[str, str]:
         """Return the environment variables that point a session at this simulator.
 
         The command line reads them too.
         """
-        return {
+        variables = {
             "CHAINAPI_METRICS_BASE_URL": self.metrics_base_url,
             "CHAINAPI_DATA_BASE_URL": self.data_base_url,
             "CHAINAPI_API_KEY": self.api_key,
         }
+        if self.api_key_header != Provider().api_key_header:
+            variables["CHAINAPI_API_KEY_HEADER"] = self.api_key_header
+        return variables
 
     def transport(self) -> MemoryTransport:
         """Return a transport to the services without a socket; it needs no running server."""

@@ -21,7 +21,8 @@ from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from tests.limits.servers import Bucket, Clocked, FromFirst, Gcra, Server, SlidingLog
 from tests.share.exchange import Exchange
-from tests.share.test_shared_gate import Process, end, processes
+from tests.share.responses import end
+from tests.share.test_shared_gate import Process, processes
 
 PATH = "/v1/chains/43114"
 MINUTE = (PolicyField(100.0, 60.0),)

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+from chainapi import Session
 from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError, SessionClosedError
 from chainapi.simulator import Fault, Settings, Simulator, World
@@ -961,6 +962,16 @@ def test_without_a_server_the_addresses_lead_nowhere() -> None:
         "CHAINAPI_DATA_BASE_URL": "https://simulator.invalid/data",
         "CHAINAPI_API_KEY": "k",
     }
+
+
+async def test_session_of_a_simulator_needs_only_its_arguments() -> None:
+    """The arguments reach both services in memory, with any key and header; the variables name them too."""
+    sim = Simulator(api_key="k", api_key_header="X-Own")
+    async with Session(**sim.arguments()) as session:
+        assert (await session.data.get("/v1/chains/43114"))["chainId"] == "43114"
+        assert len(await session.metrics.avg_tps(43114).collect(limit=2)) == 2
+    assert sim.stats.answered == {200: 2}
+    assert sim.environment()["CHAINAPI_API_KEY_HEADER"] == "x-own"
 
 
 def test_nothing_of_a_server_is_loaded_before_one_is_started() -> None:

@@ -282,7 +282,7 @@ def test_overdue_request_fails_if_the_service_hangs() -> None:
 
 
 def test_responses_to_others_show_that_the_service_works() -> None:
-    """Each response begins the silence again, and without requests in flight there is none."""
+    """Each response begins the silence again, and without requests in flight no silence counts."""
     scheduler = opened(max_in_flight=2)
     one, _ = reserved(scheduler, 1.0), reserved(scheduler, 1.0)
     ticket = caller(scheduler)
