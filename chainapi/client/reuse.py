@@ -110,7 +110,7 @@ class ResponseReuse:
             else:
                 return await self._decoded(request, decode, exchange)
         if service.events.emit:
-            service.events.cached(call.query.where, age, use.value)
+            service.events.cached(call.query.where, service.tag(call.options), age, use.value)
         return await self._decoded(request, decode, _exchange(stored, SentAt(now - age, stored.sent), age))
 
     async def aclose(self) -> None:

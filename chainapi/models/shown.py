@@ -18,7 +18,7 @@ LONGEST = 20  # characters of a text in a row
 
 
 def shown(record: Any) -> str:
-    """Return the class of a record and its first fields, as far as they fit into a line.
+    """Return the class of a record, and the first fields that fit into a line.
 
     Missing fields and those that no repr may show are left out.
     """
@@ -38,7 +38,7 @@ def shown(record: Any) -> str:
 
 
 def described(rows: Sequence[Any]) -> str:
-    """Return the number of rows, their class, and the times or keys of the first and the last."""
+    """Return number and class of rows, and time or key of the first and the last."""
     if not rows:
         return "0 rows"
     kind = "" if isinstance(rows[0], dict | str) else f"{_cut(type(rows[0]).__name__, 24)} "
