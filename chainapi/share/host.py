@@ -123,7 +123,8 @@ class Host:
     def divide(self) -> None:
         """Divide the places in flight among the processes that have requests.
 
-        Each has places for requests of a priority beside those with the same or a higher one. Else a process with many tasks would spend a window before those with few come back for more.
+        Else a process with many tasks would spend a window before those with few come back for more. Those
+        with a lower priority only take no place from those with a higher one.
         """
         peers = self._peers
         ranks = [float(-peer.highest) for peer in peers if peer.highest is not None]

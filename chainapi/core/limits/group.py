@@ -50,7 +50,8 @@ class Aside(Protocol):
 class Places:
     """Places in flight that processes divide equally.
 
-    For a request of a rank they are divided among the processes that have requests of it or of a better one. So a process whose requests are all of a lower rank takes no place from one with a better rank.
+    For requests of a rank, the processes that have requests of it or of a better one divide them. So a
+    process whose requests are all of a lower rank takes no place from one with a better rank.
 
     Args:
         number: of all places.
