@@ -26,6 +26,7 @@
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
     │   └── QueueFullError          as many calls wait for quota as `max_waiting` allows
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
+    ├── RecordingError              a recording has no answer to a request, or cannot be read or written
     ├── ExportError                 an export cannot read or write its target; committed pages stay
     │   └── IncompleteExportError   some of its sources failed; the target has the others
     └── PagingError
@@ -75,6 +76,7 @@ __all__ = [
     "QueueFullError",
     "QuotaWaitError",
     "RateLimitedError",
+    "RecordingError",
     "RedirectError",
     "ResponseTooLargeError",
     "ServerError",
@@ -490,6 +492,14 @@ class QueueFullError(QuotaWaitError):
 
 class ShareUnavailableError(ChainAPIError):
     """The processes that share the quota cannot be reached, so no request was sent."""
+
+
+class RecordingError(ChainAPIError):
+    """A recording has no answer to a request, or its file cannot be read or written.
+
+    The message names the request and the file. `chainapi.testing` raises it; an error of the file system is
+    its ``__cause__``.
+    """
 
 
 class PagingError(ChainAPIError):

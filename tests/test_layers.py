@@ -28,7 +28,7 @@ LAYERS = (
     {"session", "transport", "json", "webhooks"},
     {"__init__"},
     {"contrib", "export", "otel", "simulator"},
-    {"dask"},
+    {"dask", "testing"},
     {"_tooling", "cli", "__main__"},
 )
 

@@ -67,7 +67,7 @@ class Connection:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the first use; None before."""
+        """Event loop that the session belongs to; None before its first use."""
         return self._loop
 
     def describe(self) -> str:

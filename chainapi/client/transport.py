@@ -129,9 +129,9 @@ class AiohttpTransport:
             fault = _fault_of(error)
         except _Fault as error:
             fault = error.fault
-        except RuntimeError:
+        except RuntimeError as error:
             if self._loop is None or not self._loop.is_closed():
-                raise
+                raise error.with_traceback(None) from None  # as below
             raise GeneratorExit from None  # dropped after its loop was closed: no connection can be closed
         except asyncio.CancelledError as error:
             # The frames of aiohttp in its traceback hold the request's headers: it is raised without them.

@@ -45,6 +45,7 @@ class Query:
         params: parameters of the query.
         route: name that requests of the same cost share.
         cost: documented cost in compute units, if any.
+        template: path of a declared route, with the names of its parameters in braces.
         method: HTTP method.
         body: JSON object; None for a request without a body.
         token_in_body: whether the page token is a field of the body, not a parameter of the query.

@@ -28,7 +28,7 @@ pages          pages of a list, and their tokens
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -38,6 +38,7 @@ from attrs import define, field
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.bodies import text_of
 from chainapi.simulator.faults import Fault
+from chainapi.simulator.log import Exchange, Log
 from chainapi.simulator.memory import MemoryTransport
 from chainapi.simulator.settings import API_KEY_HEADER, Settings
 from chainapi.simulator.stats import Stats, Tally
@@ -46,7 +47,17 @@ from chainapi.simulator.world import World
 if TYPE_CHECKING:
     from chainapi.simulator.server import Server
 
-__all__ = ["Anomalies", "Fault", "MemoryTransport", "Settings", "Simulator", "Stats", "Tally", "World"]
+__all__ = [
+    "Anomalies",
+    "Exchange",
+    "Fault",
+    "MemoryTransport",
+    "Settings",
+    "Simulator",
+    "Stats",
+    "Tally",
+    "World",
+]
 
 Latency = float | Callable[[Random], float]
 
@@ -71,6 +82,7 @@ class Simulator(Settings):
         latency: round trip in seconds, or a function that returns it for a random generator.
         now: clock in seconds; by default that of the running loop.
         port: port of the server; 0 for any free port.
+        log: whether `requests` keeps each request; a test wants it, a long run does not.
 
     `Settings` describes the other arguments.
 
@@ -79,13 +91,14 @@ class Simulator(Settings):
     latency: Latency = field(default=0.0, kw_only=True, validator=_not_negative)
     now: Callable[[], float] | None = field(default=None, kw_only=True, repr=False)
     port: int = field(default=0, kw_only=True)
+    log: bool = field(default=False, kw_only=True)
     _offset: float = field(default=0.0, init=False, repr=False)
     _world: World = field(init=False, repr=False)
     _server: Server | None = field(default=None, init=False, repr=False)
     _random: Random = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._world = World(self)
+        self._world = World(self, Log() if self.log else None)
         self._random = Random(f"latency {self.seed}")  # noqa: S311 - a simulation is to be repeatable, not secret
 
     async def __aenter__(self) -> Self:
@@ -122,6 +135,11 @@ class Simulator(Settings):
     def stats(self) -> Stats:
         """Counts of requests and answers so far."""
         return self._world.stats
+
+    @property
+    def requests(self) -> Sequence[Exchange]:
+        """Requests so far, in the order of sending; always empty without ``log=True``."""
+        return () if self._world.log is None else tuple(self._world.log.exchanges)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of a session that uses this simulator in memory.

@@ -10,19 +10,24 @@ time is an argument, in seconds on any clock that only moves forward. One exchan
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from http import HTTPStatus
+from random import Random
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from chainapi.core.http import Request, Response
 from chainapi.simulator.account import Account
 from chainapi.simulator.bodies import checked_body, parameters_of, read_body
 from chainapi.simulator.faults import Broken, Fault, Schedule
+from chainapi.simulator.injection import with_malformed_row
 from chainapi.simulator.lists import Listing
+from chainapi.simulator.log import Exchange, Log
 from chainapi.simulator.matching import Segments, first_segment, match_path
 from chainapi.simulator.pages import TOLERANCE, Pages, encode
 from chainapi.simulator.router import Router
@@ -124,30 +129,41 @@ class World:
     Worlds with equal settings give equal answers to equal requests and times.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, log: Log | None = None) -> None:
         self.settings = settings
+        self.log = log
         self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
         self._now = 0.0
         self._account = Account(settings)
         self._router = Router(settings, self._added, self._account)
         self._pages = Pages(settings, self.stats, self._added)
-        self._schedule = Schedule()
+        self._schedule = Schedule(settings.seed)
         self._windows: dict[object, _Window] = {}
         self._stops: dict[object, _Stop] = {}
         self._begun: float | None = None
 
-    def sent(self, request: Request, now: float) -> None:
-        """Count a request that the client sends although it has to wait for a retry-after."""
-        if not self._stops:
-            return
+    def sent(self, request: Request, now: float) -> Exchange | None:
+        """Count a request that the client sends although it has to wait for a retry-after.
+
+        Returns its entry in the log; None without a log.
+        """
+        if self.log is None and not self._stops:
+            return None
         caller = self._identify(request)
         stop = self._stops.get(caller.quota)
-        if stop and stop.holds(now):
-            for tally in caller.tallies:
-                tally.sent_while_stopped += 1
+        stopped = stop is not None and stop.holds(now)
+        for tally in caller.tallies:
+            tally.sent_while_stopped += stopped
+        if self.log is None:
+            return None
+        page = self._pages.number(dict(parse_qsl(caller.query)))
+        return self.log.add(request, caller.service, caller.path, self._quota(caller), page, now, stopped)
 
-    def answer(self, request: Request, now: float) -> Answer:
-        """Return the answer to a request that arrives now."""
+    def answer(self, request: Request, now: float, exchange: Exchange | None = None) -> Answer:
+        """Return the answer to a request that arrives now.
+
+        `exchange` is its entry in the log.
+        """
         if self._begun is None:
             self._begun = now
         self._now = now
@@ -156,25 +172,55 @@ class World:
         for tally in caller.tallies:
             tally.requests += 1
         fault = self._fault(request, caller) if self.settings.faults else None
-        if fault is None:
-            answer = Answer(self._serve(request, caller, now))
-        elif fault.status is None:
-            answer = Answer(self._serve(request, caller, now), fault.broken, fault.slow)
-        else:
-            answer = Answer(_scripted(fault, fault.status), slow=fault.slow)
-        response = answer.response
+        answer = self._answer(request, caller, now, fault)
+        if exchange is not None:
+            exchange.answer(None if answer.broken else answer.response, answer.broken)
         if answer.broken:
             self.stats.broken += 1
         else:
             for tally in caller.tallies:
-                tally.answered[response.status] += 1
+                tally.answered[answer.response.status] += 1
         return answer
 
-    def delivered(self, request: Request, response: Response, now: float, grace: float = 0.0) -> None:
+    def _answer(self, request: Request, caller: _Caller, now: float, fault: Fault | None) -> Answer:
+        """Return the answer to a request that meets a fault, or none."""
+        if fault is None:
+            return Answer(self._serve(request, caller, now))
+        if fault.status is not None:
+            return Answer(_scripted(fault, fault.status), slow=fault.slow)
+        if fault.expire:
+            self._pages.expire(dict(parse_qsl(caller.query)) | parameters_of(request.body))
+        response = self._serve(request, caller, now)
+        return Answer(
+            self._spoiled(response, caller) if fault.malformed else response, fault.broken, fault.slow
+        )
+
+    def _spoiled(self, response: Response, caller: _Caller) -> Response:
+        """Return a response with one row that cannot be read."""
+        segments = None if caller.service is None else caller.segments
+        match = None if segments is None else match_path(segments)
+        if match is None or segments is None or response.status != 200:
+            return response
+        found = None if match.endpoint.single else self._router.find(segments, {})
+        items = found.name if isinstance(found, Listing) else None
+        random = Random(f"malformed {self.settings.seed} {self.stats.requests}")  # noqa: S311 - repeatable
+        page = json.loads(response.body, parse_float=Decimal)
+        return evolve(response, body=encode(with_malformed_row(match, page, items, random)))
+
+    def delivered(
+        self,
+        request: Request,
+        response: Response,
+        now: float,
+        grace: float = 0.0,
+        exchange: Exchange | None = None,
+    ) -> None:
         """Record that an answer arrived at the client.
 
-        The client has read it `grace` seconds later.
+        The client has read it `grace` seconds later; `exchange` is its entry in the log.
         """
+        if exchange is not None:
+            exchange.answered = now
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
             stop = self._stops.setdefault(self._identify(request).quota, _Stop())
@@ -229,6 +275,14 @@ class World:
         segments = None if caller.service is None else caller.segments
         page = self._pages.number(dict(parse_qsl(caller.query)) | parameters_of(request.body))
         return self._schedule.fault(self.settings.faults, self.stats.requests, segments, page)
+
+    def _quota(self, caller: _Caller) -> str:
+        """Return the name of a request's quota, which does not show the key."""
+        if caller.service is None:
+            return "no service"
+        keys = (self.settings.api_key, *self.settings.other_keys)
+        others = caller.key is not None and caller.key != keys[0]
+        return f"{caller.service}, key {keys.index(caller.key or '') + 1}" if others else caller.service
 
     def _identify(self, request: Request) -> _Caller:
         url = urlsplit(request.url)

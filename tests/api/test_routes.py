@@ -35,10 +35,10 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.unions import tags_of
 from chainapi.simulator import Simulator
+from chainapi.testing.loops import VirtualLoop
 from tests.documents import Maker, path_pattern, values
 from tests.test_session import reply, scripted, session_of
 from tests.typing import every_route
-from tests.virtual_time import VirtualLoop
 
 NAMES = sorted(ROUTES)
 DECLARED = {**ROUTES, **WRITES}
