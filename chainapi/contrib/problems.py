@@ -29,12 +29,14 @@ from chainapi.errors import (
     DecodeError,
     ExportError,
     NotFoundError,
+    OutcomeUnknownError,
     PagingError,
     PermissionDeniedError,
     QuotaWaitError,
     RateLimitedError,
     SessionClosedError,
     ShareUnavailableError,
+    WebhookSignatureError,
 )
 from chainapi.models.exact_json import encode_json
 
@@ -101,12 +103,18 @@ _KINDS: Mapping[
     CheckpointError: (422, "invalid-checkpoint", ""),
     BadRequestError: (422, "refused-argument", ""),
     NotFoundError: (404, "not-found", ""),
+    WebhookSignatureError: (401, "unsigned", "the signature of the webhook is missing or wrong"),
     QuotaWaitError: (503, "quota", ""),
     RateLimitedError: (503, "quota", "the quota of an upstream service is used up"),
     SessionClosedError: (503, "unavailable", "the server is shutting down"),
     ShareUnavailableError: (503, "unavailable", "the shared quota cannot be reached"),
     DeadlineExceededError: (504, "deadline", ""),
     APITimeoutError: (504, "upstream-timeout", "an upstream service did not answer in time"),
+    OutcomeUnknownError: (
+        502,
+        "outcome-unknown",
+        "it is unknown whether an upstream service made the change",
+    ),
     APIConnectionError: (502, "upstream", _UPSTREAM),
     APIStatusError: (502, "upstream", _UPSTREAM),
     DecodeError: (502, "upstream", "an upstream service sent an answer that cannot be read"),

@@ -96,7 +96,7 @@ def get_session(connection: HTTPConnection) -> SessionView:
 
 
 def _found(connection: HTTPConnection, name: str) -> object:
-    """Return what the lifespan left for an application, or for the one in which it is mounted."""
+    """Return what the lifespan left for an application, or for the outer one."""
     found: object = getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
     return found
 
