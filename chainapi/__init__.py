@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
+    from chainapi.script import run
     from chainapi.session import Session
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "SessionView",
     "__version__",
     "merge",
+    "run",
 ]
 
 _MODULES = {
@@ -58,6 +60,7 @@ _MODULES = {
     "Session": "session",
     "SessionView": "api.view",
     "merge": "client.merge",
+    "run": "script",
 }
 
 

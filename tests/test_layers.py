@@ -26,6 +26,7 @@ LAYERS = (
     {"share"},
     {"api"},
     {"session", "transport", "json"},
+    {"script"},
     {"__init__"},
     {"export", "simulator"},
     {"dask"},
