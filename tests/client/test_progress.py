@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import sys
 from pathlib import Path
@@ -237,11 +236,10 @@ def test_a_state_without_a_share_has_no_bar() -> None:
     assert Shown("7 rows", None)._repr_mimebundle_()["text/html"] == "<div>7 rows</div>"
 
 
-async def test_progress_is_not_loaded_without_need() -> None:
-    """A plain `collect` starts no further task."""
-    async with Session(
-        data_base_url="https://x.test", api_key="k", transport=Simulator().transport()
-    ) as session:
-        before = len(asyncio.all_tasks())
-        assert session.data.list(BLOCKS).seconds_left(5) == 0.0
-        assert len(asyncio.all_tasks()) == before
+async def test_a_quota_that_is_not_known_takes_no_time() -> None:
+    """Before the first response nothing is known, and `seconds_left` is 0."""
+    async with simulated(Simulator(limit=1, window=60.0)) as session:
+        pages = session.data.list(BLOCKS, page_size=100)
+        assert pages.seconds_left(5) == 0.0
+        await pages.first()
+        assert pages.seconds_left(5) == 60.0 + 4 * 60.0
