@@ -66,7 +66,7 @@ def test_there_are_blocks() -> None:
 @pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in blocks()])
 async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
     """Python blocks of the docs run unchanged against a live simulator."""
-    if "asyncio.run(" in code or "asyncio.Runner(" in code:
+    if re.search(r"(asyncio|chainapi)\.run\(|asyncio\.Runner\(", code):
         await run_as_program(code)
         return
     compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)

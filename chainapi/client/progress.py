@@ -88,7 +88,9 @@ class WalkProgress:
         read, walked = len(self.rows), self.pages.walk.depth - self._depth
         if self.expected is None or not read or walked < 1:
             return None
-        rest = max(0, self.expected - read)
+        rest = self.expected - read
+        if rest <= 0:
+            return None
         by_quota: float = self.pages.seconds_left(ceil(rest * walked / read))
         return max(rest * seconds / read, by_quota)
 
