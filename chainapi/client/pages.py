@@ -199,7 +199,7 @@ class Pages(Generic[T]):
         return rows
 
     def seconds_left(self, requests: float) -> float:
-        """Return the least seconds until so many further requests of the stream may have left.
+        """Return the least seconds until a number of further requests has left.
 
         It follows from the quota as the gate knows it now: what is left, when it comes back, and a stop. 0
         if the quota suffices or is unknown. Call it inside a running event loop.

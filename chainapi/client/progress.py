@@ -84,7 +84,7 @@ class WalkProgress:
         return progress_text(len(self.rows), self.expected, seconds, self._seconds_left(seconds), wait)
 
     def _seconds_left(self, seconds: float) -> float | None:
-        """Return the seconds left by the pace so far, or by the quota if that takes longer."""
+        """Return the seconds left by the pace, or by the quota if that is longer."""
         read, walked = len(self.rows), self.pages.walk.depth - self._depth
         if self.expected is None or not read or walked < 1:
             return None
@@ -98,7 +98,7 @@ class WalkProgress:
 def progress_text(
     rows: int, expected: int | None, seconds: float, left: float | None, wait: float = 0.0
 ) -> str:
-    """Return one line: rows, share of those expected, speed, time left, wait for quota."""
+    """Return one line: rows and their share, speed, time left, wait for quota."""
     count = f"{rows:,} rows"
     if expected is not None:
         count = f"{rows:,} of {expected:,} rows ({rows / expected:.0%})" if expected else count

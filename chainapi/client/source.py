@@ -51,7 +51,7 @@ class Source(Protocol):
         ...
 
     def seconds_left(self, requests: float) -> float:
-        """Return the least seconds until further requests have left (see `Pages.seconds_left`)."""
+        """Return the seconds until further requests have left (`Pages.seconds_left`)."""
         ...
 
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:

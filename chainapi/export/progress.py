@@ -69,7 +69,7 @@ class ExportProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the last source is done; None if there is nothing to go by.
+        """Estimated seconds until the last source is done; None if it is not known.
 
         The estimate gives the open sources as many pages as the finished ones had; before a source is done,
         as many rows as the limit. It is the pace so far, or what the quota allows if that takes longer.
@@ -91,14 +91,20 @@ class ExportProgress:
 
     @property
     def expected(self) -> int | None:
-        """Greatest number of rows of this run; None without a limit or a number of sources."""
+        """Greatest number of rows of this run.
+
+        None without a limit or a number of sources.
+        """
         if self.limit is None or self.sources is None:
             return None
         return self.limit * (self.sources - self.skipped)
 
     @property
     def share(self) -> float | None:
-        """Share of the rows expected, or of the sources if more of them ended; None if unknown."""
+        """Share of the rows expected, or of the sources if that is more.
+
+        None without a number of sources.
+        """
         of_rows = self.rows / self.expected if self.expected else 0.0
         of_sources = (self.done + self.failed) / self.sources if self.sources else 0.0
         return max(of_rows, of_sources) if self.sources else None
