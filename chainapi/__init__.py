@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from chainapi.models.metrics import MetricPoint
     from chainapi.script import run
     from chainapi.session import Session
+    from chainapi.webhooks import validate_webhook
 
 __all__ = [
     "Cache",
@@ -42,6 +43,7 @@ __all__ = [
     "__version__",
     "merge",
     "run",
+    "validate_webhook",
 ]
 
 _MODULES = {
@@ -61,6 +63,7 @@ _MODULES = {
     "SessionView": "api.view",
     "merge": "client.merge",
     "run": "script",
+    "validate_webhook": "webhooks",
 }
 
 

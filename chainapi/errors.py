@@ -4,6 +4,7 @@
 
     ChainAPIError
     ├── ConfigurationError          an argument or a variable is missing or wrong; also a ValueError
+    │   └── ArgumentError           the value of an argument is wrong
     ├── SessionClosedError          the session was closed before or during the call
     ├── APIStatusError              the service returned an error (specification, section 7)
     │   ├── BadRequestError         400
@@ -13,12 +14,15 @@
     │   ├── RateLimitedError        429, after all waits
     │   ├── RedirectError           3xx; redirects are not followed
     │   └── ServerError             5xx, after the retries
+    ├── OutcomeUnknownError         a write without an answer: it may have been carried out
     ├── APIConnectionError          no complete response, after the retries
+    │   ├── ConnectError            no connection; nothing was sent
+    │   │   └── CertificateError    the server's certificate is not trusted
     │   ├── APITimeoutError         none within `timeout` seconds; also a TimeoutError
     │   │   └── DeadlineExceededError  none within the call's `deadline`, with waits and retries
-    │   ├── CertificateError        the server's certificate is not trusted; nothing was sent
     │   └── ResponseTooLargeError   the body is larger than `max_body`; not retried
     ├── DecodeError                 the body of a successful response is malformed
+    ├── WebhookSignatureError       a call of a webhook that the service did not sign
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
     │   └── QueueFullError          as many calls wait for quota as `max_waiting` allows
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
@@ -49,17 +53,20 @@ __all__ = [
     "APIConnectionError",
     "APIStatusError",
     "APITimeoutError",
+    "ArgumentError",
     "AuthenticationError",
     "BadRequestError",
     "CertificateError",
     "ChainAPIError",
     "CheckpointError",
     "ConfigurationError",
+    "ConnectError",
     "DeadlineExceededError",
     "DecodeError",
     "ExportError",
     "IncompleteExportError",
     "NotFoundError",
+    "OutcomeUnknownError",
     "PageRefusedError",
     "PageTokenExpiredError",
     "PaginationLoopError",
@@ -73,6 +80,7 @@ __all__ = [
     "ServerError",
     "SessionClosedError",
     "ShareUnavailableError",
+    "WebhookSignatureError",
 ]
 
 
@@ -82,11 +90,16 @@ class ChainAPIError(Exception):
     Attributes:
         checkpoint: position of the walk at the error, for ``resume=``; None outside a walk.
         partial: the rows that ``collect()`` had before the error; None elsewhere.
+        call: number of the call, as in its events and logs; None for an error without a call.
+        request_id: id that the service gave to the last request of the call, from a header of the response
+            such as ``x-request-id``; None without a response, or without such a header.
 
     """
 
     checkpoint: Checkpoint | None = None
     partial: list[Any] | None = None
+    call: int | None = None
+    request_id: str | None = None
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_plain(message))
@@ -105,6 +118,13 @@ def _restore(cls: type[ChainAPIError], args: tuple[Any, ...], state: dict[str, A
 
 class ConfigurationError(ChainAPIError, ValueError):
     """An argument or an environment variable is missing or invalid; nothing was sent."""
+
+
+class ArgumentError(ConfigurationError):
+    """The value of an argument is wrong; nothing was sent.
+
+    In a web handler the value may be the client's: such an error is a 422, another ConfigurationError a 500.
+    """
 
 
 class SessionClosedError(ChainAPIError):
@@ -230,6 +250,7 @@ class APIConnectionError(ChainAPIError):
     """
 
     transient: ClassVar[bool] = True  # another attempt may succeed
+    sent: ClassVar[bool] = True  # the request may have reached the server
 
     def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
         self.reason = _plain(reason)
@@ -242,6 +263,48 @@ class APIConnectionError(ChainAPIError):
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return a copy with the request, the number of attempts and their seconds."""
         return type(self)(self.reason, where=where, attempts=attempts, elapsed=elapsed)
+
+
+class ConnectError(APIConnectionError):
+    """No connection, so nothing was sent.
+
+    The address was not found, or the server refused or did not complete the connection.
+
+    The session sent nothing, so it repeats writes as well.
+    """
+
+    sent = False
+
+
+class OutcomeUnknownError(ChainAPIError):
+    """A write got no answer that says whether the service carried it out.
+
+    The response was lost, came too late, or was a 5xx. The session does not send such a request again,
+    because that may do everything twice. `__cause__` is the fault.
+
+    Attributes:
+        where: method and path of the request.
+        reason: text of the fault.
+        lookup: method of a session that shows whether the write was carried out, such as
+            ``data.webhooks.list``; empty without one.
+        attempts: requests sent for this call; the last of them is the one without an answer.
+        elapsed: seconds from the first of them to this error.
+
+    """
+
+    def __init__(
+        self, reason: str, *, where: str = "", lookup: str = "", attempts: int = 1, elapsed: float = 0.0
+    ) -> None:
+        self.reason = _plain(reason)
+        self.where = where
+        self.lookup = lookup
+        self.attempts = attempts
+        self.elapsed = elapsed
+        check = f"look it up with session.{lookup}()" if lookup else "look up its effect"
+        super().__init__(
+            f"the outcome of {where} is unknown: {self.reason}. The service may have carried it out, so it"
+            f" was not sent again: {check} before you repeat the call"
+        )
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
@@ -298,7 +361,7 @@ class DeadlineExceededError(APITimeoutError):
         return self
 
 
-class CertificateError(APIConnectionError):
+class CertificateError(ConnectError):
     """The session does not trust the certificate of the server.
 
     It sent nothing, and does not retry the request.
@@ -363,6 +426,13 @@ class DecodeError(ChainAPIError):
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return a copy with the request, the number of attempts and their seconds."""
         return self.changed(where=where, attempts=attempts, elapsed=elapsed)
+
+
+class WebhookSignatureError(ChainAPIError):
+    """The signature of a webhook's call is missing or wrong.
+
+    Answer with 401, and ignore the body.
+    """
 
 
 class QuotaWaitError(ChainAPIError):

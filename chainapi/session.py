@@ -28,6 +28,7 @@ from chainapi.client.emitter import Emitter, ServiceEvents
 from chainapi.client.gates import Gates, LoopGates, OwnGates
 from chainapi.client.member import Member
 from chainapi.client.service import Service
+from chainapi.client.telemetry import Telemetry, telemetry_of
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
     boolean,
@@ -110,6 +111,8 @@ class Session(SessionView):
             session. None uses aiohttp.
         now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
         on_event: called with each event of `chainapi.core.events`; it must return quickly and not raise.
+        telemetry: traces and metrics, a `chainapi.otel.OpenTelemetry`. None uses those of the process, if
+            `chainapi.otel.ChainAPIInstrumentor` set them; False uses none.
 
     Raises:
         ConfigurationError: an argument or a variable is invalid.
@@ -147,12 +150,17 @@ class Session(SessionView):
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
+        telemetry: Telemetry | Literal[False] | None = None,
         **unknown: Never,
     ) -> None:
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        emit = Emitter(None if on_event is None else function("on_event", on_event))
+        observer = telemetry_of(telemetry)
+        emit = Emitter(
+            *(() if observer is None else (observer.on_event,)),
+            *(() if on_event is None else (function("on_event", on_event),)),
+        )
         lifetime = _lifetime(page_token_lifetime)
         states = partial(
             StateMachine.resume,
@@ -171,7 +179,7 @@ class Session(SessionView):
             "headers": headers,
         }
         options = call_options(CallOptions(), given)
-        make_service = partial(Service, transport=reached)
+        make_service = partial(Service, transport=reached, telemetry=observer)
         make_member = partial(
             Member,
             rate=_rate(rate),
@@ -205,6 +213,8 @@ class Session(SessionView):
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
         connection = Connection(services, reached, transport is None, settings, states, gates, lifetime)
         super().__init__(connection, options)
+        if observer is not None:
+            observer.observe(connection)
 
     def __repr__(self) -> str:
         if not hasattr(self, "connection"):  # refused arguments: a traceback shows it too

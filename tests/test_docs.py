@@ -20,7 +20,6 @@ import pytest_asyncio
 
 from chainapi._tooling.generate import PICTURES
 from chainapi.cli.export import FileFormat
-from chainapi.core import events
 from chainapi.export.formats import FORMATS
 from chainapi.simulator import Simulator
 from tests.cli.recorder import Recorder
@@ -160,13 +159,6 @@ def test_docstrings_open_with_a_term() -> None:
                 if len(first) > 80 or first.startswith(("What ", "Who ", "How ", "Where ", "From ")):
                     wrong.append(f"{path}: {first}")
     assert wrong == []
-
-
-def test_the_page_on_events_names_each_event() -> None:
-    """The docs list exactly the events of the module."""
-    text = (ROOT / "docs" / "pages.md").read_text("utf-8")
-    missing = [name for name in events.__all__ if f"`{name}`" not in text and name != "Event"]
-    assert missing == [], "add each to the list in docs/pages.md"
 
 
 def test_the_page_on_exports_names_each_format() -> None:

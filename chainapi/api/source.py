@@ -75,7 +75,15 @@ class ListSource:
             self._query.where,
             bounded=until is not None and self._route.descending_key is not None,
             end=_whole_parameter(self._query.params, until),
+            tag=self._service.tag(self._call_options),
         )
+
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota (see `Pages.quota_wait`)."""
+        connection, service = self._connection, self._service
+        announced = service.events.waits_until - connection.clock()
+        return max(announced, connection.snapshot(service).stopped_for, 0.0)
 
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
@@ -117,7 +125,7 @@ class ListSource:
         from chainapi.core.limits.estimate import estimate
 
         query, service = self._query, self._service
-        size = _whole_parameter(query.params, "pageSize") if page_size is None else page_size
+        size = query.page_size if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {query.where}: pass page_size=")
         limits = service.member.limits if limits is None else tuple(limits)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import define, field
@@ -51,6 +52,7 @@ class Connection:
     gates: Gates
     page_token_lifetime: float
     closed: bool = field(default=False, init=False)
+    _process: int = field(factory=os.getpid, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
@@ -62,6 +64,11 @@ class Connection:
     def configured(self) -> list[Service]:
         """The services that have an address, and a key if they need one."""
         return [service for service in self.services.values() if isinstance(service, Service)]
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the first use; None before."""
+        return self._loop
 
     def describe(self) -> str:
         """Return the addresses of the services, and whether the session is closed."""
@@ -81,10 +88,22 @@ class Connection:
         return service
 
     def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return the state of the quota of a service; inside a running event loop."""
+        """Return the state of the quota of a service; inside a running event loop.
+
+        Raises:
+            ConfigurationError: the session was made before a fork.
+
+        """
+        self._refuse_fork()
         if self._loop is None:
             self._join(asyncio.get_running_loop())
         return service.snapshot()
+
+    def quotas(self) -> Iterator[tuple[str, str, QuotaSnapshot]]:
+        """Yield name, origin and quota of each service, while the session is in use."""
+        if self._loop is not None and not self.closed:
+            for service in self.configured:
+                yield service.name, service.endpoint.origin, service.snapshot()
 
     def expect(self, timeout: float) -> None:
         """Prepare for requests that may stay without a response for `timeout` seconds."""
@@ -110,7 +129,7 @@ class Connection:
         """
         self.enter()
         began = self.clock() if began is None else began
-        if not call.options.shares:
+        if not call.options.shares or call.query.method != "GET":
             return self._run(service, call, decode, began)
         if self._reuse is None:
             from chainapi.client.reuse import ResponseReuse  # most sessions reuse no response
@@ -123,25 +142,27 @@ class Connection:
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
         flow = CallFlow(call, self.settings, began)
-        return CallRunner(service, call, decode, flow, self._calls).run()
+        runner = CallRunner(service, call, decode, flow, self._calls)
+        return runner.run_observed() if service.events.emit else runner.run()
 
     def enter(self) -> None:
         """Join the running event loop at the first use.
 
         Raises:
             SessionClosedError: the session is closed.
-            ConfigurationError: the session belongs to another event loop.
+            ConfigurationError: the session belongs to another event loop, or was made before a fork.
 
         """
         if self.closed:
             raise SessionClosedError("the session is closed: make a new one")
+        self._refuse_fork()
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._join(loop)
         elif self._loop is not loop:
             raise ConfigurationError(
                 "this session belongs to another event loop: make a Session for each loop, and so for each"
-                " asyncio.run() and each forked process"
+                " asyncio.run()"
             )
 
     async def aclose(self) -> None:
@@ -166,6 +187,19 @@ class Connection:
         self.closed = True
         if self.owned:
             await self.transport.aclose()
+
+    def _refuse_fork(self) -> None:
+        """Refuse a forked child: sockets and shared quotas belong to its parent.
+
+        Raises:
+            ConfigurationError: this process is not the one that made the session.
+
+        """
+        if os.getpid() != self._process:
+            raise ConfigurationError(
+                "this session was made before a fork, in the parent of this process: make a Session in each"
+                " worker, such as in the lifespan of the application"
+            )
 
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""

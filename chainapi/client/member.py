@@ -83,6 +83,7 @@ class Member:
         self.on_wait = on_wait
         self.now = now
         self.reported_until = -inf  # end of the wait last reported to `on_wait`
+        self.wait_reason, self.wait_until = "", -inf  # of the wait that is known
         limited = rate is not None or max_in_flight is not None
         most = inf if max_in_flight is None else max_in_flight
         self.group = Group(most, rate is not None) if limited else group
@@ -97,7 +98,11 @@ class Member:
         return QueueFullError(self.now() + seconds, retry_after=seconds, max_waiting=int(most))
 
     def report_wait(self, reason: str, now: float, until: float, waiting: int) -> None:
-        """Call the listener when the queue waits until a known time, once for each wait."""
+        """Remember a wait until a known time, and call the listener.
+
+        The listener is called once for each wait of a second or more.
+        """
+        self.wait_reason, self.wait_until = reason, until
         if self.on_wait is not None and now + WORTH_REPORTING <= until and until > self.reported_until:
             self.reported_until = until
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)

@@ -68,6 +68,14 @@ class Pages(Generic[T]):
         return self._runner.checkpoint
 
     @property
+    def quota_wait(self) -> float:
+        """Seconds until the service takes requests again; 0 without a wait for quota.
+
+        Read it inside a running event loop.
+        """
+        return self._source.quota_wait
+
+    @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
         return self._source.model

@@ -53,7 +53,8 @@ class _Request:
         """Identity of the request: an identical one in flight may take its place."""
         options = self.call.options
         waits = (options.timeout, options.retry, options.max_wait, options.deadline, options.priority)
-        return self.service.name, self.url, significant(options.headers), waits, options.cache
+        shared = (options.max_waiting, options.cache)
+        return self.service.name, self.url, significant(options.headers), waits, shared
 
     @property
     def url(self) -> str:
@@ -109,7 +110,7 @@ class ResponseReuse:
             else:
                 return await self._decoded(request, decode, exchange)
         if service.events.emit:
-            service.events.cached(call.query.where, age, use.value)
+            service.events.cached(call.query.where, service.tag(call.options), age, use.value)
         return await self._decoded(request, decode, _exchange(stored, SentAt(now - age, stored.sent), age))
 
     async def aclose(self) -> None:

@@ -259,7 +259,6 @@ class _Peer:
         try:
             for message in read_participant_frame(frame):
                 self._answer(message)
-            self._watch_rest()
         except (FrameError, _ProtocolError) as error:
             _log.warning("a process was dropped from the shared quota: %s", error)
             self._drop(str(error))
@@ -369,7 +368,6 @@ class _Peer:
         session = self._session(message.session)
         if message.permit in self._permits:
             raise _ProtocolError(f"permit {message.permit} is held already")
-        self._note(0)
         permit = self.host.gate.adopt(
             message.route,
             cost=message.cost,
@@ -451,7 +449,6 @@ class _Peer:
             waiter = self._waiting.get(message.number)
             if waiter is not None and waiter.task is asyncio.current_task():
                 self._end_wait(message.number, cancelled=False)
-            self._watch_rest()
 
     def _end_wait(self, number: int, *, cancelled: bool = True) -> None:
         """Forget a request that waits, after it was withdrawn, or at the end of its task."""
@@ -532,9 +529,14 @@ class _Peer:
             self.host.divide()
 
     def _count(self, priority: int, number: int) -> None:
+        """Count a request that waits or has a permit in or out."""
         self._priorities[priority] += number
         if not self._priorities[priority]:
             del self._priorities[priority]
+        if number > 0:
+            self._note(priority)
+        else:
+            self._watch_rest()
 
     def _watch_rest(self) -> None:
         """Have the places divided again if the process has no such requests for some time."""
@@ -577,7 +579,6 @@ class _Peer:
         for number in [number for number, held in self._permits.items() if held.overdue <= now]:
             if (permit := self._end(number)) is not None:
                 permit.lost()
-        self._watch_rest()
         self._sweeping = loop.call_later(SWEEP, self._sweep) if self._permits else None
 
 

@@ -16,7 +16,8 @@ The modules, in the order in which a request passes through them:
 server         a port of the loopback interface; `memory` is a transport without a socket
 world          keys, limits, faults; the answer follows from the request and the time alone
 router         from a path to the handler of its route, by the catalogue (`matching`)
-handlers       the list or the resource at a path; `validation` checks the request
+handlers       the list or the resource at a path; `validation` and `bodies` check the request
+writes         what requests change in the `account`: webhooks, exports, the shared secret
 sources        rows of the specification's routes, which refer to each other
 factories      rows of all other routes, made from the schema of their models (`values`)
 injection      anomalies of rows; `order` arranges them
@@ -34,11 +35,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import define, field
 
-from chainapi.client.config import Provider
 from chainapi.simulator.anomalies import Anomalies
+from chainapi.simulator.bodies import text_of
 from chainapi.simulator.faults import Fault
 from chainapi.simulator.memory import MemoryTransport
-from chainapi.simulator.settings import Settings
+from chainapi.simulator.settings import API_KEY_HEADER, Settings
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.world import World
 
@@ -145,7 +146,7 @@ class Simulator(Settings):
             "CHAINAPI_DATA_BASE_URL": self.data_base_url,
             "CHAINAPI_API_KEY": self.api_key,
         }
-        if self.api_key_header != Provider().api_key_header:
+        if self.api_key_header != API_KEY_HEADER:
             variables["CHAINAPI_API_KEY_HEADER"] = self.api_key_header
         return variables
 
@@ -179,11 +180,12 @@ class Simulator(Settings):
 
         Compare the rows of a walk with them. `path` is that of the list, such as
         ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as
-        ``startTimestamp=1_700_000_000``. Anomalies are those of the latest pass over the list.
+        ``startTimestamp=1_700_000_000``; those in the body of a request are JSON values. Anomalies are those
+        of the latest pass over the list. A list that is read with POST has that before its path.
         Raises ValueError for a path without a list, and for a query that the route does not take.
         """
         now = None if self.grow_every is None else self.time()
-        return self._world.rows_of(path, {name: str(value) for name, value in query.items()}, now)
+        return self._world.rows_of(path, {name: text_of(value) for name, value in query.items()}, now)
 
     @property
     def _origin(self) -> str:

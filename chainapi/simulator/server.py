@@ -51,7 +51,9 @@ class Server:
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
-        request = Request(incoming.method, f"http://{HOST}:{self.port}{incoming.raw_path}", headers)
+        body = await incoming.read() or None
+        url = f"http://{HOST}:{self.port}{incoming.raw_path}"
+        request = Request(incoming.method, url, headers, body)
         one_way = self._latency() / 2
         self._world.sent(request, self._clock())
         await asyncio.sleep(one_way)

@@ -19,15 +19,18 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from attrs import define, frozen
 
 from chainapi.core.http import Request, Response
+from chainapi.simulator.account import Account
+from chainapi.simulator.bodies import checked_body, parameters_of, read_body
 from chainapi.simulator.faults import Broken, Fault, Schedule
 from chainapi.simulator.lists import Listing
-from chainapi.simulator.matching import Segments
+from chainapi.simulator.matching import Segments, first_segment, match_path
 from chainapi.simulator.pages import TOLERANCE, Pages, encode
 from chainapi.simulator.router import Router
 from chainapi.simulator.rows import Row
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.validation import HTTPError
+from chainapi.simulator.writes import Write, created, write
 
 __all__ = ["Answer", "World"]
 
@@ -64,6 +67,12 @@ class _Caller:
     query: str
     key: str | None
     tallies: tuple[Tally, ...]
+    method: str = "GET"
+
+    @property
+    def segments(self) -> Segments:
+        """Segments of the path, of a request to one of the services."""
+        return _segments_of(first_segment(self.service or "", self.method), self.path)
 
     @property
     def quota(self) -> tuple[Service | None, str | None]:
@@ -119,7 +128,8 @@ class World:
         self.settings = settings
         self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
         self._now = 0.0
-        self._router = Router(settings, self._added)
+        self._account = Account(settings)
+        self._router = Router(settings, self._added, self._account)
         self._pages = Pages(settings, self.stats, self._added)
         self._schedule = Schedule()
         self._windows: dict[object, _Window] = {}
@@ -141,10 +151,11 @@ class World:
         if self._begun is None:
             self._begun = now
         self._now = now
+        self._account.time = self.settings.epoch + int(now - self._begun)
         caller = self._identify(request)
         for tally in caller.tallies:
             tally.requests += 1
-        fault = self._fault(caller) if self.settings.faults else None
+        fault = self._fault(request, caller) if self.settings.faults else None
         if fault is None:
             answer = Answer(self._serve(request, caller, now))
         elif fault.status is None:
@@ -196,24 +207,27 @@ class World:
         except HTTPError as error:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
 
-    def _list_at(self, path: str) -> Listing:
+    def _list_at(self, place: str) -> Listing:
+        """Return the list at a path, which follows the method unless that is GET."""
+        method, _, path = place.rpartition(" ")
         services: list[Service] = ["data", "metrics"]
         if path.startswith(("/v1/avg_tps/", "/v2/")):
             services.reverse()
         for service in services:
+            first = first_segment(service, method or "GET")
             try:
-                found = self._router.find(_segments_of(service, path), {})
+                found = self._router.find(_segments_of(first, path), {})
             except HTTPError:
                 continue
             if isinstance(found, Listing):
                 return found
             break
-        raise ValueError(f"no list at {path!r}")
+        raise ValueError(f"no list at {place!r}")
 
-    def _fault(self, caller: _Caller) -> Fault | None:
+    def _fault(self, request: Request, caller: _Caller) -> Fault | None:
         """Return the fault that a request meets, None for no fault."""
-        segments = None if caller.service is None else _segments_of(caller.service, caller.path)
-        page = self._pages.number(dict(parse_qsl(caller.query)))
+        segments = None if caller.service is None else caller.segments
+        page = self._pages.number(dict(parse_qsl(caller.query)) | parameters_of(request.body))
         return self._schedule.fault(self.settings.faults, self.stats.requests, segments, page)
 
     def _identify(self, request: Request) -> _Caller:
@@ -229,7 +243,7 @@ class World:
             tallies.append(self.stats.keys[key])
         else:
             key = None
-        return _Caller(service, path, url.query, key, tuple(tallies))
+        return _Caller(service, path, url.query, key, tuple(tallies), request.method)
 
     def _serve(self, request: Request, caller: _Caller, now: float) -> Response:
         if caller.service == "data" and caller.key is None:
@@ -238,10 +252,10 @@ class World:
         if wait is not None:
             return _refuse(429, "rate limit exceeded", headers=headers)
         try:
-            body = self._find(request, caller, now)
+            status, body = self._find(request, caller, now)
         except HTTPError as error:
             return _refuse(error.status, *error.messages, headers=headers)
-        return _respond(200, body, headers)
+        return _respond(status, body, headers) if body is not None else Response(status, headers)
 
     def _meter(self, caller: _Caller, now: float) -> tuple[dict[str, str], int | None]:
         """Count a request against its quota; return limit headers and the wait.
@@ -255,7 +269,7 @@ class World:
             return {}, None
         meter = self._windows.setdefault(caller.quota, _Window())
         weighted = self.settings.weighted and not public
-        cost = self._router.units(_segments_of(caller.service, caller.path)) if weighted else 1
+        cost = self._router.units(caller.segments) if weighted else 1
         wait = meter.take(cost, limit, window, now)
         if public:
             return {}, wait
@@ -268,16 +282,30 @@ class World:
             headers["ratelimit-reset"] = headers["retry-after"] = str(wait)
         return headers, wait
 
-    def _find(self, request: Request, caller: _Caller, now: float) -> Row:
-        if request.method != "GET":
+    def _find(self, request: Request, caller: _Caller, now: float) -> tuple[int, Row | None]:
+        """Return the status and the body of an answer; None for an answer without a body."""
+        match = None if request.method == "GET" or caller.service is None else match_path(caller.segments)
+        if request.method != "GET" and match is None:
             raise HTTPError(405, f"{request.method} is not allowed here")
         if caller.service is None:
             raise HTTPError(404, f"no service at {caller.path}")
         if caller.service == "data" and caller.path in self.settings.forbidden:
             raise HTTPError(403, "the key lacks the privilege for this resource")
         parameters = dict(parse_qsl(caller.query, keep_blank_values=True))
-        found = self._router.find(_segments_of(caller.service, caller.path), parameters)
-        return self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
+        status = 200
+        if match is not None:
+            body = checked_body(match, read_body(request.body))
+            status = 201 if created(match.name, request.method) else 200
+            if not match.endpoint.reads:
+                return status, write(Write(match, body, self._account, self._read))
+            parameters |= parameters_of(request.body)
+        found = self._router.find(caller.segments, parameters)
+        return status, self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
+
+    def _read(self, segments: Segments) -> Row:
+        """Return the resource at a path."""
+        found = self._router.find(segments, {})
+        return {} if isinstance(found, Listing) else found
 
     def _added(self, listing: Listing) -> int:
         """Return how many rows were added to a list since the beginning."""
@@ -287,11 +315,11 @@ class World:
         return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
 
 
-def _segments_of(service: Service, path: str) -> Segments:
+def _segments_of(first: str, path: str) -> Segments:
     segments = path.split("/")[1:]
     if "%" in path:  # one list has one key, however its path is escaped
         segments = [unquote(segment) for segment in segments]
-    return (service, *segments)
+    return (first, *segments)
 
 
 def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:

@@ -11,7 +11,7 @@ import pytest
 from attrs import define, field
 
 from chainapi import Limit, Session
-from chainapi.core.events import Event, WaitBegan
+from chainapi.core.events import Event, QuotaWaitEnded, WaitBegan
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError, ShareUnavailableError
 from chainapi.share.gate import SharedGate
@@ -63,6 +63,10 @@ async def test_pages_walk_through_a_shared_quota() -> None:
         )
     assert len(rows) == 300
     assert any(isinstance(event, WaitBegan) for event in events)
+    waits = [event for event in events if isinstance(event, QuotaWaitEnded)]
+    assert 2 <= len(waits) <= 4, "asking the host is no wait"
+    assert {wait.reason for wait in waits} <= {"quota", "stop"}
+    assert sum(wait.seconds for wait in waits) > 100
 
 
 async def test_waits_and_refusals_are_those_of_a_gate() -> None:

@@ -4,16 +4,46 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, inf
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
-from chainapi.core.limits.lane import Waiter
-from chainapi.core.limits.ranks import Ranks
+__all__ = ["Aside", "Group", "Places"]
 
-__all__ = ["Group", "Places"]
+
+class _Waiter(Protocol):
+    """Request of a group; see `chainapi.core.limits.lane.Waiter`."""
+
+    number: int
+    rank: float
+    inside: bool
+
+
+class Aside(Protocol):
+    """Requests of a group that stand aside; see `chainapi.core.limits.ranks.Ranks`."""
+
+    @property
+    def lanes(self) -> Mapping[float, Any]:
+        """The requests of each rank."""
+        ...
+
+    def add(self, waiter: Any) -> None:
+        """Insert a request."""
+
+    def first(self) -> Any:
+        """Return the request with the next turn."""
+
+    def best(self) -> Any:
+        """Return the first request of the best rank."""
+
+    def charge(self, waiter: Any) -> None:
+        """Record the turn of a request."""
+
+    def owed(self, rank: float) -> float:
+        """Return the units for which a rank owes lower ones a part."""
+        ...
 
 
 @frozen
@@ -59,24 +89,24 @@ class Group:
     in_flight: int = 0
     inside: int = 0  # requests in the queue, or paying
     ranks: Counter[float] = field(factory=Counter[float])  # of requests inside
-    aside: Ranks[Any] | None = None  # requests that stand aside
+    aside: Aside | None = None  # requests that stand aside
 
     def room(self, rank: float) -> bool:
         """Return whether there is room for one more request of a rank in the queue."""
         most = self.most if self.places is None else min(self.most, self.places.most(rank))
         return self.in_flight + self.inside < most and not (self.paced and self.inside)
 
-    def enter(self, waiter: Waiter) -> None:
+    def enter(self, waiter: _Waiter) -> None:
         """Count a waiter in, and its turn before those that stand aside."""
         self._count(waiter, 1)
         if self.aside is not None:
             self.aside.charge(waiter)
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: _Waiter) -> None:
         """Count a waiter out."""
         self._count(waiter, -1)
 
-    def _count(self, waiter: Waiter, number: int) -> None:
+    def _count(self, waiter: _Waiter, number: int) -> None:
         waiter.inside = number > 0
         self.inside += number
         self.ranks[waiter.rank] += number
@@ -85,12 +115,15 @@ class Group:
 
     def first(self) -> Any:
         """Return the waiter aside that has the next turn; None without any, and without room."""
-        if self.aside is None:
+        if self.aside is None or not self.room(-inf):
             return None
-        turns = (self.aside.first(), self.aside.best())  # a better rank may have more room
-        return next((one for one in turns if one is not None and self.room(one.rank)), None)
+        first = self.aside.first()
+        if first is None or self.room(first.rank):
+            return first
+        best = self.aside.best()  # a better rank may have more room
+        return best if best is not None and self.room(best.rank) else None
 
-    def displaceable(self, waiter: Waiter) -> float | None:
+    def displaceable(self, waiter: _Waiter) -> float | None:
         """Return the rank of requests inside that a waiter displaces; None without any.
 
         None also while another one is aside that comes before the waiter: it came when no waiter could make

@@ -13,14 +13,12 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from itertools import islice
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
 from chainapi.core.limits.costs import Costs
-
-if TYPE_CHECKING:
-    from chainapi.core.limits.group import Group
+from chainapi.core.limits.group import Group
 
 __all__ = ["Lane", "Waiter", "number_of"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import define
 
+from chainapi.core.limits.group import Aside
 from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.ranks import SHARE, Ranks
 
@@ -39,21 +40,31 @@ class _Load:
         return _Load(self.units * share, self.number * share)
 
 
-def ahead(ranks: Ranks[Any], aside: Ranks[Any] | None, waiter: Waiter, *, last: bool) -> tuple[float, float]:
+def ahead(ranks: Ranks[Any], aside: Aside | None, waiter: Waiter, *, last: bool) -> tuple[float, float]:
     """Return units and number of the waiters before a waiter, or before a new one.
 
     `aside` are those that stand aside in its group. With `last`, all those that leave before it could come
     again and find no other of its rank or of a better one.
     """
     until = inf if last and waiter.rank == -inf else waiter.rank
-    loads = _loads(ranks, aside, waiter, until, last=last)
+    lanes = [lane for lane in ranks.lanes.values() if lane.waiting]
+    if aside is None and all(lane.rank == waiter.rank for lane in lanes):  # nearly always
+        return lanes[0].ahead(waiter, until, last=last) if lanes else (0.0, 0.0)
+    return _shared(ranks, _loads(ranks, aside, waiter, until, last=last), waiter, until, last=last)
+
+
+def _shared(
+    ranks: Ranks[Any], loads: dict[float, _Load], waiter: Waiter, until: float, *, last: bool
+) -> tuple[float, float]:
+    """Return units and number before a waiter, by the shares of ranks that wait with such loads."""
     retries = loads.pop(-inf, _Load())
     own, lower = _sum(loads, until, last=last), _Load()
     for rank, load in loads.items():
         if rank > until:
             lower.add(load)
     if lower.number and until > -inf:
-        debt = max((load.owed for rank, load in loads.items() if rank <= until), default=0.0)
+        debts = [load.owed for rank, load in loads.items() if rank == until or (last and rank < until)]
+        debt = max(debts, default=ranks.owed(until))
         own.add(lower.part((debt + own.units) / (SHARE - 1), whole=not last))
     if not last:
         cost = ranks.costs.likely(waiter.route, waiter.prior)
@@ -63,7 +74,7 @@ def ahead(ranks: Ranks[Any], aside: Ranks[Any] | None, waiter: Waiter, *, last: 
 
 
 def _loads(
-    ranks: Ranks[Any], aside: Ranks[Any] | None, waiter: Waiter, until: float, *, last: bool
+    ranks: Ranks[Any], aside: Aside | None, waiter: Waiter, until: float, *, last: bool
 ) -> dict[float, _Load]:
     """Return what waits in each rank; in that of the waiter, only what is before it."""
     before = 0.0

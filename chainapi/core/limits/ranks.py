@@ -57,6 +57,8 @@ class Ranks(Generic[W]):
 
     def first(self) -> W | None:
         """Return the waiter with the next turn."""
+        if len(self.lanes) == 1:
+            return self.best()
         turn: W | None = None
         for rank, lane in reversed(self.lanes.items()):
             one = lane.first()
@@ -74,7 +76,10 @@ class Ranks(Generic[W]):
 
     def best(self) -> W | None:
         """Return the first waiter of the best rank."""
-        return next((one for lane in self.lanes.values() if (one := lane.first()) is not None), None)
+        for lane in self.lanes.values():
+            if (one := lane.first()) is not None:
+                return one
+        return None
 
     def charge(self, waiter: W) -> None:
         """Record the grant of a waiter: its rank owes for it, or better ranks paid a part of their debts."""

@@ -265,6 +265,35 @@ def test_request_that_comes_again_when_promised_finds_nobody_before_it(
     assert all(one.rank > rank for one in queue.all()) or queue.ahead(waiter)[1] == 0
 
 
+# --- lanes --------------------------------------------------------------------------------------
+
+
+def test_ranks_without_waiters_are_forgotten() -> None:
+    """Priorities that no request has any more cost no memory, however many there were."""
+    queue = new_queue()
+    for number in range(1000):
+        queue.add(Waiter(number, float(-number), "cheap", None))
+        queue.add(Waiter(number + 1000, 0.5, "cheap", None))
+        served(queue)
+        served(queue)
+    assert len(queue.ranks.lanes) <= 33
+    assert len(queue.ranks._owed) <= 33
+    assert not queue.waiting
+
+
+def test_requests_of_a_better_rank_pass_an_expensive_one_that_the_floor_puts_first() -> None:
+    """Behind the first request, those of the best rank may use units too few for it, and no others."""
+    queue = new_queue()
+    low = [Waiter(number, 0.0, route, None) for number, route in enumerate(["heavy", "cheap"])]
+    high = [Waiter(number, -1.0, "cheap", None) for number in range(2, 400)]
+    for waiter in (*low, *high):
+        queue.add(waiter)
+    for _ in range(360):
+        assert served(queue) == -1.0
+    assert queue.first() is low[0]
+    assert queue.behind(low[0], 4) == high[360:364]
+
+
 # --- groups -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,272 @@
+"""chainapi in a Starlette application: session, errors, streams, health."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Any, ParamSpec, TypeAlias
+
+from chainapi import Checkpoint, Pages, Session, SessionView
+from chainapi.contrib import missing
+from chainapi.contrib.health import LastAnswers, health_of, quota_of
+from chainapi.contrib.problems import problem_of, upstream_error
+from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
+from chainapi.errors import ChainAPIError, ConfigurationError
+
+try:
+    from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
+    from starlette.requests import HTTPConnection, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import Message, Receive, Scope, Send
+    from starlette.websockets import WebSocket
+except ModuleNotFoundError:
+    raise missing("starlette") from None
+
+__all__ = [
+    "StreamResponse",
+    "add_exception_handlers",
+    "get_session",
+    "health",
+    "last_checkpoint",
+    "lifespan",
+    "ndjson",
+    "quota",
+    "routes",
+    "server_sent_events",
+]
+
+_TRY_AGAIN_LATER, _INTERNAL_ERROR = 1013, 1011  # codes of a WebSocket that is closed
+_SESSION, _ANSWERS = "chainapi", "chainapi_answers"  # names in the state of an application
+
+P = ParamSpec("P")
+Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]
+
+
+def _with_arguments_of(_: Callable[P, Session]) -> Callable[[Callable[..., Lifespan]], Callable[P, Lifespan]]:
+    """Return a decorator: type checkers then know the arguments of a function."""
+    return lambda function: function
+
+
+@_with_arguments_of(Session)
+def lifespan(**arguments: Any) -> Lifespan:
+    """Return a lifespan that opens a session, and closes it with the application.
+
+    The session is ``app.state.chainapi``, and for mounted applications ``request.state.chainapi``. A lifespan
+    of your own enters it: ``async with lifespan(...)(app) as state: yield state``.
+
+    Args:
+        arguments: those of `chainapi.Session`.
+
+    Raises:
+        ConfigurationError: at the start of the application; an argument or a variable is invalid.
+
+    """
+
+    @asynccontextmanager
+    async def owned(app: Any) -> AsyncIterator[dict[str, Any]]:
+        answers = LastAnswers(arguments.get("on_event"))
+        async with Session(**{**arguments, "on_event": answers}) as session:
+            state = {_SESSION: session, _ANSWERS: answers}
+            for name, value in state.items():
+                setattr(app.state, name, value)
+            yield state
+
+    return owned
+
+
+def get_session(connection: HTTPConnection) -> SessionView:
+    """Return the session of the application.
+
+    Raises:
+        ConfigurationError: the application has none; the message names the lifespan.
+
+    """
+    session = _found(connection, _SESSION)
+    if not isinstance(session, SessionView):
+        raise ConfigurationError(
+            "the application has no session in app.state.chainapi: pass lifespan=lifespan(...) of"
+            " chainapi.contrib to it, or set the attribute in a test"
+        )
+    return session
+
+
+def _found(connection: HTTPConnection, name: str) -> object:
+    """Return what the lifespan left for an application, or for the one in which it is mounted."""
+    found: object = getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
+    return found
+
+
+def last_checkpoint(request: Request) -> Checkpoint | None:
+    """Return the checkpoint that a client sends to resume a stream.
+
+    It is the header Last-Event-ID, which browsers send when they connect again, or the query parameter
+    ``resume``. None without either.
+
+    Raises:
+        CheckpointError: the text is no checkpoint.
+
+    """
+    text = request.headers.get("last-event-id") or request.query_params.get("resume")
+    return Checkpoint.loads(text) if text else None
+
+
+def add_exception_handlers(app: Starlette) -> None:
+    """Let an application answer each ChainAPIError with problem details (RFC 9457).
+
+    It answers an ExceptionGroup of them too, which a task group of your handler raises. A WebSocket is closed
+    with code 1013 ("try again later") or 1011. See the table in docs/web.md.
+    """
+    app.add_exception_handler(ChainAPIError, _answer_error)
+    app.add_exception_handler(ExceptionGroup, _answer_error)
+
+
+async def _answer_error(connection: Any, fault: Exception) -> Any:
+    """Answer an error; close a WebSocket with the kind of problem as its reason."""
+    error = upstream_error(fault)
+    if error is None:
+        raise fault
+    session = _found(connection, _SESSION)
+    snapshots = session.quota.values() if isinstance(session, SessionView) else ()
+    problem = problem_of(error, snapshots, _place(connection.scope))
+    if isinstance(connection, WebSocket):
+        later = problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+        return await connection.close(_TRY_AGAIN_LATER if later else _INTERNAL_ERROR, problem.kind)
+    return Response(problem.body, problem.status, problem.headers, problem.MEDIA_TYPE)
+
+
+def ndjson(stream: AsyncIterable[Any]) -> StreamResponse:
+    """Return a response with a row as JSON in each line, sent while pages arrive.
+
+    An error before the first row is raised, so that it becomes a status. A later one is the last line:
+    ``{"error": {...}}`` with the problem details, and with the checkpoint.
+
+    Args:
+        stream: `Pages`, or any asynchronous iterable of rows. It is closed when the client leaves.
+
+    """
+    return StreamResponse(partial(NDJSONBody, stream))
+
+
+def server_sent_events(stream: AsyncIterable[Any], *, heartbeat: float = HEARTBEAT) -> Response:
+    """Return a response of server-sent events, sent while pages arrive.
+
+    The events are ``rows`` with a list of rows, ``waiting`` with the seconds of a wait for quota, ``problem``
+    with the problem details of an error, and ``end``. The id of ``rows`` is the checkpoint behind them: a
+    browser that connects again sends it as Last-Event-ID (see `last_checkpoint`). A list that had ended by
+    then is answered with 204, at which browsers stop connecting again.
+
+    Args:
+        stream: `Pages`, or any asynchronous iterable of rows. It is closed when the client leaves.
+        heartbeat: seconds of silence after which a comment or a ``waiting`` event is sent.
+
+    """
+    if isinstance(stream, Pages) and stream.exhausted:
+        return Response(status_code=204, headers={"cache-control": "no-store"})
+    return StreamResponse(partial(SSEBody, stream, heartbeat=heartbeat))
+
+
+class StreamResponse(Response):
+    """Response that sends a `Body`, and closes it when the client leaves.
+
+    Args:
+        make_body: makes the body; it takes ``place=``, the request of the client.
+
+    """
+
+    def __init__(self, make_body: Callable[..., Body]) -> None:
+        self._make_body = make_body
+        self.status_code = 200
+        self.background: BackgroundTask | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response.
+
+        Raises:
+            ChainAPIError: any of chainapi's errors, before the response has begun.
+
+        """
+        body = self._make_body(place=_place(scope))
+        self.media_type = body.media_type
+        self.init_headers(body.headers)
+        sending = asyncio.create_task(self._send(body, send, head=scope["method"] == "HEAD"))
+        leaving = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when="FIRST_COMPLETED")
+            if sending.done():
+                sending.result()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await body.aclose()
+        if self.background is not None:
+            await self.background()
+
+    async def _send(self, body: Body, send: Send, *, head: bool) -> None:
+        await body.begin()
+        send = _quiet(send)
+        with suppress(_ClientLeftError):
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            if not head:
+                async for piece in body:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _ClientLeftError(Exception):
+    """The server cannot send any more, because the client has left."""
+
+
+def _quiet(send: Send) -> Send:
+    """Return `send` with an error of its own for a client that has left.
+
+    Rows of the user's own iterables may raise an OSError too, and that is no such end.
+    """
+
+    async def sent(message: Message) -> None:
+        try:
+            await send(message)
+        except OSError:
+            raise _ClientLeftError from None
+
+    return sent
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _place(scope: Scope) -> str:
+    return f"{scope.get('method', 'WEBSOCKET')} {scope['path']!r}"
+
+
+async def quota(request: Request) -> Response:
+    """Answer with the quota of each service as JSON; nothing is sent upstream."""
+    return _json(quota_of(get_session(request)))
+
+
+async def health(request: Request) -> Response:
+    """Answer with the state of the session and the last answers of the services.
+
+    The status is 503 if the session is not open. Nothing is sent upstream.
+    """
+    report = health_of(_found(request, _SESSION), _found(request, _ANSWERS))
+    return _json(report.body, report.status)
+
+
+def routes() -> list[Route]:
+    """Return the routes ``/quota`` and ``/health``."""
+    return [Route("/quota", quota), Route("/health", health)]
+
+
+def _json(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, {"cache-control": "no-store"}, "application/json")
