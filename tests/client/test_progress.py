@@ -182,6 +182,7 @@ def test_the_place_on_a_terminal(
     monkeypatch.setattr(progress_module, "find_spec", lambda name: name if name in installed else None)
     stream = Terminal()
     place = display(stream)
+    assert place is not None
     assert isinstance(place, kind)
     place.update("10 rows", None)
     place.update("5 of 20 rows", 0.25)
