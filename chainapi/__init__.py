@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
     from chainapi.session import Session
+    from chainapi.webhooks import validate_webhook
 
 __all__ = [
     "Cache",
@@ -40,6 +41,7 @@ __all__ = [
     "SessionView",
     "__version__",
     "merge",
+    "validate_webhook",
 ]
 
 _MODULES = {
@@ -58,6 +60,7 @@ _MODULES = {
     "Session": "session",
     "SessionView": "api.view",
     "merge": "client.merge",
+    "validate_webhook": "webhooks",
 }
 
 

@@ -10,7 +10,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import get_args
@@ -27,6 +29,9 @@ from tests.cli.recorder import Recorder
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+PROGRAM = re.compile(r"^    run\(|^run\(|asyncio\.(run|Runner)\(", re.MULTILINE)
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -62,16 +67,52 @@ def test_there_are_blocks() -> None:
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in blocks()])
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [pytest.param(*block, id=block[0]) for block in blocks() if "def test_" not in block[1]],
+)
 async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
     """Python blocks of the docs run unchanged against a live simulator."""
-    if "asyncio.run(" in code or "asyncio.Runner(" in code:
+    if PROGRAM.search(code):
         await run_as_program(code)
         return
     compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     outcome = eval(compiled, {"__name__": "docs"})
     if inspect.isawaitable(outcome):
         await outcome
+
+
+def test_tests_of_the_docs_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests on the pages pass unchanged: once while recording, and once from the recordings alone."""
+    suites = [code for _, code in blocks() if "def test_" in code]
+    pytester.makeini(
+        "[pytest]\nfilterwarnings = error\nasyncio_mode = auto\naddopts = -p no:cov -p no:xdist\n"
+        "asyncio_default_fixture_loop_scope = function"
+    )
+    pytester.makepyfile(**{f"test_{number}": code for number, code in enumerate(suites)})
+    tests = sum(code.count("def test_") for code in suites)
+    assert tests >= 5
+    with simulator_in_a_thread() as environment, monkeypatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        pytester.runpytest_inprocess("--chainapi-record=once").assert_outcomes(passed=tests)
+    pytester.runpytest_inprocess().assert_outcomes(passed=tests)
+
+
+@contextmanager
+def simulator_in_a_thread() -> Iterator[dict[str, str]]:
+    """Run a simulator on a port in a thread; yield the variables that point to it."""
+    loop, simulator = asyncio.new_event_loop(), Simulator(seed=1)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result(10)
+        yield simulator.environment()
+        asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def commands() -> list[str]:

@@ -23,11 +23,13 @@ from chainapi.errors import (
     ChainAPIError,
     CheckpointError,
     ConfigurationError,
+    ConnectError,
     DeadlineExceededError,
     DecodeError,
     ExportError,
     IncompleteExportError,
     NotFoundError,
+    OutcomeUnknownError,
     PageRefusedError,
     PageTokenExpiredError,
     PaginationLoopError,
@@ -36,11 +38,13 @@ from chainapi.errors import (
     QueueFullError,
     QuotaWaitError,
     RateLimitedError,
+    RecordingError,
     RedirectError,
     ResponseTooLargeError,
     ServerError,
     SessionClosedError,
     ShareUnavailableError,
+    WebhookSignatureError,
 )
 
 
@@ -105,9 +109,21 @@ ALL: list[ChainAPIError] = [
     PermissionDeniedError(),
     NotFoundError(messages=("no such chain",)),
     RateLimitedError(messages=("slow down",), retry_after=7.5),
+    RecordingError("GET /v1/blocks is not recorded"),
     RedirectError(302, "Found"),
     ServerError(503, "Service Unavailable", attempts=5, elapsed=31.0),
     APIConnectionError("reset", where="GET /v1/blocks", attempts=2, elapsed=1.5),
+    ConnectError(
+        "cannot connect to 127.0.0.1:9: refused", where="POST /v1/webhooks", attempts=2, elapsed=1.5
+    ),
+    OutcomeUnknownError(
+        "no whole answer within 30 s",
+        where="POST /v1/webhooks",
+        lookup="data.webhooks.list",
+        attempts=2,
+        elapsed=31.0,
+    ),
+    WebhookSignatureError("the call has no header x-signature"),
     APITimeoutError("no answer in time", where="GET /v1/blocks", attempts=2, elapsed=60.0),
     DeadlineExceededError(
         5.0, in_queue=1.0, in_attempts=3.5, between_attempts=0.5, retry_after=2.0, last="503"
@@ -254,6 +270,17 @@ def test_the_text_of_a_decode_error() -> None:
     error = DecodeError("missing", path="$.results[3].value", where="GET /v1/avg_tps/1")
     assert str(error) == "$.results[3].value: missing in the response to GET /v1/avg_tps/1"
     assert str(DecodeError("not an object")) == "$: not an object"
+
+
+def test_the_text_of_an_unknown_outcome() -> None:
+    """Texts of OutcomeUnknownError have the request, the fault and the method that shows its effect."""
+    error = OutcomeUnknownError("reset", where="POST /v1/webhooks", lookup="data.webhooks.list")
+    assert str(error) == (
+        "the outcome of POST /v1/webhooks is unknown: reset. The service may have carried it out, so it was"
+        " not sent again: look it up with session.data.webhooks.list() before you repeat the call"
+    )
+    assert not isinstance(error, APIConnectionError | APIStatusError)
+    assert "look up its effect before" in str(OutcomeUnknownError("reset", where="POST /x"))
 
 
 def test_the_text_of_a_quota_wait_error() -> None:

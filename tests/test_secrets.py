@@ -12,6 +12,7 @@ import types
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
@@ -35,6 +36,7 @@ from chainapi.errors import (
     ServerError,
     SessionClosedError,
 )
+from chainapi.testing import Player, Recorder
 from tests.otel.recorded import Recorded
 from tests.raw_server import Peer, RawServer, Script, each, http, let_pass, settle, until
 
@@ -364,6 +366,26 @@ async def _send(transport: AiohttpTransport, server: RawServer) -> None:
     response = await transport.send(Request("GET", server.origin + "/v1/x", {"x-data-api-key": KEY}))
     hunt(repr(response), "the response")
     raise LookupError("it was answered")
+
+
+@pytest.mark.real_time
+async def test_key_is_in_no_recording(tmp_path: Path) -> None:
+    """The key is in no recording, and in no recorder or player, also if a service echoes it."""
+    recorder = Recorder(tmp_path / "a.jsonl")
+    for script in FAULTS.values():
+        async with RawServer(script) as server:
+            session = recorder.session(data_base_url=server.origin, api_key=KEY, max_attempts=1)
+            async with session:
+                hunt_error(await caught(session.data.get("/v1/x", model=dict[str, int])))
+            assert KEY.encode() in server.seen
+    hunt_object(recorder, "the recorder")
+    recorder.save()
+    recording = recorder.path.read_text("utf-8")
+    hunt(recording, "the recording")
+    assert len(recording.splitlines()) > 8
+    player = Player(recorder.path)
+    hunt_object(player, "the player")
+    hunt_error(await caught(player.send(Request("GET", f"{BASE}/v1/y", {"x-data-api-key": KEY}))))
 
 
 @pytest.mark.real_time

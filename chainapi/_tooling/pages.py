@@ -15,7 +15,7 @@ from attrs import fields
 from rich.console import Console
 
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.routes import Route
 from chainapi.cli import app
 from chainapi.core import events
@@ -70,8 +70,22 @@ def routes(service: str) -> str:
         route, gives = declared.route, declared.function.__annotations__["return"]
         names = ", ".join(parameter.name for parameter in declared.parameters if parameter.required)
         old = " (deprecated)" if route.deprecated else ""
-        lines.append(f"| `{name}({names})`{old} | `{gives}` | {route.weight or ''} | `{route.path}` |")
+        lines.append(f"| `{name}({names})`{old} | `{gives}` | {route.weight or ''} | `{route.place}` |")
     return "\n".join(lines)
+
+
+def writes(service: str) -> str:
+    """Return a table of the routes of a service that write."""
+    lines = ["| Method | Gives | Idempotency | Shows its effect | Route |", "|---|---|---|---|---|"]
+    for name, declared in WRITES.items():
+        if not name.startswith(f"{service}."):
+            continue
+        route, gives = declared.record, declared.function.__annotations__["return"]
+        names = ", ".join(parameter.name for parameter in declared.parameters if parameter.required)
+        shows = f"`{route.lookup}`" if route.lookup else ""
+        kind = f"`{route.idempotency.name}`"
+        lines.append(f"| `{name}({names})` | `{gives}` | {kind} | {shows} | `{route.place}` |")
+    return "\n".join(lines).replace(" | None`", "` or None")
 
 
 def keys(service: str) -> str:
@@ -146,6 +160,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "routes": routes,
     "spans": span_table,
     "states": states,
+    "writes": writes,
 }
 
 

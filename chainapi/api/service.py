@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from attrs import evolve
+
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, key_names
@@ -144,7 +146,7 @@ class ServiceAPI:
             )
         route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
         options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
-        return Pages(*self._walk(route, route.path, self._params(page_size, params), options))
+        return Pages(*self._walk(route, self._query(route.path, self._params(page_size, params)), options))
 
     @overload
     async def get(
@@ -239,23 +241,20 @@ class ServiceAPI:
             CheckpointError: `resume` belongs to another query.
 
         """
-        segments, params = endpoint.encode(given)
-        route = endpoint.unloaded
-        path = self._path(route, segments)
+        query = self._encoded(endpoint, given)
         options = Options(*(given[name] for name in NOT_SENT))
-        return endpoint.stream(*self._walk(route, path, params, options, endpoint))
+        return endpoint.stream(*self._walk(endpoint.unloaded, query, options, endpoint))
 
     async def get_route(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Any:
-        """Return a resource with the values `given` for its parameters.
+        """Return a resource, or the answer of a write, with its parameters `given`.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.
+            OutcomeUnknownError: a write may have been carried out.
             ChainAPIError: any of chainapi's errors.
 
         """
-        segments, params = endpoint.encode(given)
-        route = endpoint.unloaded
-        query = self._query(self._path(route, segments), params, route.units, route.path)
+        query = self._encoded(endpoint, given)
         options = own_options(self._options, given["priority"], given["deadline"], given["tag"])
         service, began = self._service(), self._connection.clock()
         call = Call(query, options=options)
@@ -281,6 +280,25 @@ class ServiceAPI:
     ) -> Query:
         return Query(path, params, route_name(self._name, path), units, template)
 
+    def _encoded(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Query:
+        """Return the query of a declared route."""
+        segments, params, body = endpoint.encode(given)
+        route = endpoint.unloaded
+        path = self._path(route, segments)
+        query = self._query(path, params, route.units, route.path)
+        if route.method == "GET":
+            return query
+        return evolve(
+            query,
+            route=route_name(self._name, path, route.method),
+            method=route.method,
+            body=body,
+            token_in_body="pageToken" in route.body,
+            idempotency=route.idempotency,
+            lookup=route.lookup,
+            bodiless=endpoint.bodiless,
+        )
+
     @staticmethod
     def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
         refuse_misspelt(params, "list")
@@ -291,16 +309,13 @@ class ServiceAPI:
     def _walk(
         self,
         route: Route,
-        path: str,
-        params: tuple[tuple[str, str], ...],
+        query: Query,
         options: Options,
         endpoint: Endpoint | None = None,
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
         connection, service = self._connection, self._service()
-        template = "" if endpoint is None else route.path
-        query = self._query(path, params, route.units, template)
-        start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
+        start = _start(options.resume, service.endpoint.base_url, query)
         own = own_options(self._options, options.priority, options.deadline, options.tag)
         source = ListSource(connection, service, route, query, options, own, endpoint)
         invalid = options.on_invalid == "raw"
@@ -308,7 +323,9 @@ class ServiceAPI:
         return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
-def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:
+def _start(resume: Checkpoint | None, origin: str, query: Query) -> Checkpoint:
+    fingerprint = query_fingerprint(origin, query.path, query.params, query.method, query.body)
+    path = query.path if query.method == "GET" else query.where
     if resume is None:
         return Checkpoint(fingerprint, path)
     if not isinstance(resume, Checkpoint):

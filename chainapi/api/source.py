@@ -118,7 +118,7 @@ class ListSource:
         from chainapi.core.limits.estimate import estimate
 
         query, service = self._query, self._service
-        size = _whole_parameter(query.params, "pageSize") if page_size is None else page_size
+        size = query.page_size if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {query.where}: pass page_size=")
         limits = service.member.limits if limits is None else tuple(limits)

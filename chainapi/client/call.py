@@ -78,6 +78,7 @@ class CallRunner(Generic[R]):
             SessionClosedError: the session was closed meanwhile.
             QuotaWaitError: the quota frees up too late.
             DeadlineExceededError: the deadline passed, or will pass before the next attempt.
+            OutcomeUnknownError: the server may have carried out a write.
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
@@ -106,8 +107,9 @@ class CallRunner(Generic[R]):
                 self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
         if self._closed:
-            raise self._identify(SessionClosedError(f"the session was closed during {self.call.query.where}"))
-        raise self._identify(self.flow.exceeded(clock())) from self.flow.last
+            where, doubt = self.call.query.where, self.flow.doubt
+            raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
+        raise self._identify(self.flow.overdue(clock()))
 
     async def run_observed(self) -> tuple[R, Exchange]:
         """Do as `run`, with events."""

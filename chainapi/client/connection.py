@@ -67,7 +67,7 @@ class Connection:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the first use; None before."""
+        """Event loop that the session belongs to; None before its first use."""
         return self._loop
 
     def describe(self) -> str:
@@ -129,7 +129,7 @@ class Connection:
         """
         self.enter()
         began = self.clock() if began is None else began
-        if not call.options.shares:
+        if not call.options.shares or call.query.method != "GET":
             return self._run(service, call, decode, began)
         if self._reuse is None:
             from chainapi.client.reuse import ResponseReuse  # most sessions reuse no response

@@ -14,7 +14,7 @@ from chainapi.client.ceiling import Ceiling
 from chainapi.core.limits.group import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.scheduler import WORTH_REPORTING
+from chainapi.core.limits.scheduler import WORTH_REPORTING, is_another_wait
 from chainapi.core.limits.spenders import Account
 from chainapi.errors import QueueFullError, QuotaWaitError
 
@@ -103,7 +103,8 @@ class Member:
         The listener is called once for each wait of a second or more.
         """
         self.wait_reason, self.wait_until = reason, until
-        if self.on_wait is not None and now + WORTH_REPORTING <= until and until > self.reported_until:
+        worth = now + WORTH_REPORTING <= until and is_another_wait(until, self.reported_until)
+        if self.on_wait is not None and worth:
             self.reported_until = until
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 

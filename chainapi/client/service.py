@@ -78,7 +78,8 @@ class Service:
         headers = {**_HEADERS, **call.options.headers} if call.options.headers else _HEADERS
         if self.endpoint.key is not None and self.endpoint.key_header is not None:
             headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
-        return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
+        query, token = call.query, call.page_token
+        return Request(query.method, query.url(self.endpoint.base_url, token), headers, query.content(token))
 
     async def send_observed(self, request: Request, call: int) -> Response:
         """Send a request of the call with that number, with the headers of the telemetry."""

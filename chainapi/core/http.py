@@ -18,15 +18,19 @@ _REQUEST_ID = ("x-request-id", "request-id", "x-amzn-requestid", "x-correlation-
 
 @frozen
 class Request:
-    """One HTTP request without a body.
+    """One HTTP request.
 
     ``url`` is absolute and already percent-encoded. Header names are lower-case. Neither the values of
-    ``headers`` nor anything made from them appears in a repr: one of them is the API key.
+    ``headers`` nor anything made from them appears in a repr: one of them is the API key. ``body`` is JSON;
+    None for a request without one.
     """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    body: bytes | None = field(
+        default=None, repr=lambda body: "None" if body is None else f"<{len(body)} bytes>"
+    )
 
 
 @frozen

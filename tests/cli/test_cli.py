@@ -40,6 +40,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
+from chainapi.testing.loops import VirtualLoop
 from tests.cli.terminal import (
     ADDRESSES,
     BLOCKS,
@@ -55,7 +56,6 @@ from tests.cli.terminal import (
 )
 from tests.cli.terminal import environment as environment
 from tests.documents import Maker
-from tests.virtual_time import VirtualLoop
 
 # tps
 

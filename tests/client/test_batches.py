@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from chainapi import Pages, Session
 from chainapi.errors import ConfigurationError, PagingError, ServerError
 from chainapi.simulator import Fault, Simulator
+from chainapi.testing import VirtualLoop
 from tests.client.test_resume import simulated
-from tests.virtual_time import VirtualLoop
 
 BLOCKS = "/v1/chains/43114/blocks"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import pairwise
 from typing import Any
 
 import attrs
 import pytest
 
-from chainapi import Limit, Session
+from chainapi import Limit, Session, merge
 from chainapi.core import events
 from chainapi.core.events import (
     CallBegan,
@@ -119,6 +120,22 @@ async def test_wait_for_quota_is_reported() -> None:
     async with simulated(simulator, on_event=heard.append, probe=False) as session:
         await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(12)))
     assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"quota"}
+
+
+async def test_each_silence_is_a_reported_wait() -> None:
+    """Without limit headers too, each second in which no request leaves or is under way lies in a wait."""
+    heard: list[tuple[float, Event]] = []
+    loop = asyncio.get_running_loop()
+    simulator = Simulator(seed=7, points=500, metrics_limit=12, metrics_window=6.0, latency=0.2)
+    async with simulated(simulator, on_event=lambda event: heard.append((loop.time(), event))) as session:
+        async for _ in merge([session.metrics.avg_tps(chain) for chain in (43114, 53935, 432204, 4337)]):
+            pass
+    assert any(isinstance(event, WaitBegan) for _, event in heard)
+    waits = False
+    for (before, event), (after, _) in pairwise(heard):
+        if isinstance(event, WaitBegan | WaitEnded):
+            waits = isinstance(event, WaitBegan)
+        assert waits or after - before < 1.0, (before, event, after)
 
 
 async def test_events_of_a_call_have_its_number_and_tag() -> None:

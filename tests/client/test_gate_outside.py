@@ -30,11 +30,11 @@ from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Routes, Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
+from chainapi.testing.loops import VirtualLoop
 from tests.limits.outside import inner_scene, promised_scene, random_scene
 from tests.limits.replays import check_forecasts
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
-from tests.virtual_time import VirtualLoop
 
 MINUTE = (PolicyField(100.0, 60.0),)
 ADDRESS = "http://127.0.0.1:9"

@@ -31,7 +31,7 @@ from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.queue import Queue
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 HOST = "https://data.test"
 KEY = "key-of-the-tests"

@@ -14,8 +14,8 @@ from chainapi.client.limiter import Gate
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.errors import QuotaWaitError
+from chainapi.testing.loops import VirtualLoop
 from tests.limits.servers import FromFirst, Server, SlidingLog
-from tests.virtual_time import VirtualLoop
 
 MINUTE = (PolicyField(100.0, 60.0),)
 

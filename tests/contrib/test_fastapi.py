@@ -30,9 +30,9 @@ from chainapi.contrib.fastapi import SessionDep, add_exception_handlers, get_ses
 from chainapi.core.events import Event, ResponseReceived
 from chainapi.errors import ConfigurationError, NotFoundError
 from chainapi.simulator import Fault, Simulator
+from chainapi.testing import VirtualLoop
 from tests.contrib.applications import application, visited
 from tests.contrib.asgi import Visit, events, lines
-from tests.virtual_time import VirtualLoop
 
 CHAIN = 43114
 

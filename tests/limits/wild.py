@@ -21,8 +21,8 @@ from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError
+from chainapi.testing.loops import VirtualLoop
 from tests.limits.servers import EPSILON, Server, Stacked
-from tests.virtual_time import VirtualLoop
 
 __all__ = ["OVERDUE", "Client", "Errand", "Front", "Outcome", "Scene", "ideal", "run"]
 

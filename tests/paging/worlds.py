@@ -39,8 +39,8 @@ from chainapi.errors import (
 )
 from chainapi.models.codec import DecodedPage, PageDecoder
 from chainapi.models.error_body import decode_error
+from chainapi.testing.loops import VirtualLoop
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
-from tests.virtual_time import VirtualLoop
 
 __all__ = ["FlowWorld", "SessionWorld", "World"]
 
