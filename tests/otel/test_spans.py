@@ -303,3 +303,28 @@ async def test_spans_end_although_a_listener_raises(kind: str) -> None:
     assert recorded.telemetry._calls == {}
     assert [span.name for span in recorded.spans][-1] == f"chainapi {CHAIN}"
     assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+async def test_page_token_in_a_body_is_in_no_span() -> None:
+    """A list that is read with POST has its method and route in its spans, and no token."""
+    sent: list[Request] = []
+    answers = [b'{"addresses": ["0x01"], "nextPageToken": "tokenOfBody"}', b'{"addresses": []}']
+
+    class Posted:
+        async def send(self, request: Request) -> Response:
+            sent.append(request)
+            return Response(200, {}, answers.pop(0))
+
+        async def aclose(self) -> None: ...
+
+    recorded = Recorded()
+    async with Session(
+        metrics_base_url="https://metrics.test", transport=Posted(), telemetry=recorded.telemetry
+    ) as session:
+        await session.metrics.looking_glass.composite_query(operator="OR", queries=[]).collect()
+    assert b"tokenOfBody" in (sent[1].body or b"")
+    assert {span.name for span in recorded.spans} == {
+        "POST /v2/lookingGlass/compositeQuery",
+        "chainapi POST /v2/lookingGlass/compositeQuery",
+    }
+    assert [span.to_json() for span in recorded.spans if "tokenOfBody" in span.to_json()] == []
