@@ -13,7 +13,7 @@ import chainapi
 from chainapi import Session
 from chainapi.errors import ConfigurationError, SessionClosedError
 from chainapi.simulator import Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing import VirtualLoop
 
 
 def settings(simulator: Simulator) -> dict[str, Any]:
