@@ -219,7 +219,7 @@ class World:
         """Return a response with one row that cannot be read."""
         segments = None if caller.service is None else caller.segments
         match = None if segments is None else match_path(segments)
-        if match is None or segments is None or response.status != 200:
+        if match is None or segments is None or response.status >= 300 or not response.body:
             return response
         found = None if match.endpoint.single else self._router.find(segments, {})
         items = found.name if isinstance(found, Listing) else None
