@@ -38,7 +38,7 @@ class LastAnswers:
             self._then(event)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return status or fault of the last answer of each service, with its age in seconds."""
+        """Return status or fault, and the age in seconds, of each last answer."""
         now = asyncio.get_running_loop().time()
         return {
             name: {

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -124,6 +125,22 @@ async def test_application_without_a_session_says_so(caplog: pytest.LogCaptureFi
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:chainapi:configuration")
     assert "pass lifespan=lifespan(...)" in caplog.text
     assert (health.status_code, health.json()["session"]) == (503, "closed")
+
+
+async def test_session_made_before_a_fork_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that inherited its session answers with 500, and the log says what to do."""
+    async with visited(application(Simulator())) as client:
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: -1)
+            answers = [
+                await client.get(path) for path in (f"/chain/{CHAIN}", f"/tps/{CHAIN}", "/internal/quota")
+            ]
+    assert {(answer.status_code, answer.json()["type"]) for answer in answers} == {
+        (500, "urn:chainapi:configuration")
+    }
+    assert caplog.text.count("made before a fork") == 3
 
 
 @pytest.mark.parametrize(
