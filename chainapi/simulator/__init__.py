@@ -38,7 +38,7 @@ from attrs import define, field
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.bodies import text_of
 from chainapi.simulator.faults import Fault
-from chainapi.simulator.log import Exchange, Log
+from chainapi.simulator.log import Exchange
 from chainapi.simulator.memory import MemoryTransport
 from chainapi.simulator.settings import API_KEY_HEADER, Settings
 from chainapi.simulator.stats import Stats, Tally
@@ -98,7 +98,7 @@ class Simulator(Settings):
     _random: Random = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._world = World(self, Log() if self.log else None)
+        self._world = World(self, [] if self.log else None)
         self._random = Random(f"latency {self.seed}")  # noqa: S311 - a simulation is to be repeatable, not secret
 
     async def __aenter__(self) -> Self:
@@ -139,7 +139,7 @@ class Simulator(Settings):
     @property
     def requests(self) -> Sequence[Exchange]:
         """Requests so far, in the order of sending; always empty without ``log=True``."""
-        return () if self._world.log is None else tuple(self._world.log.exchanges)
+        return () if self._world.log is None else tuple(self._world.log)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of a session that uses this simulator in memory.

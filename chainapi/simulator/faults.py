@@ -19,8 +19,8 @@ Broken = Literal["disconnect", "stall", "stall_body", "truncate"]
 
 EXAMPLE = "data.evm.blocks=status:503,every:3"
 BREAKS: tuple[Broken, ...] = ("disconnect", "stall", "stall_body", "truncate")
-FLAGS = (*BREAKS, "expire", "malformed")  # effects without a value
-# Notation of a fault: the types of the values of all other parts.
+# Notation of a fault: effects without a value, and the types of the values of all other parts.
+FLAGS: Mapping[str, str] = {flag.replace("_", "-"): flag for flag in (*BREAKS, "expire", "malformed")}
 KEYS: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("at", "every", "times", "page", "after-page", "status", "retry-after"), int),
     "message": str,
@@ -90,10 +90,10 @@ class Fault:
             raise ValueError("no request meets this fault: give at, every, share, page, after_page or route")
         if self.share is not None and (self.at, self.every, self.times) != (None, None, None):
             raise ValueError("share= stands in place of at, every and times: give it alone")
-        effects = (self.status is not None) + sum(getattr(self, flag) for flag in FLAGS)
+        effects = (self.status is not None) + sum(getattr(self, flag) for flag in FLAGS.values())
         if effects > 1 or (effects == 0 and not self.slow):
             raise ValueError(
-                f"a fault has one effect: give one of status, {', '.join(FLAGS)}, or slow, or slow "
+                f"a fault has one effect: give one of status, {', '.join(FLAGS.values())}, or slow, or slow "
                 "and one of the others"
             )
         if self.status is None and (self.messages or self.headers or self.body is not None):
@@ -166,11 +166,10 @@ class Fault:
 
 def _setting(key: str, value: str | None) -> dict[str, Any]:
     """Return the attributes that one part of a fault's notation sets."""
-    flags = {flag.replace("_", "-"): flag for flag in FLAGS}
-    if value is None and key in flags:
-        return {flags[key]: True}
+    if value is None and key in FLAGS:
+        return {FLAGS[key]: True}
     if value is None or key not in KEYS:
-        known = ", ".join([*(f"{name}:VALUE" for name in KEYS), *flags])
+        known = ", ".join([*(f"{name}:VALUE" for name in KEYS), *FLAGS])
         raise ValueError(f"a fault has no part {key!r}: use {known}")
     try:
         converted = KEYS[key](value)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 from attrs import define, field
 
-from chainapi.core.http import Request, Response
+from chainapi.core.http import Response
 from chainapi.simulator.faults import Broken
-from chainapi.simulator.matching import match_path
+from chainapi.simulator.matching import Segments
 
-__all__ = ["Exchange", "Log"]
+__all__ = ["Exchange"]
 
 
 @define(eq=False)
@@ -30,6 +28,7 @@ class Exchange:
         page: number of the page, from 1; 0 for an unknown page token.
         has_page_token: whether the request has a page token.
         sent: time of sending.
+        segments: service and decoded segments of the path.
         stopped: whether it was sent after a 429 had arrived and before its retry-after was over.
         status: status of the answer; None while there is none, and for a broken connection.
         broken: break of the connection, as the fault names it; None for no break.
@@ -47,6 +46,7 @@ class Exchange:
     page: int
     has_page_token: bool
     sent: float
+    segments: Segments = field(repr=False)
     stopped: bool
     status: int | None = None
     broken: Broken | None = None
@@ -67,37 +67,3 @@ class Exchange:
         outcome = self.broken or self.status or "no answer yet"
         late = " (inside a stop)" if self.stopped else ""
         return f"{self.sent:10.3f} s  {self.method} {self.path}{page} -> {outcome}{wait}{late}"
-
-
-@define(eq=False)
-class Log:
-    """Requests in the order of sending."""
-
-    exchanges: list[Exchange] = field(factory=list[Exchange])
-
-    def add(
-        self,
-        request: Request,
-        service: str | None,
-        path: str,
-        quota: str,
-        page: int,
-        now: float,
-        stopped: bool,
-    ) -> Exchange:
-        """Add a request that is sent now, and return its entry."""
-        match = None if service is None else match_path((service, *map(unquote, path.split("/")[1:])))
-        exchange = Exchange(
-            number=len(self.exchanges) + 1,
-            method=request.method,
-            path=path,
-            service=service,
-            route=None if match is None else match.name,
-            quota=quota,
-            page=page,
-            has_page_token="pageToken=" in request.url,
-            sent=now,
-            stopped=stopped,
-        )
-        self.exchanges.append(exchange)
-        return exchange

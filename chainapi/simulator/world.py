@@ -27,7 +27,7 @@ from chainapi.simulator.bodies import checked_body, parameters_of, read_body
 from chainapi.simulator.faults import Broken, Fault, Schedule
 from chainapi.simulator.injection import with_malformed_row
 from chainapi.simulator.lists import Listing
-from chainapi.simulator.log import Exchange, Log
+from chainapi.simulator.log import Exchange
 from chainapi.simulator.matching import Segments, first_segment, match_path
 from chainapi.simulator.pages import TOLERANCE, Pages, encode
 from chainapi.simulator.router import Router
@@ -129,7 +129,7 @@ class World:
     Worlds with equal settings give equal answers to equal requests and times.
     """
 
-    def __init__(self, settings: Settings, log: Log | None = None) -> None:
+    def __init__(self, settings: Settings, log: list[Exchange] | None = None) -> None:
         self.settings = settings
         self.log = log
         self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
@@ -156,8 +156,28 @@ class World:
             tally.sent_while_stopped += stopped
         if self.log is None:
             return None
-        page = self._pages.number(dict(parse_qsl(caller.query)))
-        return self.log.add(request, caller.service, caller.path, self._quota(caller), page, now, stopped)
+        self.log.append(self._exchange(request, caller, now, stopped, len(self.log) + 1))
+        return self.log[-1]
+
+    def _exchange(
+        self, request: Request, caller: _Caller, now: float, stopped: bool, number: int
+    ) -> Exchange:
+        """Return the entry of a request in the log."""
+        match = None if caller.service is None else match_path(caller.segments)
+        parameters = _parameters(request, caller)
+        return Exchange(
+            number=number,
+            method=request.method,
+            path=caller.path,
+            service=caller.service,
+            route=None if match is None else match.name,
+            quota=self._quota(caller),
+            page=self._pages.number(parameters),
+            has_page_token="pageToken" in parameters,
+            sent=now,
+            segments=caller.segments,
+            stopped=stopped,
+        )
 
     def answer(self, request: Request, now: float, exchange: Exchange | None = None) -> Answer:
         """Return the answer to a request that arrives now.
@@ -189,7 +209,7 @@ class World:
         if fault.status is not None:
             return Answer(_scripted(fault, fault.status), slow=fault.slow)
         if fault.expire:
-            self._pages.expire(dict(parse_qsl(caller.query)) | parameters_of(request.body))
+            self._pages.expire(_parameters(request, caller))
         response = self._serve(request, caller, now)
         return Answer(
             self._spoiled(response, caller) if fault.malformed else response, fault.broken, fault.slow
@@ -273,7 +293,7 @@ class World:
     def _fault(self, request: Request, caller: _Caller) -> Fault | None:
         """Return the fault that a request meets, None for no fault."""
         segments = None if caller.service is None else caller.segments
-        page = self._pages.number(dict(parse_qsl(caller.query)) | parameters_of(request.body))
+        page = self._pages.number(_parameters(request, caller))
         return self._schedule.fault(self.settings.faults, self.stats.requests, segments, page)
 
     def _quota(self, caller: _Caller) -> str:
@@ -367,6 +387,11 @@ class World:
         if not listing.grows or every is None or self._begun is None:
             return listing.inserted
         return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
+
+
+def _parameters(request: Request, caller: _Caller) -> dict[str, str]:
+    """Return the parameters of a request, those in its body included."""
+    return dict(parse_qsl(caller.query)) | parameters_of(request.body)
 
 
 def _segments_of(first: str, path: str) -> Segments:

@@ -23,7 +23,7 @@ HARMLESS = frozenset(
 # Names of headers whose short values are secrets, too: masking a "7" of another header would damage bodies.
 CREDENTIALS = re.compile("auth|cookie|key|pass|secret|session|sign|token")
 TOKEN_NAME = re.compile(r"page-token-[0-9]+")
-_TOKEN_FIELD = rb'("nextPageToken"\s*:\s*)'
+_NEXT, _SENT = "nextPageToken", "pageToken"  # fields of a page, and of a request's body
 
 
 @define(eq=False)
@@ -87,10 +87,6 @@ def _in_base64(secret: str) -> Iterator[str]:
             yield from {part, part.replace("+", "-").replace("/", "_")}
 
 
-class _Envelope(msgspec.Struct):
-    nextPageToken: msgspec.Raw = msgspec.Raw()  # noqa: N815 - as on the wire
-
-
 @define(eq=False)
 class PageTokenNames:
     """Names of page tokens: ``page-token-1`` and so on.
@@ -113,17 +109,24 @@ class PageTokenNames:
             return url
         return urlunsplit(parts._replace(query=urlencode([*self._renamed(query)])))
 
-    def in_body(self, body: bytes) -> bytes:
+    def in_page(self, body: bytes) -> bytes:
         """Return a page with the name of the next page's token; any other body stays."""
+        return self._in_field(_NEXT, body)
+
+    def in_request(self, body: bytes) -> bytes:
+        """Return the body of a request with the name of its page token; any other body stays."""
+        return self._in_field(_SENT, body)
+
+    def _in_field(self, field: str, body: bytes) -> bytes:
         try:
-            raw = bytes(msgspec.json.decode(body, type=_Envelope).nextPageToken)
+            raw = bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get(field, b""))
             token = msgspec.json.decode(raw) if raw else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return body
         if not token or not isinstance(token, str):
             return body
-        name = self.name(token).encode()
-        return re.sub(_TOKEN_FIELD + re.escape(raw), rb'\1"' + name + b'"', body)
+        place = rf'("{field}"\s*:\s*)'.encode() + re.escape(raw)
+        return re.sub(place, rb'\1"' + self.name(token).encode() + b'"', body)
 
     def _renamed(self, query: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         for name, value in query:

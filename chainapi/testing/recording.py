@@ -40,29 +40,53 @@ LIMITS = ("ratelimit", "x-ratelimit", "x-rate-limit")
 RESETS = ("retry-after", *(f"{prefix}-reset" for prefix in LIMITS))
 SHOWN = 5  # requests in the message of an error
 
-Asked: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]  # method, path, query
+# What a request is matched by: method, path, query, body.
+Asked: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], bytes | None]
 
 
-class _Answer(msgspec.Struct, omit_defaults=True):
-    """Recorded response: its body is JSON as sent, or a text, or bytes in base64."""
+class _Content(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Recorded body: JSON as sent, or a text, or bytes in base64."""
 
-    status: int
-    headers: dict[str, str] = {}
     body: msgspec.Raw = msgspec.Raw()
     text: str | None = None
     base64: str | None = None
 
+    def hold(self, body: bytes) -> Self:
+        """Hold a body in the form that is read most easily, and return the record."""
+        if _is_json_line(body):
+            self.body = msgspec.Raw(body)
+            return self
+        try:
+            self.text = body.decode()
+        except UnicodeDecodeError:
+            self.base64 = b64encode(body).decode()
+        return self
 
-class _Exchange(msgspec.Struct):
+    def content(self) -> bytes:
+        """Return the body, byte for byte."""
+        if self.text is not None:
+            return self.text.encode()
+        return bytes(self.body) if self.base64 is None else b64decode(self.base64)
+
+
+class _Answer(_Content, omit_defaults=True, kw_only=True):
+    """Recorded response."""
+
+    status: int
+    headers: dict[str, str] = {}
+
+
+class _Exchange(msgspec.Struct, omit_defaults=True):
     """Recorded request and response.
 
-    `seconds` is the time of sending, after that of the first request.
+    `seconds` is the time of sending, after that of the first request; `request` is None for one without body.
     """
 
     method: str
     url: str
     seconds: float
     response: _Answer
+    request: _Content | None = None
 
 
 class _Recorded(Session):
@@ -82,6 +106,7 @@ class _Taken:
 
     method: str
     url: str
+    body: bytes | None
     sent: float
     response: Response | None = None
 
@@ -135,7 +160,8 @@ class Recorder:
         """
         self._secrets.learn(request.headers)
         url = self._secrets.masked(request.url)
-        taken = _Taken(request.method, url, asyncio.get_running_loop().time())
+        body = None if request.body is None else self._secrets.masked_bytes(request.body)
+        taken = _Taken(request.method, url, body, asyncio.get_running_loop().time())
         self._taken.append(taken)
         response = await self._transport().send(request)
         taken.response = self._safe(response)
@@ -196,8 +222,11 @@ class Recorder:
         for one, response in taken:
             if response is not None:
                 seconds = round(one.sent - taken[0][0].sent, 3)
-                answer = _answer(response, names.in_body(response.body))
-                yield encode(_Exchange(one.method, names.in_url(one.url), seconds, answer)) + b"\n"
+                url, body = names.in_url(one.url), one.body
+                request = None if body is None else _Content().hold(names.in_request(body))
+                answer = _Answer(status=response.status, headers=dict(response.headers))
+                answer.hold(names.in_page(response.body))
+                yield encode(_Exchange(one.method, url, seconds, answer, request)) + b"\n"
 
 
 @define(eq=False)
@@ -211,8 +240,9 @@ class _Tape:
 class Player:
     """Transport that answers from a recording, at once and without a network.
 
-    A request is matched by its method, path and query; of several recorded origins its own counts, and any
-    origin if only one was recorded. Equal requests get their answers in the order of recording, each once.
+    A request is matched by its method, path, query and body; of several recorded origins its own counts, and
+    any origin if only one was recorded. Equal requests get their answers in the order of recording, each
+    once.
 
     Args:
         path: file of the recording.
@@ -231,7 +261,9 @@ class Player:
         first, exchanges = _read(self.path)
         self._addresses = {name: first[name] for name in ADDRESSES if name in first}
         for exchange in exchanges:
-            asked, origin = _asked(exchange.method, exchange.url)
+            sent = exchange.request
+            body = None if sent is None else sent.content()
+            asked, origin = _asked(exchange.method, exchange.url, body)
             self._tapes[asked][origin].exchanges.append(exchange)
 
     def __repr__(self) -> str:
@@ -252,7 +284,7 @@ class Player:
             RecordingError: no response, or no further one, is recorded.
 
         """
-        asked, origin = _asked(request.method, request.url)
+        asked, origin = _asked(request.method, request.url, request.body)
         origins = self._tapes.get(asked, {})
         tape = origins.get(origin) or (next(iter(origins.values())) if len(origins) == 1 else None)
         if tape is None:
@@ -268,7 +300,8 @@ class Player:
             )
         exchange = tape.exchanges[min(tape.played, last)]
         tape.played += 1
-        return _response(exchange.response)
+        answer = exchange.response
+        return Response(answer.status, answer.headers, answer.content())
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
@@ -310,21 +343,22 @@ def _session(recording: Recorder | Player, arguments: dict[str, Any]) -> Session
     return session
 
 
-def _asked(method: str, url: str) -> tuple[Asked, str]:
+def _asked(method: str, url: str, body: bytes | None) -> tuple[Asked, str]:
     """Return what a request is matched by, and its origin."""
     parts = urlsplit(url)
     query = tuple(sorted(parse_qsl(parts.query, keep_blank_values=True)))
-    return (method, parts.path, query), f"{parts.scheme}://{parts.netloc}"
+    return (method, parts.path, query, body), f"{parts.scheme}://{parts.netloc}"
 
 
 def _shown(asked: Asked) -> str:
     """Return a request as text, with only the page tokens that are names."""
-    method, path, query = asked
+    method, path, query, body = asked
     pairs = [
         f"{name}={'***' if name == 'pageToken' and not TOKEN_NAME.fullmatch(value) else value}"
         for name, value in query
     ]
-    return f"{method} {path}{'?' if pairs else ''}{'&'.join(pairs)}"
+    sent = "" if body is None else f" with a body of {len(body)} bytes"
+    return f"{method} {path}{'?' if pairs else ''}{'&'.join(pairs)}{sent}"
 
 
 def _some(lines: list[str]) -> str:
@@ -369,19 +403,6 @@ def _read(path: Path) -> tuple[dict[str, Any], list[_Exchange]]:
     return first, exchanges
 
 
-def _answer(response: Response, body: bytes) -> _Answer:
-    """Return a response as it is written."""
-    answer = _Answer(response.status, dict(response.headers))
-    if _is_json_line(body):
-        answer.body = msgspec.Raw(body)
-        return answer
-    try:
-        answer.text = body.decode()
-    except UnicodeDecodeError:
-        answer.base64 = b64encode(body).decode()
-    return answer
-
-
 def _is_json_line(body: bytes) -> bool:
     """Return whether a body can be part of a JSON line as it is."""
     if b"\n" in body or b"\r" in body:
@@ -393,13 +414,3 @@ def _is_json_line(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return body.strip() == body
-
-
-def _response(answer: _Answer) -> Response:
-    if answer.text is not None:
-        body = answer.text.encode()
-    elif answer.base64 is not None:
-        body = b64decode(answer.base64)
-    else:
-        body = bytes(answer.body)
-    return Response(answer.status, answer.headers, body)

@@ -12,7 +12,7 @@ from attrs import define, field
 from chainapi.models.codec import PageDecoder
 from chainapi.models.records import Record
 from chainapi.simulator import Exchange, MemoryTransport, Simulator
-from chainapi.simulator.matching import match_path, parse_pattern
+from chainapi.simulator.matching import first_segment, match_path, parse_pattern
 
 if TYPE_CHECKING:
     from chainapi.session import Session
@@ -68,7 +68,7 @@ class CheckedSimulator(Simulator):
         return [
             request
             for request in self.requests
-            if (pattern is None or pattern.matches((request.service or "", *request.path.split("/")[1:])))
+            if (pattern is None or pattern.matches(request.segments))
             and status in (None, request.status)
             and page in (None, request.page)
         ]
@@ -125,9 +125,9 @@ class CheckedSimulator(Simulator):
     def assert_every_row_once(self, rows: Iterable[Any], path: str, **query: object) -> None:
         """Assert that `rows` are the rows of a list, each exactly once, in any order.
 
-        `path` is that of the list, such as ``/v1/chains/43114/blocks``, and `query` has parameters by their
-        names on the wire. The rows are typed rows, JSON values, or instances of a model of your own. Raises
-        ValueError for a path without a list.
+        `path` is that of the list, such as ``/v1/chains/43114/blocks``, with POST before it if that is the
+        method, and `query` has parameters by their names on the wire. The rows are typed rows, JSON values,
+        or instances of a model of your own. Raises ValueError for a path without a list.
         """
         __tracebackhide__ = True
         given = [*rows]
@@ -149,9 +149,12 @@ def _as_rows(wire: list[dict[str, Any]], path: str, given: list[Any]) -> list[An
     return [*PageDecoder(model, "rows")(_encode({"rows": wire})).rows]
 
 
-def _model_of(path: str) -> Any:
+def _model_of(place: str) -> Any:
+    """Return the model of the rows at a path, which follows the method unless that is GET."""
+    method, _, path = place.rpartition(" ")
     segments = path.split("/")[1:]
-    matches = (match_path((service, *segments)) for service in ("data", "metrics"))
+    firsts = (first_segment(service, method or "GET") for service in ("data", "metrics"))
+    matches = (match_path((first, *segments)) for first in firsts)
     return next(match.endpoint.route.model for match in matches if match is not None)
 
 

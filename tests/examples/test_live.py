@@ -24,7 +24,7 @@ from chainapi import Session
 from chainapi.simulator import Fault, Simulator
 from docs.examples.live.app import live_app
 from tests.examples.browser import PATIENCE, Tab, browser, tab
-from tests.virtual_time import RealLoop
+from tests.real_loop import RealLoop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.real_time, pytest.mark.untraced]
 __all__ = ["browser", "tab"]  # fixtures

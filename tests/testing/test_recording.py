@@ -25,12 +25,16 @@ from chainapi.errors import (
     RecordingError,
     SessionClosedError,
 )
+from chainapi.models import AllTimeNativeBalanceQuery, DateRangeMinBalance
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import Clock, Player, Recorder
 from chainapi.testing.masking import PageTokenNames, Secrets
 
 KEY = "hunt3r2-Marker~Key%s{0}"
 DATA = "https://data.invalid"
+DATES = DateRangeMinBalance(
+    first_date="2026-01-01", last_date="2026-01-31", min_balance="1", evm_chain_id="43114"
+)
 WHERE: dict[str, Any] = {"data_base_url": DATA, "metrics_base_url": "https://metrics.invalid"}
 
 
@@ -237,6 +241,30 @@ async def test_page_tokens_get_names(tmp_path: Path) -> None:
     assert (await play(tmp_path / "a.jsonl", "/v1/b?pageToken=page-token-2")).body == b'{"n": "2"}'
 
 
+async def test_requests_with_a_body_are_matched_by_it(tmp_path: Path) -> None:
+    """A walk whose page tokens are in the body of POST is played; another body is not recorded."""
+    simulator = Simulator(rows=25, api_key=KEY)
+
+    async def read(session: Session, address: str) -> list[Any]:
+        composite = session.metrics.looking_glass.composite_query
+        queries = [AllTimeNativeBalanceQuery(id="1", params=DATES)]
+        async with session:
+            network = session.data.primary_network
+            activity = await network.last_activity_v2("mainnet", "p-chain", addresses=[address])
+            return [activity, await composite(operator="AND", queries=queries, page_size=10).collect()]
+
+    where = {"data_base_url": simulator.data_base_url, "metrics_base_url": simulator.metrics_base_url}
+    async with Recorder(tmp_path / "a.jsonl", simulator.transport()) as recorder:
+        recorded = await read(recorder.session(api_key=KEY, **where), "avax1a")
+    text = text_of(tmp_path / "a.jsonl")
+    assert '"pageToken": "page-token-1"' in text
+    player = Player(tmp_path / "a.jsonl")
+    assert await read(player.session(), "avax1a") == recorded
+    player.assert_all_played()
+    with pytest.raises(RecordingError, match=r"POST /data/.* with a body of \d+ bytes to .* is not recorded"):
+        await read(player.session(), "avax1b")
+
+
 @pytest.mark.parametrize(
     "unchanged",
     [
@@ -252,7 +280,7 @@ async def test_page_tokens_get_names(tmp_path: Path) -> None:
 )
 def test_bodies_without_a_page_token_stay(unchanged: bytes) -> None:
     """Bodies without a page token stay byte for byte."""
-    assert PageTokenNames().in_body(unchanged) == unchanged
+    assert PageTokenNames().in_page(unchanged) == unchanged
 
 
 # Bodies
