@@ -85,11 +85,13 @@ async def test_mounted_application_has_the_session_of_the_outer_one(path: str) -
 
 
 async def test_wrong_settings_stop_the_application_at_its_start() -> None:
-    """A missing address is found when the application starts, not at the first request."""
-    app = FastAPI(lifespan=lifespan(timeout=-1.0))
-    with pytest.raises(ConfigurationError, match="timeout"):
-        async with app.router.lifespan_context(app):
-            pass
+    """A wrong argument is found when the application starts, not at the first request."""
+    wrong: list[dict[str, Any]] = [{"timeout": -1.0}, {"on_event": "print"}]
+    for arguments in wrong:
+        app = FastAPI(lifespan=lifespan(**arguments))
+        with pytest.raises(ConfigurationError, match=next(iter(arguments))):
+            async with app.router.lifespan_context(app):
+                pass
 
 
 async def test_listener_of_the_user_gets_all_events() -> None:
