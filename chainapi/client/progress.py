@@ -141,7 +141,7 @@ def display(stream: TextIO | None = None) -> Display | None:
     if _in_notebook():
         return Notebook()
     stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
+    if stream is None or not stream.isatty():  # a program without a console has None
         return None
     if find_spec("rich") is not None:
         return RichBar(stream)
