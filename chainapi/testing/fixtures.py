@@ -203,7 +203,7 @@ def make_recording(node: pytest.Item) -> Recorder | Player:
 
 
 def pace(recording: Recorder | Player) -> AbstractContextManager[None]:
-    """Return what lets time pass for a recording: a recorder needs real time, also in virtual loops."""
+    """Return what lets time pass for a recording: real time for a recorder."""
     from chainapi.testing.recording import Recorder
 
     return real_time() if isinstance(recording, Recorder) else nullcontext()

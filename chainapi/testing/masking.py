@@ -114,7 +114,7 @@ class PageTokenNames:
         return self._in_field(_NEXT, body)
 
     def in_request(self, body: bytes) -> bytes:
-        """Return the body of a request with the name of its page token; any other body stays."""
+        """Return the body of a request with the name of its page token in its place."""
         return self._in_field(_SENT, body)
 
     def _in_field(self, field: str, body: bytes) -> bytes:
