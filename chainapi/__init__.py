@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
+    from chainapi.script import run
     from chainapi.session import Session
     from chainapi.webhooks import validate_webhook
 
@@ -41,6 +42,7 @@ __all__ = [
     "SessionView",
     "__version__",
     "merge",
+    "run",
     "validate_webhook",
 ]
 
@@ -60,6 +62,7 @@ _MODULES = {
     "Session": "session",
     "SessionView": "api.view",
     "merge": "client.merge",
+    "run": "script",
     "validate_webhook": "webhooks",
 }
 

@@ -469,7 +469,9 @@ class QuotaWaitError(ChainAPIError):
 
 
 class QueueFullError(QuotaWaitError):
-    """The call would have to wait for quota, and as many wait as ``max_waiting`` allows; raised at once.
+    """As many calls wait for quota as ``max_waiting`` allows; raised at once.
+
+    A call that can leave at once never raises it.
 
     Attributes:
         retry_at: Unix time in seconds at which the calls that wait now are expected to have left.

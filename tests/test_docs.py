@@ -31,7 +31,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-PROGRAM = re.compile(r"^    run\(|^run\(|asyncio\.(run|Runner)\(", re.MULTILINE)
+PROGRAM = re.compile(r"^    run\(|^run\(|asyncio\.(run|Runner)\(|chainapi\.run\(", re.MULTILINE)
 
 
 def blocks() -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ LAYERS = (
     {"share"},
     {"api"},
     {"session", "transport", "json", "webhooks"},
+    {"script"},
     {"__init__"},
     {"contrib", "export", "otel", "simulator"},
     {"dask", "testing"},

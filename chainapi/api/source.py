@@ -108,6 +108,13 @@ class ListSource:
             return None
         return Fetched(page, exchange.sent, service.received(exchange))
 
+    def seconds_left(self, requests: float) -> float:
+        """Return the least seconds until further requests have left, by the quota."""
+        from chainapi.core.limits.estimate import seconds_left
+
+        service = self._service
+        return seconds_left(requests, service.price(self._query), self._connection.snapshot(service))
+
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Return what fetching `rows` rows takes.
 

@@ -170,11 +170,12 @@ class Pages(Generic[T]):
                 if not result:
                     return
 
-    async def collect(self, limit: int | None = None) -> list[T]:
+    async def collect(self, limit: int | None = None, *, progress: bool = False) -> list[T]:
         """Return all rows, each once; with `limit` at most that many.
 
         With `limit` the stream can be read on. A partial list is never returned: an error that ends the walk
-        has the rows so far as `partial`.
+        has the rows so far as `partial`. `progress` shows rows, speed and the time left, in a notebook or on
+        a terminal.
 
         Raises:
             ConfigurationError: `limit` is not a whole number above 0.
@@ -183,7 +184,16 @@ class Pages(Generic[T]):
         """
         if limit is not None:
             whole_number("limit", limit)
-        walk, runner, rows = self.walk, self._runner, list[T]()
+        rows = list[T]()
+        if not progress:
+            return await self._collect(rows, limit)
+        from chainapi.client.progress import WalkProgress, shown
+
+        async with shown(WalkProgress(self, rows, limit)):
+            return await self._collect(rows, limit)
+
+    async def _collect(self, rows: list[T], limit: int | None) -> list[T]:
+        walk, runner = self.walk, self._runner
         try:
             with runner.reading(limit) as reader:
                 while len(rows) != limit and await runner.advance():
@@ -195,6 +205,14 @@ class Pages(Generic[T]):
             error.partial = rows
             raise
         return rows
+
+    def seconds_left(self, requests: float) -> float:
+        """Return the least seconds until a number of further requests has left.
+
+        It follows from the quota as the gate knows it now: what is left, when it comes back, and a stop. 0
+        if the quota suffices or is unknown. Call it inside a running event loop.
+        """
+        return self._source.seconds_left(requests)
 
     def estimate(
         self, rows: int, *, limits: Sequence[Limit] | None = None, page_size: int | None = None

@@ -10,6 +10,7 @@ import msgspec
 from attrs import frozen
 
 from chainapi.api.view import SessionView
+from chainapi.core.arguments import function
 from chainapi.core.events import ResponseReceived
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ class LastAnswers:
     Args:
         then: another listener, which is called with each event.
 
+    Raises:
+        ArgumentError: `then` cannot be called.
+
     """
 
     def __init__(self, then: Callable[[Event], None] | None = None) -> None:
-        self._then = then
+        self._then = None if then is None else function("on_event", then)
         self._last: dict[str, tuple[float, ResponseReceived]] = {}
 
     def __call__(self, event: Event) -> None:
@@ -38,7 +42,7 @@ class LastAnswers:
             self._then(event)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return status or fault of the last answer of each service, with its age in seconds."""
+        """Return status or fault, and the age in seconds, of each last answer."""
         now = asyncio.get_running_loop().time()
         return {
             name: {

@@ -96,7 +96,7 @@ def get_session(connection: HTTPConnection) -> SessionView:
 
 
 def _found(connection: HTTPConnection, name: str) -> object:
-    """Return what the lifespan left for an application, or for the one in which it is mounted."""
+    """Return what the lifespan left for an application, or for the outer one."""
     found: object = getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
     return found
 
@@ -131,8 +131,8 @@ async def _answer_error(connection: Any, fault: Exception) -> Any:
     if error is None:
         raise fault
     session = _found(connection, _SESSION)
-    snapshots = session.quota.values() if isinstance(session, SessionView) else ()
-    problem = problem_of(error, snapshots, _place(connection.scope))
+    known = session if isinstance(session, SessionView) else None
+    problem = problem_of(error, known, _place(connection.scope))
     if isinstance(connection, WebSocket):
         later = problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
         return await connection.close(_TRY_AGAIN_LATER if later else _INTERNAL_ERROR, problem.kind)

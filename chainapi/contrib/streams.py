@@ -204,7 +204,7 @@ class SSEBody(Body):
         return wait + _event("problem", problem.to_dict())
 
     def _beat(self) -> bytes:
-        """Return the event of a wait for quota, or a comment; nothing after a short silence."""
+        """Return the event of a wait, or a comment; nothing after a short silence."""
         wait = self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
         wait = wait if wait >= _TICK else 0.0
         silence = asyncio.get_running_loop().time() - self._sent_at

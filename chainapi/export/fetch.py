@@ -117,6 +117,8 @@ class Fetcher:
     async def _open(self, arguments: Arguments) -> SourceStream | None:
         """Return the stream of a source; None if there is nothing to fetch."""
         pages = self.spec.open(arguments)
+        if self.progress.ask is None:
+            self.progress.ask = pages.seconds_left
         if self._codec is None:
             self._codec = await self.worker.run(self._begin, pages)
         query = pages.checkpoint.query

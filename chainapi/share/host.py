@@ -121,9 +121,10 @@ class Host:
             self._reporting = None
 
     def divide(self) -> None:
-        """Divide the places in flight among the processes that have requests, by their best priority.
+        """Divide the places in flight among the processes that have requests.
 
-        Else a process with many tasks would spend a window before those with few come back for more.
+        Else a process with many tasks would spend a window before those with few come back for more. Those
+        with a lower priority only take no place from those with a higher one.
         """
         peers = self._peers
         ranks = [float(-peer.highest) for peer in peers if peer.highest is not None]
@@ -546,7 +547,10 @@ class _Peer:
             self._resting = asyncio.get_running_loop().call_later(REST, self._rest)
 
     def _rest(self) -> None:
-        """Note the highest priority, unless such requests came back; None if the process is gone."""
+        """Note the highest priority of the requests that are left.
+
+        None if there are no more, or if the process is gone.
+        """
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None

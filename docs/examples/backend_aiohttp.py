@@ -27,7 +27,7 @@ async def answer_errors(
     try:
         return await handler(request)
     except ChainAPIError as error:
-        problem = problem_of(error, request.app[SESSION].quota.values(), request.path)
+        problem = problem_of(error, request.app[SESSION], request.path)
         return web.Response(
             body=problem.body,
             status=problem.status,

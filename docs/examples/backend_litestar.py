@@ -25,7 +25,7 @@ async def lifespan(app: Litestar) -> AsyncIterator[None]:
 
 def answer_error(request: Request[Any, Any, State], error: ChainAPIError) -> Response[bytes]:
     """Answer an error with problem details."""
-    problem = problem_of(error, request.app.state.session.quota.values(), request.url.path)
+    problem = problem_of(error, request.app.state.session, request.url.path)
     return Response(
         problem.body,
         status_code=problem.status,

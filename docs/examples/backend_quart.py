@@ -23,7 +23,7 @@ async def session() -> AsyncGenerator[None, None]:
 @app.errorhandler(ChainAPIError)
 async def answer_error(error: ChainAPIError) -> Response:
     """Answer an error with problem details."""
-    problem = problem_of(error, app.extensions["chainapi"].quota.values(), request.path)
+    problem = problem_of(error, app.extensions["chainapi"], request.path)
     return Response(problem.body, problem.status, dict(problem.headers), content_type=problem.MEDIA_TYPE)
 
 

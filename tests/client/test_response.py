@@ -90,7 +90,8 @@ async def test_errors_and_arguments_are_those_of_get() -> None:
     async with simulated(Simulator()) as session:
         with pytest.raises(NotFoundError):
             await session.data.get_response("/v1/nowhere")
-        for wrong in ({"model": dict}, {"priorty": 1}, {"page_size": 3}):
+        examples: list[dict[str, Any]] = [{"model": dict}, {"priorty": 1}, {"page_size": 3}]
+        for wrong in examples:
             with pytest.raises(ConfigurationError):
                 await session.data.get_response(BLOCKS, **wrong)
 

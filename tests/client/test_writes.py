@@ -322,6 +322,7 @@ async def test_post_lists_are_resumed_and_restarted(
     """
     sim = Simulator(rows=40)
     rows: list[Any] = []
+    saved = ""
     stops, deaths = (set[int](), places) if dying else (places, set[int]())
     async with session_with(sim) as session:
 

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -84,11 +85,13 @@ async def test_mounted_application_has_the_session_of_the_outer_one(path: str) -
 
 
 async def test_wrong_settings_stop_the_application_at_its_start() -> None:
-    """A missing address is found when the application starts, not at the first request."""
-    app = FastAPI(lifespan=lifespan(timeout=-1.0))
-    with pytest.raises(ConfigurationError, match="timeout"):
-        async with app.router.lifespan_context(app):
-            pass
+    """A wrong argument is found when the application starts, not at the first request."""
+    wrong: list[dict[str, Any]] = [{"timeout": -1.0}, {"on_event": "print"}]
+    for arguments in wrong:
+        app = FastAPI(lifespan=lifespan(**arguments))
+        with pytest.raises(ConfigurationError, match=next(iter(arguments))):
+            async with app.router.lifespan_context(app):
+                pass
 
 
 async def test_listener_of_the_user_gets_all_events() -> None:
@@ -124,6 +127,22 @@ async def test_application_without_a_session_says_so(caplog: pytest.LogCaptureFi
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:chainapi:configuration")
     assert "pass lifespan=lifespan(...)" in caplog.text
     assert (health.status_code, health.json()["session"]) == (503, "closed")
+
+
+async def test_session_made_before_a_fork_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that inherited its session answers with 500, and the log says what to do."""
+    async with visited(application(Simulator())) as client:
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: -1)
+            answers = [
+                await client.get(path) for path in (f"/chain/{CHAIN}", f"/tps/{CHAIN}", "/internal/quota")
+            ]
+    assert {(answer.status_code, answer.json()["type"]) for answer in answers} == {
+        (500, "urn:chainapi:configuration")
+    }
+    assert caplog.text.count("made before a fork") == 3
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from chainapi import Limit, Session
+from chainapi.core.events import Event
 from chainapi.core.http import Request, Response
 from chainapi.errors import APITimeoutError, DeadlineExceededError, NotFoundError
 from chainapi.otel import OpenTelemetry
@@ -269,3 +270,61 @@ async def test_tables_name_each_attribute() -> None:
         assert {kind for span in spans for kind in (span.attributes or {})} == set(table.attributes)
         assert {event.name for span in spans for event in span.events} == set(table.events)
         assert {span.kind.name for span in spans} == {table.kind}
+
+
+async def test_coalesced_calls_share_a_span() -> None:
+    """Calls that share a request have one span, in the trace of the first of them."""
+    recorded = Recorded()
+    tracer = recorded.tracers.get_tracer("application")
+    async with simulated(Simulator(latency=1.0), telemetry=recorded.telemetry) as session:
+        view = session.with_options(coalesce=True)
+
+        async def one(name: str) -> None:
+            with tracer.start_as_current_span(name):
+                await view.data.chain(43114)
+
+        await asyncio.gather(one("first"), one("second"))
+    (call,), (first,) = recorded.named("chainapi GET"), recorded.named("first")
+    assert parent_of(call) == id_of(first)
+
+
+@pytest.mark.parametrize("kind", ["CallBegan", "RequestSent", "ResponseReceived", "CallEnded"])
+async def test_spans_end_although_a_listener_raises(kind: str) -> None:
+    """A listener of the user that raises ends its call, and with it all spans."""
+    recorded = Recorded()
+
+    def listen(event: Event) -> None:
+        if type(event).__name__ == kind:
+            raise LookupError(kind)
+
+    async with simulated(Simulator(), telemetry=recorded.telemetry, on_event=listen) as session:
+        with pytest.raises(LookupError):
+            await session.data.chain(43114)
+    assert recorded.telemetry._calls == {}
+    assert [span.name for span in recorded.spans][-1] == f"chainapi {CHAIN}"
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+async def test_page_token_in_a_body_is_in_no_span() -> None:
+    """A list that is read with POST has its method and route in its spans, and no token."""
+    sent: list[Request] = []
+    answers = [b'{"addresses": ["0x01"], "nextPageToken": "tokenOfBody"}', b'{"addresses": []}']
+
+    class Posted:
+        async def send(self, request: Request) -> Response:
+            sent.append(request)
+            return Response(200, {}, answers.pop(0))
+
+        async def aclose(self) -> None: ...
+
+    recorded = Recorded()
+    async with Session(
+        metrics_base_url="https://metrics.test", transport=Posted(), telemetry=recorded.telemetry
+    ) as session:
+        await session.metrics.looking_glass.composite_query(operator="OR", queries=[]).collect()
+    assert b"tokenOfBody" in (sent[1].body or b"")
+    assert {span.name for span in recorded.spans} == {
+        "POST /v2/lookingGlass/compositeQuery",
+        "chainapi POST /v2/lookingGlass/compositeQuery",
+    }
+    assert [span.to_json() for span in recorded.spans if "tokenOfBody" in span.to_json()] == []

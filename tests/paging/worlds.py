@@ -230,6 +230,10 @@ class FlowSource:
             raise RateLimitedError(429, error, messages, retry_after=after)
         raise (ServerError if response.status >= 500 else APIStatusError)(response.status, error, messages)
 
+    def seconds_left(self, requests: float) -> float:
+        """Return 0: there is no quota."""
+        return 0.0
+
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Refuse: no reader needs an estimate."""
         raise NotImplementedError

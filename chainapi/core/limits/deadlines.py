@@ -49,7 +49,7 @@ class Deadlines(Generic[T]):
         return self.quota.promise(now, self.wait(now, ticket, again=True))
 
     def cleared(self, now: float, ticket: T) -> float:
-        """Return the seconds after which the requests that wait now have left, and a new one may come.
+        """Return the seconds after which the requests that wait now have left.
 
         A request without a response holds its place in flight for about a round trip.
         """

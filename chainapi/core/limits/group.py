@@ -1,4 +1,4 @@
-"""Group of requests with a limit of its own: a session, or a process of a shared quota."""
+"""Group of requests with a limit of its own: of a session, or of a process."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ class Aside(Protocol):
 
 @frozen
 class Places:
-    """Places in flight that processes divide equally, each rank among those that have it or a better one.
+    """Places in flight that processes divide equally.
 
-    So a process whose requests are all of a lower rank takes no place from one with a better rank.
+    For requests of a rank, the processes that have requests of it or of a better one divide them. So a
+    process whose requests are all of a lower rank takes no place from one with a better rank.
 
     Args:
         number: of all places.
@@ -62,7 +63,10 @@ class Places:
     ranks: Sequence[float]
 
     def most(self, rank: float) -> float:
-        """Return the places of a process for requests of a rank; retries count as the best one."""
+        """Return the places of a process for requests of a rank.
+
+        Retries count as requests of the best rank.
+        """
         if len(self.ranks) < 2:
             return inf
         processes = bisect_right(self.ranks, max(rank, self.ranks[0]))
@@ -114,7 +118,10 @@ class Group:
             del self.ranks[waiter.rank]
 
     def first(self) -> Any:
-        """Return the waiter aside that has the next turn; None without any, and without room."""
+        """Return the waiter aside that has the next turn.
+
+        None without any, and without room.
+        """
         if self.aside is None or not self.room(-inf):
             return None
         first = self.aside.first()

@@ -291,7 +291,10 @@ class Lane(Generic[W]):
         return units, number
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters among the next `number`, `number` - 1 at most; `waiter` is left out."""
+        """Return waiters among the next `number`, at most `number` - 1.
+
+        `waiter` is left out.
+        """
         if self._only is not None:
             after = islice(self._only.waiters, number)
             return [one for one in after if one.flow is self._only and one is not waiter]
@@ -301,7 +304,10 @@ class Lane(Generic[W]):
         return [one for one in heads if one is not waiter][: number - 1]
 
     def last_of(self, group: Group, process: str) -> W | None:
-        """Return the last waiter of a group, which is of one process, that owes its turn to no floor."""
+        """Return the last waiter of a group, which is of one process.
+
+        Those that have their turn by the floor of their rank are left out.
+        """
         flow = self._flows.get(process)
         waiters = () if flow is None else reversed(flow.waiters)
         mine = (one for one in waiters if one.group is group and one.flow is flow)

@@ -1,4 +1,7 @@
-"""Places in a queue: the units and requests that leave before a waiter, by the shares of all ranks."""
+"""Places in a queue: units and requests that leave before a waiter.
+
+They depend on the shares of all ranks that wait.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ CLOSE = 1e-9  # requests: rounding errors
 
 @define
 class _Load:
-    """Units and number of waiting requests, and the units for which their rank owes lower ones."""
+    """Waiting requests of a rank: their units and number, and its debt to lower ones."""
 
     units: float = 0.0
     number: float = 0.0
@@ -30,7 +33,10 @@ class _Load:
         self.number += other.number
 
     def part(self, most: float, *, whole: bool = False) -> _Load:
-        """Return a part of them of at most some units; `whole` requests of the mean cost, if wanted."""
+        """Return a part of them of at most some units.
+
+        With `whole`, it has whole requests of the mean cost.
+        """
         if self.units <= most:
             return _Load(self.units, self.number)
         share = max(0.0, most) / self.units
@@ -56,7 +62,7 @@ def ahead(ranks: Ranks[Any], aside: Aside | None, waiter: Waiter, *, last: bool)
 def _shared(
     ranks: Ranks[Any], loads: dict[float, _Load], waiter: Waiter, until: float, *, last: bool
 ) -> tuple[float, float]:
-    """Return units and number before a waiter, by the shares of ranks that wait with such loads."""
+    """Return units and number before a waiter, by the shares of the ranks."""
     retries = loads.pop(-inf, _Load())
     own, lower = _sum(loads, until, last=last), _Load()
     for rank, load in loads.items():

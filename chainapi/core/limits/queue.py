@@ -1,4 +1,4 @@
-"""Queue of a gate: ranks with a floor for each, processes in turn within each, waiting units.
+"""Queue of a gate: ranks with a floor, processes in turn, waiting units.
 
 Within a rank, the requests of each process are served first come, first served. Running totals give the
 units and requests ahead of a request, without a walk through the queue.
@@ -143,7 +143,10 @@ class Queue(Generic[W]):
         return self.ranks.first()
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters of the best rank among the next `number`, without `waiter`, the first one."""
+        """Return waiters of the best rank among the next `number`.
+
+        `waiter`, the one with the next turn, is left out.
+        """
         lanes = self.ranks.lanes.values()
         return next((lane.behind(waiter, number) for lane in lanes if lane.waiting), [])
 

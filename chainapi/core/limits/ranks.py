@@ -82,7 +82,10 @@ class Ranks(Generic[W]):
         return None
 
     def charge(self, waiter: W) -> None:
-        """Record the grant of a waiter: its rank owes for it, or better ranks paid a part of their debts."""
+        """Record the grant of a waiter.
+
+        Its rank owes lower ones for it, and better ranks that wait paid a part of their debts.
+        """
         if waiter.rank == -inf:
             return
         cost, lower = self._cost(waiter), False

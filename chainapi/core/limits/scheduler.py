@@ -47,7 +47,10 @@ T = TypeVar("T", bound=Ticket)
 
 
 def is_another_wait(until: float, reported: float) -> bool:
-    """Return whether a wait ends after the one reported last, or so much earlier that it is another one."""
+    """Return whether a wait is not the one reported last, nor a part of it.
+
+    It ends later, or a second or more earlier.
+    """
     return until > reported or until <= reported - WORTH_REPORTING
 
 
@@ -134,7 +137,10 @@ class Scheduler(Generic[T]):
         return None
 
     def ready(self, now: float, ticket: T) -> bool:
-        """Return whether a new request leaves at once if it joins the queue, and pays its ceiling."""
+        """Return whether a new request leaves at once if it joins the queue.
+
+        It pays its ceiling first.
+        """
         quota, ceiling, group = self.quota, ticket.owes, ticket.group
         if self.queue.first() is not None or (group is not None and not group.room(ticket.rank)):
             return False
@@ -270,7 +276,7 @@ class Scheduler(Generic[T]):
             yield from self._report(now, self.queue.parked_until, "stop")
 
     def _report(self, now: float, until: float, reason: str) -> Iterator[Wait]:
-        """Keep a wait of a second or more; yield it unless it was the last one that was yielded."""
+        """Keep a wait of a second or more; yield it unless it was yielded before."""
         if now + WORTH_REPORTING <= until < inf:
             self.wait = Wait(until, reason)
             if is_another_wait(until, self._reported_until):
