@@ -28,7 +28,7 @@ async def test_session_cannot_reach_the_network(host: str) -> None:
             with pytest.raises(NetworkBlockedError, match=r"@pytest.mark.chainapi_network\('") as caught:
                 await session.data.get("/v1/chains")
     assert host.strip("[]") in str(caught.value)
-    assert [type(event).__name__ for event in requests] == ["CallBegan", "RequestSent", "CallEnded"]
+    assert [type(event).__name__ for event in requests].count("RequestSent") == 1
     trace = caught.value.__traceback__
     while trace is not None:  # no frame has the headers of the request
         assert trace.tb_frame.f_code.co_filename == __file__ or KEY not in repr(trace.tb_frame.f_locals)
