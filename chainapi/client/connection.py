@@ -52,7 +52,7 @@ class Connection:
     gates: Gates
     page_token_lifetime: float
     closed: bool = field(default=False, init=False)
-    _process: int = field(factory=os.getpid, init=False)
+    _process: int = field(factory=lambda: os.getpid(), init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
@@ -171,7 +171,8 @@ class Connection:
         A transport that the user passed stays open.
 
         Raises:
-            ConfigurationError: the session belongs to another event loop, which still runs.
+            ConfigurationError: the session belongs to another event loop, which still runs, or was made before
+                a fork.
 
         """
         if self.closed:

@@ -232,6 +232,7 @@ async def test_session_of_a_forked_process_has_a_gate_of_its_own(monkeypatch: py
         await parent.data.get(PATH)
     child = Session(data_base_url=sim.data_base_url, **options)
     assert await child.data.get(PATH)
-    await parent.aclose()
+    with pytest.raises(ConfigurationError, match="made before a fork"):
+        await parent.aclose()
     assert len(exchange.links) == 2  # the child leaves that of the parent alone
     await child.aclose()
