@@ -171,8 +171,8 @@ class Connection:
         A transport that the user passed stays open.
 
         Raises:
-            ConfigurationError: the session belongs to another event loop, which still runs, or was made before
-                a fork.
+            ConfigurationError: the session belongs to another event loop, which still runs, or was made
+                before a fork.
 
         """
         if self.closed:
