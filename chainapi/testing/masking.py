@@ -110,11 +110,11 @@ class PageTokenNames:
         return urlunsplit(parts._replace(query=urlencode([*self._renamed(query)])))
 
     def in_page(self, body: bytes) -> bytes:
-        """Return a page with the name of the next page's token; any other body stays."""
+        """Return a page with the name of its token; any other body stays."""
         return self._in_field(_NEXT, body)
 
     def in_request(self, body: bytes) -> bytes:
-        """Return the body of a request with the name of its page token; any other body stays."""
+        """Return a request's body with the name of its token; any other stays."""
         return self._in_field(_SENT, body)
 
     def _in_field(self, field: str, body: bytes) -> bytes:

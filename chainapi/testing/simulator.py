@@ -150,7 +150,10 @@ def _as_rows(wire: list[dict[str, Any]], path: str, given: list[Any]) -> list[An
 
 
 def _model_of(place: str) -> Any:
-    """Return the model of the rows at a path, which follows the method unless that is GET."""
+    """Return the model of the rows of a list.
+
+    Its path follows the method unless that is GET.
+    """
     method, _, path = place.rpartition(" ")
     segments = path.split("/")[1:]
     firsts = (first_segment(service, method or "GET") for service in ("data", "metrics"))
