@@ -203,7 +203,10 @@ def make_recording(node: pytest.Item) -> Recorder | Player:
 
 
 def pace(recording: Recorder | Player) -> AbstractContextManager[None]:
-    """Return what lets time pass for a recording: a recorder needs real time, also in virtual loops."""
+    """Return the pace of time for a recording.
+
+    A recorder needs real time, also in virtual loops.
+    """
     from chainapi.testing.recording import Recorder
 
     return real_time() if isinstance(recording, Recorder) else nullcontext()
