@@ -126,6 +126,23 @@ async def test_max_wait_counts_those_in_front() -> None:
         task.cancel()
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3])
+@pytest.mark.parametrize("probe", [False, True])
+async def test_retry_after_does_not_count_the_request_itself(limit: int, probe: bool) -> None:
+    """A request that waited in vain may come again when the window ends, not one window later."""
+    gate = Gate(random=lambda: 0.5, probe=probe)
+    for number in range(limit):
+        permit = await gate.acquire()
+        await asyncio.sleep(0.1)
+        policies = (PolicyField(limit, 60.0),)
+        permit.answered(200, RateLimitInfo(limit, limit - 1 - number, None, None, policies))
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(max_wait=1)
+    assert 59 <= caught.value.retry_after <= 60.1
+    await asyncio.sleep(caught.value.retry_after)
+    (await gate.acquire(max_wait=1)).unsent()
+
+
 async def test_wait_that_becomes_too_long_ends_as_soon_as_that_is_known() -> None:
     """An unforeseen stop ends a wait at once, not when max_wait is over."""
     gate = await opened(max_in_flight=1)

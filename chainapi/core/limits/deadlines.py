@@ -45,7 +45,10 @@ class Deadlines(Generic[T]):
         return seconds
 
     def again(self, now: float, ticket: T) -> float:
-        """Return the seconds after which a new attempt of a request would leave at once."""
+        """Return the seconds after which a new attempt would leave at once.
+
+        The request is not in the queue: it left, or never joined.
+        """
         return self.quota.promise(now, self.wait(now, ticket, again=True))
 
     def cleared(self, now: float, ticket: T) -> float:

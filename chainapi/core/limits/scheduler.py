@@ -309,9 +309,8 @@ class Scheduler(Generic[T]):
 
     def _too_late(self, now: float, ticket: T) -> TooLate[T]:
         """Remove a request that would leave too late."""
-        seconds = self.deadlines.again(now, ticket)
-        self.queue.remove(ticket)
-        return TooLate(ticket, seconds)
+        self.queue.remove(ticket)  # first: a new attempt does not wait behind itself
+        return TooLate(ticket, self.deadlines.again(now, ticket))
 
     def _reopen(self, now: float) -> None:
         """Put requests back in the queue whose route opened."""
