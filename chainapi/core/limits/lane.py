@@ -10,7 +10,7 @@ queue.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter, deque
+from collections import Counter
 from itertools import islice
 from math import ceil, floor, inf
 from typing import Any, Generic, TypeVar
@@ -19,6 +19,7 @@ from attrs import define, field
 
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.group import Group
+from chainapi.core.limits.line import Line
 
 __all__ = ["Lane", "Waiter", "number_of"]
 
@@ -36,7 +37,6 @@ class Waiter:
         "entered",
         "flow",
         "group",
-        "home",
         "inside",
         "number",
         "parked",
@@ -65,12 +65,11 @@ class Waiter:
         self.parked = False
         self.inside = False  # counted in its group
         self.flow: _Flow[Any] | None = None  # its flow; None while it is parked or stepped out
-        self.home: _Flow[Any] | None = None  # the flow that it entered last
         self.start: float | None = None  # of its flow, before its grant moved it
         self.passed = 0.0  # units of later waiters that left before it
         # Changes of what ranks owe to lower ones, by its grant: the balances, the rank, and the units.
         self.charges: tuple[tuple[dict[float, float], float, float], ...] = ()
-        self.entered: int | None = None  # number of waiters that entered its flow before it
+        self.entered = False  # whether it has a place in its lane, also while it is parked or stepped out
 
     @property
     def by_floor(self) -> bool:
@@ -117,74 +116,46 @@ class _Load:
 
 @define(eq=False, repr=False)
 class _Flow(Generic[W]):
-    """Waiters of one process in a lane, in the order of their numbers.
-
-    `first` skips waiters that left.
-    """
+    """Waiters of one process in a lane, in the order of their numbers."""
 
     lane: Lane[W]
     process: str
     load: _Load
     start: float = 0.0  # units: of its next request, on a scale of its lane
     turn: tuple[float, int, str] | None = None  # its place among the flows that wait, if there are several
-    waiters: deque[W] = field(factory=deque[W])
-    waiting: int = 0
-    left: int = 0
+    waiters: Line[W] = field(factory=Line[W])
+
+    @property
+    def waiting(self) -> int:
+        """Number of its waiters."""
+        return len(self.waiters)
 
     def first(self) -> W | None:
         """Return the waiter that came first."""
-        waiters = self.waiters
-        while waiters:
-            if waiters[0].flow is self:
-                return waiters[0]
-            waiters.popleft()
-        return None
+        return self.waiters.first()
 
     def add(self, waiter: W) -> None:
         """Insert a waiter by its number: one that had a grant before goes in front."""
-        waiters = self.waiters
-        if not waiters or waiters[-1].number < waiter.number:
-            waiters.append(waiter)
-        elif waiter.number < waiters[0].number:
-            waiters.appendleft(waiter)
-        else:
-            insort(waiters, waiter, key=number_of)
-        if waiter.entered is None or waiter.home is not self:
-            behind = waiters[-1] is waiter
-            waiter.entered = self.left + (self.waiting if behind else self.before(waiter.number))
-        self.waiting += 1
-        waiter.flow = waiter.home = self
+        self.waiters.add(waiter)
+        waiter.flow, waiter.entered = self, True
         self.load.count(waiter, 1)
 
     def remove(self, waiter: W) -> None:
-        """Remove a waiter; clean up if more waiters left than wait."""
-        self.waiting -= 1
-        self.left += 1
+        """Remove a waiter."""
+        self.waiters.remove(waiter)
         waiter.flow = None
         self.load.count(waiter, -1)
-        if self.waiters and self.waiters[0] is waiter:
-            self.waiters.popleft()
-        elif len(self.waiters) > 2 * self.waiting + 16:
-            self.waiters = deque(self)
-
-    def __iter__(self) -> Any:
-        return (one for one in self.waiters if one.flow is self)
-
-    def before(self, number: int) -> int:
-        """Return the number of waiters before `number`; it may include some that left."""
-        return min(self.waiting, bisect_left(self.waiters, number, key=number_of))
 
     def ahead(self, waiter: Waiter) -> tuple[float, int]:
         """Return units and number of the waiters before a waiter of this process.
 
-        None stands for a new waiter.
+        Each waiter counts with the mean cost. All are before a new one.
         """
-        if waiter.entered is None or not self.waiting:
-            return self.load.units, self.waiting
-        own = waiter.flow is self
-        before = max(0, waiter.entered - self.left) if own else self.before(waiter.number)
-        before = min(self.waiting, before)
-        return self.load.units * before / self.waiting, before
+        waiting = len(self.waiters)
+        if not waiter.entered or not waiting:
+            return self.load.units, waiting
+        before = self.waiters.before(waiter.number)
+        return self.load.units * before / waiting, before
 
     def until(self, turn: float, number: int) -> tuple[float, int]:
         """Return units and number of the waiters whose turn is before another process's.
@@ -218,7 +189,7 @@ class Lane(Generic[W]):
     def first(self) -> W | None:
         """Return the waiter with the next turn."""
         if self._only is not None:
-            return self._only.first()
+            return self._only.waiters.first()
         return self._flows[self._turns[0][2]].first() if self._turns else None
 
     def add(self, waiter: W) -> None:
@@ -282,7 +253,7 @@ class Lane(Generic[W]):
             start = flow.start if flow.waiting else max(now, flow.start)
             units, number = (flow.load.units, flow.waiting) if last else flow.ahead(waiter)
         turn, place = start + units + aside, waiter.number
-        if last or waiter.entered is None:
+        if last or not waiter.entered:
             place = 2**63
         for other in self._flows.values():
             if other is not flow and other.waiting:
@@ -296,11 +267,10 @@ class Lane(Generic[W]):
         `waiter` is left out.
         """
         if self._only is not None:
-            after = islice(self._only.waiters, number)
-            return [one for one in after if one.flow is self._only and one is not waiter]
+            return [one for one in islice(self._only.waiters, number) if one is not waiter]
         flows = [self._flows[process] for _, _, process in islice(self._turns, number)]
         share = max(2, number // max(1, len(flows)))
-        heads = [one for flow in flows for one in islice(flow.waiters, share) if one.flow is flow]
+        heads = [one for flow in flows for one in islice(flow.waiters, share)]
         return [one for one in heads if one is not waiter][: number - 1]
 
     def last_of(self, group: Group, process: str) -> W | None:
@@ -310,7 +280,7 @@ class Lane(Generic[W]):
         """
         flow = self._flows.get(process)
         waiters = () if flow is None else reversed(flow.waiters)
-        mine = (one for one in waiters if one.group is group and one.flow is flow)
+        mine = (one for one in waiters if one.group is group)
         return next((one for one in mine if not one.by_floor), None)
 
     def cheapest(self) -> float:
@@ -319,7 +289,7 @@ class Lane(Generic[W]):
 
     def all(self) -> list[W]:
         """Return all waiters."""
-        return [one for flow in self._flows.values() for one in flow]
+        return [one for flow in self._flows.values() for one in flow.waiters]
 
     # --- turns ------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class Queue(Generic[W]):
         self.ranks.add(waiter)
 
     def _put_aside(self, waiter: W, group: Group) -> None:
-        waiter.entered = None
+        waiter.entered = False
         self._aside[group] = None
         if group.aside is None:
             group.aside = Ranks(self.costs)
@@ -132,7 +132,7 @@ class Queue(Generic[W]):
             group, _ = self._freed.popitem()
             while (first := group.first()) is not None:
                 first.flow.lane.remove(first)
-                first.entered = None
+                first.entered = False
                 self._place(first)
             if group.aside is not None and group.aside.best() is None:
                 del self._aside[group]
@@ -153,9 +153,9 @@ class Queue(Generic[W]):
     def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, float]:
         """Return units and number of the waiters before a waiter, or before a new one.
 
-        With `last`, as if the waiter left, and came again as a new one when nobody is before it, without the
-        rank of a retry. The counts treat a waiter that gave up behind this one as if it had been before it;
-        they include waiters that stand aside only for others of their group.
+        With `last`, for a waiter that left: as if it came again as a new one when nobody is before it,
+        without the rank of a retry. The counts include waiters that stand aside only for others of their
+        group.
         """
         aside = None if waiter.group is None else waiter.group.aside
         return places.ahead(self.ranks, aside, waiter, last=last)
