@@ -98,16 +98,16 @@ class Permit:
         turns, account, now = self._turns, self._account, asyncio.get_running_loop().time()
         if elapsed is not None:
             reservation.sent = max(reservation.sent, now - elapsed)
-        costs = turns.quota.costs
+        costs, route = turns.quota.costs, reservation.route
         version = costs.version
         verdict = turns.scheduler.answered(reservation, now, status, info, turns.random())
         account.requests += 1
         if status == 429:
             account.refusals += 1
-        elif costs.version == version:
+        elif costs.version == version or route not in costs.learned:
             account.units += reservation.cost
         else:  # the response may have shown the cost of its request
-            account.units += costs.price(reservation.route, reservation.prior)
+            account.units += costs.price(route, reservation.prior)
         turns.advance()
         return verdict
 

@@ -41,7 +41,7 @@ class Costs:
     most_expensive: float = 0.0
     roof: float = inf  # the least announced limit
     units: bool | None = None
-    version: int = 0  # counts up when a price changes
+    version: int = 0  # counts up when a price may have changed
     _contradictions: int = 0
     _above: dict[str, float] = field(factory=dict[str, float])  # the least price, by refusals
     _bounds: dict[str, float] = field(factory=dict[str, float])  # the most that a price may be
@@ -88,11 +88,19 @@ class Costs:
     def tried(self, route: str, *, reported: bool = True) -> None:
         """Record a request sent alone; `reported` if its response has what remains."""
         self._tries[route] = self._tries.get(route, 0.0) + (1.0 if reported else SILENT)
+        self.version += 1
+
+    def limit(self, roof: float) -> None:
+        """Record the least announced limit."""
+        if roof != self.roof:
+            self.roof = roof
+            self.version += 1
 
     def refused(self, route: str, left: float) -> None:
         """Learn from a request refused with `left` units left: it costs more than that."""
         if len(self._above) < MOST_ROUTES:
             self._above[route] = left + 1.0
+            self.version += 1
 
     def alone(self, route: str, prior: float | None, before: float | None, limit: float, left: float) -> None:
         """Learn from a request sent alone, with `before` units left; None is unknown.
@@ -121,6 +129,7 @@ class Costs:
         """
         if gap <= 0 and len(self._bounds) < MOST_ROUTES:
             self._bounds[route] = max(self._bounds.get(route, 0.0), floor(gap + dripped))
+            self.version += 1
 
     def sample(
         self,
@@ -140,6 +149,7 @@ class Costs:
         """
         if remaining > self._most_left:
             self._most_left = remaining
+            self.version += 1
         if fresh or source is not self._source:
             self.tally()
             self._samples.clear()

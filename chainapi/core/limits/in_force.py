@@ -128,7 +128,7 @@ class LimitsInForce:
         if announced.known is not known:
             if announced.known and not known:
                 self.discovery = None
-            self.costs.roof = announced.roof()
+            self.costs.limit(announced.roof())
             self._list()
         return policy
 
@@ -240,7 +240,7 @@ class LimitsInForce:
         self.remembered = {(one.limit, one.window): one for one in counted}
         self._counted = [self._count(one.amount, one.per) for one in self.given]
         self.announced.restore(part.announced, restored)
-        self.costs.roof = self.announced.roof()
+        self.costs.limit(self.announced.roof())
         if part.discovery is None:
             self.discovery = None
         elif now - then <= LONGEST_DISCOVERED:

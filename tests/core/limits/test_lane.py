@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from itertools import combinations, count
 from math import inf
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +91,50 @@ def test_one_process_is_served_first_come_first_served() -> None:
     for number, route in enumerate(["heavy", "cheap", "dear", "cheap"]):
         queue.add(Waiter(number, 0.0, route, None))
     assert served(queue) == [0, 1, 2, 3]
+
+
+@given(st.lists(st.sampled_from(["add", "grant", "take back", "cancel"]), max_size=60), st.randoms())
+def test_forecast_does_not_count_those_who_left(steps: list[str], rng: random.Random) -> None:
+    """Each waiter has exactly those before it that still wait, whoever gave up before or behind it."""
+    queue, numbers = new_queue(), count()
+    waiting, granted = list[Waiter](), list[Waiter]()
+    for step in [*["add"] * 20, *steps]:
+        if step == "add":
+            waiting.append(Waiter(next(numbers), 0.0, "dear", None))
+            queue.add(waiting[-1])
+        elif step == "take back" and granted:
+            waiting.insert(0, granted.pop())
+            queue.add(waiting[0])
+        elif step != "take back" and waiting:
+            leaving = waiting.pop(0 if step == "grant" else rng.randrange(len(waiting)))
+            queue.remove(leaving, granted=step == "grant")
+            granted += [leaving] if step == "grant" else []
+        assert [queue.ahead(one) for one in waiting] == [(5.0 * n, n) for n in range(len(waiting))]
+        assert queue.all() == waiting
+
+
+@given(st.lists(st.sampled_from(["cheap", "dear"]), min_size=1, max_size=30), st.integers(1, 9))
+def test_load_follows_every_estimate_of_a_price(routes: list[str], left: int) -> None:
+    """Units before a request have its current price, whatever changed it; nothing is left at the end."""
+    costs = Costs()
+    queue = Queue[Waiter](costs)
+    waiters = [Waiter(number, 0.0, route, None) for number, route in enumerate(routes)]
+    for waiter in waiters:
+        queue.add(waiter)
+    changes: list[Callable[[], None]] = [
+        lambda: costs.refused("cheap", left),
+        lambda: costs.tried("dear"),
+        lambda: costs.tried("dear"),
+        lambda: costs.bound("dear", -2.0, left + 2.0),
+        lambda: costs.sample(costs, "other", 1000.0, 0.0, 1.0, fresh=True),
+    ]
+    new = Waiter(1000, 0.0, "cheap", None)
+    for change in changes:
+        change()
+        assert queue.ahead(new)[0] == pytest.approx(sum(costs.likely(route, None) for route in routes))
+    for waiter in waiters:
+        queue.remove(waiter)
+    assert queue.ahead(new) == (0.0, 0)
 
 
 def served(queue: Queue[Waiter]) -> list[int]:
