@@ -22,7 +22,7 @@ from chainapi.core.limits.scope import Verdict
 from tests.limits.outside import promised_scene
 from tests.limits.replays import check_forecasts
 from tests.limits.servers import Bucket, Clocked, FromFirst, Server, SlidingLog
-from tests.limits.wild import Scene
+from tests.limits.wild import Scene, run
 from tests.share.exchange import Exchange
 from tests.share.test_shared_gate import Process
 
@@ -195,3 +195,25 @@ def test_forecasts_are_right_for_calls_of_several_priorities(seed: int, hidden: 
     found = check_forecasts(mixed_scene(seed, hidden=hidden))
     assert found.checked > 0
     assert (found.wrong, found.again, found.late, found.soon) == (0, 0, 0, 0)
+
+
+def priced_scene(seed: int, share: float | None, *, documented: bool) -> Scene:
+    """Return a job whose requests cost 1 or 8: a share of them, or all of the lowest priority, cost 8."""
+    scene, rng = mixed_scene(seed, hidden=False), random.Random(seed + 1)
+    errands = []
+    for errand in scene.errands:
+        expensive = errand.priority == 0 if share is None else rng.random() < share
+        cost = 8.0 if expensive else 1.0
+        route = "/expensive" if expensive else "/cheap"
+        errands.append(evolve(errand, route=route, cost=cost, prior=cost if documented else None))
+    return evolve(scene, errands=errands)
+
+
+@pytest.mark.parametrize(
+    ("seed", "share", "documented"), [(6, None, True), (6, 0.3, True), (10, 0.1, False), (38, 0.2, True)]
+)
+def test_no_call_leaves_later_than_it_may_wait(seed: int, share: float | None, documented: bool) -> None:
+    """While units drip back, calls of cost 1 and 8 leave within `max_wait` and a second, or are refused."""
+    outcome = run(priced_scene(seed, share, documented=documented), 1e5)
+    assert (outcome.overdue, outcome.hung) == (0, False)
+    assert outcome.done > 100

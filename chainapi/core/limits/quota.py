@@ -257,13 +257,14 @@ class Quota:
         """Learn the cost of a request sent alone, from units `left` now and before it."""
         balance = policy.balance
         before = balance.remaining if balance.sure else None
-        if reservation.probe and before is not None:
-            return  # units came back in the pause before it
+        paused = reservation.probe and before is not None  # units came back in the pause before it
+        if paused and not policy.returns.kind.drips:
+            return
         if left is None or before is None:
             self.costs.bound(reservation.route, 0.0, balance.drip(now - reservation.sent))
         else:
             self.costs.bound(reservation.route, before - left, balance.drip(now - balance.recorded_at))
-        if left is not None:
+        if left is not None and not paused:
             self.costs.alone(reservation.route, reservation.prior, before, balance.limit, left)
 
     def _land(self, reservation: Reservation) -> None:
