@@ -101,6 +101,19 @@ async def test_quota_is_that_of_the_session() -> None:
     assert recorded.values("chainapi.quota.remaining") == {}
 
 
+async def test_quota_counts_back_while_nothing_is_sent() -> None:
+    """After an idle window the gauge shows the whole limit again, without a new request."""
+    recorded = Recorded()
+    async with simulated(Simulator(limit=5, window=30.0), telemetry=recorded.telemetry) as session:
+        for _ in range(3):
+            await session.data.chain(43114)
+        await asyncio.sleep(20)
+        assert recorded.values("chainapi.quota.remaining") == {(): 2}
+        await asyncio.sleep(30)
+        assert recorded.values("chainapi.quota.remaining") == {(): 5}
+        assert session.data.quota.back_at is None
+
+
 async def test_quota_of_several_keys_is_the_smallest() -> None:
     """Of two sessions with quotas of their own at one server, the gauge shows the one with fewer units."""
     recorded, simulator = Recorded(), Simulator(limit=5, window=30.0)

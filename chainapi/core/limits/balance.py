@@ -76,11 +76,6 @@ class Balance:
         return self.limit / self.window * seconds if self.window else 0.0
 
     @property
-    def left(self) -> float:
-        """Return the units left, those of requests in flight included."""
-        return max(0.0, self.remaining + (0.0 if self.reported else self.returned))
-
-    @property
     def sure(self) -> bool:
         """Return whether a response reported `remaining`, and no later one omitted it."""
         return self.reported and self._sent >= self._silent_at

@@ -8,6 +8,7 @@ from attrs import define
 
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.in_force import LimitsInForce
+from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.refusals import Refusals
 from chainapi.core.limits.snapshot import QuotaSnapshot
@@ -53,6 +54,15 @@ class Forecast:
         # Responses under way may still report a time that is a round trip later.
         return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight.number else 0.0)
 
+    def _used_up(self, now: float, held: float) -> tuple[float, Policy | None]:
+        """Return the policy that holds a request back for the longest, and until when."""
+        opens, used_up = now, None
+        for one in self.limits.policies:
+            one.balance.collect(now)
+            if not one.balance.backed(1.0, held) and (at := one.opens_at(now, 1.0, held)) > opens:
+                opens, used_up = at, one
+        return opens, used_up
+
     def snapshot(self, now: float, waiting: int, unix_time: float | None) -> QuotaSnapshot:
         """Return the known state, for people to read."""
         limits, held = self.limits, self.in_flight.units
@@ -62,14 +72,12 @@ class Forecast:
         stopped = self.refusals.stopped_until if self.refusals.stopped_until > now else None
         reset = stopped
         if stopped is None:
-            used_up = [one for one in limits.policies if not one.balance.backed(1.0, held)]
-            policy = max(used_up, key=lambda one: one.opens_at(now, 1.0, held), default=policy)
-            opens = policy.opens_at(now, 1.0, held) if used_up and policy is not None else inf
-            reset = opens if opens < inf else None
+            opens, used_up = self._used_up(now, held)
+            policy, reset = used_up or policy, opens if now < opens < inf else None
         return QuotaSnapshot(
             time=now,
             limit=policy.limit if policy else None,
-            remaining=policy.balance.left if policy else None,
+            remaining=policy.left_at(now) if policy else None,
             window=policy.window if policy else None,
             stopped_until=stopped,
             reset_at=reset,

@@ -70,6 +70,22 @@ class Policy:
         """Return the announced end of the window; inf if unknown."""
         return self.reset.after(self.balance.recorded_at)
 
+    def left_at(self, now: float) -> float:
+        """Return the units left at a time: as reported, and predicted to be back.
+
+        Units of requests in flight count as left. Without a known window or reset, no units come back.
+        """
+        balance = self.balance
+        balance.collect(now)
+        back = balance.returned
+        if balance.reported:
+            kind = self.returns.kind
+            if self._reset() <= now and not kind.drips and (self.reset.announced or not kind.default):
+                back = balance.limit
+            elif balance.window:
+                back = kind.back_by(balance, now)
+        return max(0.0, min(balance.limit, balance.remaining + back))
+
     def probes_at(self, opens: float) -> float:
         """Return when a probe shows more than a wait until `opens`; inf for never."""
         balance, window = self.balance, self.balance.window

@@ -28,6 +28,14 @@ class Reset:
     _first: float = field(default=inf, init=False)  # the first one announced since units came back
     _left: float = field(default=0.0, init=False)  # units that remained at that time
 
+    @property
+    def announced(self) -> bool:
+        """Whether successes announced it.
+
+        Else it is the end of a refusal's wait, when only few units may be back.
+        """
+        return self._first < inf
+
     def announce(self, at: float, left: float) -> None:
         """Record the reset that a success announces while `left` units remain."""
         if self._first == inf:

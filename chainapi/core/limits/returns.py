@@ -47,6 +47,14 @@ class Kind:
         """Return when `missing` units besides those that remain are back."""
         raise NotImplementedError
 
+    def back_by(self, balance: Balance, now: float) -> float:
+        """Return the units that are back by a time besides those that remain.
+
+        Those of the ledger are collected before.
+        """
+        missing = balance.limit - balance.remaining
+        return missing if self.back_at(balance, missing) <= now else balance.returned
+
 
 class SlidingLog(Kind):
     """Each unit returns one window after it was spent."""
@@ -86,6 +94,10 @@ class FixedWindow(Kind):
             end = balance.recorded_at + (balance.window or DEFAULT_WINDOW)
         return min(end, self._next_tick(balance))
 
+    def back_by(self, balance: Balance, now: float) -> float:
+        """Return the units of the whole window once its oldest ones are back."""
+        return balance.limit - balance.remaining if balance.returned else Kind.back_by(self, balance, now)
+
     def _next_tick(self, balance: Balance) -> float:
         """Return the next start of a window that the service's clock opens."""
         if self.tick == inf or not balance.window:
@@ -117,6 +129,11 @@ class TokenBucket(Kind):
         missing += min(CUSHION * balance.limit, 0.25 * balance.highest, 5.0)
         window = balance.window or DEFAULT_WINDOW
         return balance.recorded_at + missing * window * self.slowness / balance.limit
+
+    def back_by(self, balance: Balance, now: float) -> float:
+        """Return the whole units that dripped in by a time."""
+        dripped = balance.drip(now - balance.recorded_at) / self.slowness
+        return floor(min(dripped, balance.limit) + EPSILON)
 
     def measure(self, balance: Balance, gain: float, drip: float, found: float) -> None:
         """Measure the slowness: `gain` units of the announced `drip` were found back."""

@@ -57,7 +57,9 @@ _DECODER = Decoder(_State)
 class QuotaSnapshot:
     """Snapshot of a quota at `time`.
 
-    Times are seconds on the event loop's clock, amounts are units. `spenders` shows who spent the quota: each
+    Times are seconds on the event loop's clock, amounts are units. `remaining` has the units that the last
+    response reported, less those spent since, and those predicted to be back at `time`; those of requests in
+    flight count as left. `reset_at` is None while units are left. `spenders` shows who spent the quota: each
     process and tag since the gate began, those with the most units first.
     """
 

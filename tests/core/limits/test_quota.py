@@ -21,7 +21,7 @@ from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.returns import Returns, TokenBucket
+from chainapi.core.limits.returns import FixedWindow, Kind, Returns, SlidingLog, TokenBucket
 from chainapi.core.limits.scope import Verdict
 
 MINUTE = (PolicyField(100.0, 60.0),)
@@ -308,6 +308,54 @@ def test_forecast_after_a_refusal_that_reports_nothing_left_and_no_limit() -> No
     info = RateLimitInfo(remaining=0.0, retry_after=9.0)
     assert quota.answered(go(quota, 0.0), 1.0, 429, info, 0.5) is Verdict.QUOTA
     assert quota.forecast(1.0, 50.0) == quota.forecast(1.0, 50.0, least=True) == 9.0
+
+
+def drained(kind: Kind, info: RateLimitInfo = RateLimitInfo()) -> Quota:  # noqa: B008 - frozen
+    """Return a quota of which 1, 40 and 59 units were spent, with responses at 1, 2 and 20."""
+    quota = started(99.0)
+    quota.answered(go(quota, 1.5, 40.0), 2.0, 200, reported(59.0), 0.5)
+    quota.answered(go(quota, 19.0, 59.0), 20.0, 200, evolve(reported(0.0), reset=info.reset), 0.5)
+    quota._in_force.announced.known[0].returns.kind = kind
+    return quota
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (SlidingLog(), {20.0: 0.0, 60.9: 0.0, 61.0: 1.0, 79.9: 41.0, 80.0: 100.0, 500.0: 100.0}),
+        (FixedWindow(), {20.0: 0.0, 60.9: 0.0, 61.0: 100.0, 80.0: 100.0, 500.0: 100.0}),
+        (TokenBucket(), {20.0: 0.0, 20.5: 0.0, 21.0: 1.0, 50.0: 50.0, 80.0: 100.0, 500.0: 100.0}),
+    ],
+)
+def test_snapshot_counts_units_that_are_back(kind: Kind, expected: dict[float, float]) -> None:
+    """While nothing is sent, a snapshot has the units back by then, as they return; at last the limit."""
+    quota = drained(kind)
+    assert {now: quota.snapshot(now, 0).remaining for now in expected} == expected
+    assert quota.snapshot(500.0, 0).reset_at is None
+
+
+def test_snapshot_follows_an_announced_reset() -> None:
+    """All units are left at the time that a success announced, and none before."""
+    quota = drained(SlidingLog(), RateLimitInfo(reset=10.0))
+    assert [quota.snapshot(now, 0).remaining for now in (29.9, 30.0)] == [0.0, 100.0]
+    assert quota.snapshot(29.0, 0).reset_at == 30.0
+
+
+def test_snapshot_after_a_stop_has_no_more_units_than_are_back() -> None:
+    """The wait of a refusal ends when the first unit is back: the others are not left yet."""
+    quota = drained(SlidingLog())
+    quota.answered(go(quota, 61.0), 61.5, 429, reported(0.0, retry_after=5.0), 0.5)
+    assert quota.snapshot(70.0, 0).remaining == 0.0
+    assert quota.snapshot(122.0, 0).remaining == 100.0
+
+
+def test_snapshot_of_a_limit_of_the_user_shows_it_while_it_is_used_up() -> None:
+    """A limit that is kept by counting alone is shown while it is used up, and no longer."""
+    quota = Quota(limits=[Limit(2, per=10.0)])
+    for _ in range(2):
+        quota.answered(go(quota, 0.0), 1.0, 200, RateLimitInfo(), 0.5)
+    assert (quota.snapshot(5.0, 0).remaining, quota.snapshot(5.0, 0).reset_at) == (0.0, 11.0)
+    assert (quota.snapshot(12.0, 0).remaining, quota.snapshot(12.0, 0).reset_at) == (None, None)
 
 
 @given(st.permutations(range(20)), st.sampled_from([1, 5, 50]))
