@@ -210,7 +210,8 @@ def priced_scene(seed: int, share: float | None, *, documented: bool) -> Scene:
 
 
 @pytest.mark.parametrize(
-    ("seed", "share", "documented"), [(6, None, True), (6, 0.3, True), (10, 0.1, False), (38, 0.2, True)]
+    ("seed", "share", "documented"),
+    [(6, None, True), (6, 0.3, True), (10, 0.1, False), (38, 0.2, True), (52, 0.3, True)],
 )
 def test_no_call_leaves_later_than_it_may_wait(seed: int, share: float | None, documented: bool) -> None:
     """While units drip back, calls of cost 1 and 8 leave within `max_wait` and a second, or are refused."""

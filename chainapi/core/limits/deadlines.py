@@ -32,11 +32,13 @@ class Deadlines(Generic[T]):
     def wait(self, now: float, ticket: T, *, least: bool = False, again: bool = False) -> float:
         """Return the seconds until a request leaves, as far as limits decide that.
 
-        With `least`, the earliest possible time; with `again`, the time if it came again behind all others.
+        With `least`, the earliest possible time, without an unconfirmed documented cost; else the scheduler
+        holds the request for that cost. With `again`, the time if it came again behind all others.
         """
         quota, ceiling = self.quota, ticket.ceiling
         units, ahead = self.queue.ahead(ticket, last=again)
-        units += quota.costs.likely(ticket.route, ticket.prior)
+        cost = quota.costs.likely if least else quota.costs.price
+        units += cost(ticket.route, ticket.prior)
         seconds = quota.forecast(now, units, ahead + 1.0, least=least)
         if quota.routes.known:
             seconds = max(seconds, quota.routes.closed_until(ticket.route) - now)

@@ -59,8 +59,8 @@ class QuotaSnapshot:
 
     Times are seconds on the event loop's clock, amounts are units. `remaining` has the units that the last
     response reported, less those spent since, and those predicted to be back at `time`; those of requests in
-    flight count as left. `reset_at` is None while requests may leave. `spenders` shows who spent the quota: each
-    process and tag since the gate began, those with the most units first.
+    flight count as left. `reset_at` is None while requests may leave. `spenders` shows who spent the quota:
+    each process and tag since the gate began, those with the most units first.
     """
 
     time: float
