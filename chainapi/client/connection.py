@@ -140,7 +140,8 @@ class Connection:
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
-        """Send one request, with all its retries."""
+        """Send one request, with all its retries; a shared one begins later than its first call."""
+        self._refuse_closed()
         flow = CallFlow(call, self.settings, began)
         runner = CallRunner(service, call, decode, flow, self._calls)
         return runner.run_observed() if service.events.emit else runner.run()
@@ -153,8 +154,7 @@ class Connection:
             ConfigurationError: the session belongs to another event loop, or was made before a fork.
 
         """
-        if self.closed:
-            raise SessionClosedError("the session is closed: make a new one")
+        self._refuse_closed()
         self._refuse_fork()
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -206,6 +206,10 @@ class Connection:
         """Belong to a loop, and use its gates."""
         self._loop = loop
         gates = OwnGates() if self.closed else self.gates
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            raise SessionClosedError("the session is closed: make a new one")
+
         for service in self.configured:
             service.join(gates.open(loop, service.endpoint))
 

@@ -15,7 +15,16 @@ from chainapi import Cache, CacheStore, MemoryStore, Session
 from chainapi.core.cache import CachedResponse
 from chainapi.core.events import CacheServed, Event, RequestSent
 from chainapi.core.http import Request, Response
-from chainapi.errors import APIConnectionError, ConfigurationError, NotFoundError, QuotaWaitError, ServerError
+from chainapi.errors import (
+    APIConnectionError,
+    ConfigurationError,
+    DeadlineExceededError,
+    DecodeError,
+    NotFoundError,
+    QuotaWaitError,
+    ServerError,
+    SessionClosedError,
+)
 from chainapi.simulator import Fault, Simulator
 
 PATH = "/v1/chains/43114"
@@ -338,6 +347,24 @@ async def test_a_store_that_fails_costs_a_request(caplog: pytest.LogCaptureFixtu
     assert "failed to read: OSError" in caplog.text
     assert "failed to write: OSError" in caplog.text
     assert "secret-host" not in caplog.text
+
+
+async def test_a_session_closes_while_its_store_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that is closed sends nothing for calls that still read their store."""
+    server, reading = Server(), asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        reading.set()
+        await asyncio.sleep(0.5)
+
+    monkeypatch.setattr(Store, "get", slow)
+    session = opened(server)
+    call = asyncio.ensure_future(number(session.with_options(cache=kept())))
+    await reading.wait()
+    await session.aclose()
+    with pytest.raises(SessionClosedError):
+        await call
+    assert server.requests == []
 
 
 async def test_bytes_of_others_are_no_response() -> None:

@@ -10,12 +10,14 @@ import pytest
 from attrs import define, field
 
 from chainapi import Session, SessionView
+from chainapi.core.events import CallBegan, Event
 from chainapi.core.http import Request, Response
 from chainapi.errors import (
     ChainAPIError,
     DeadlineExceededError,
     DecodeError,
     NotFoundError,
+    QueueFullError,
     QuotaWaitError,
     SessionClosedError,
 )
@@ -36,6 +38,7 @@ class Server:
     body: bytes = b'{"chainId": "1"}'
     status: int = 200
     seconds: float = 1.0
+    headers: dict[str, str] = field(factory=dict[str, str])
     requests: list[Request] = field(factory=list[Request])
     cancelled: int = 0
 
@@ -47,7 +50,7 @@ class Server:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Response(self.status, {}, self.body)
+        return Response(self.status, self.headers, self.body)
 
     async def aclose(self) -> None:
         """Close nothing."""
@@ -260,6 +263,18 @@ async def test_closing_the_session_ends_all_callers() -> None:
     results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(error) for error in results] == [SessionClosedError] * 3
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() -> None:
+    """A session that is closed just after a call sends nothing, although the request begins later."""
+    server = Server()
+    session = opened(server)
+    call = asyncio.ensure_future(session.with_options(coalesce=True).data.get(PATH))
+    await asyncio.sleep(0)  # the call began, its request did not
+    await session.aclose()
+    with pytest.raises(SessionClosedError):
+        await call
+    assert server.requests == []
 
 
 async def test_pages_are_shared_page_by_page() -> None:
