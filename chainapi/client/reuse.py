@@ -137,10 +137,13 @@ class ResponseReuse:
         request: _Request, decode: Callable[[bytes], R], exchange: Exchange
     ) -> tuple[R, Exchange]:
         """Decode a response for one of its callers: rows of a user's class may change."""
-        decoded = await request.service.decode(decode, cast("Response", exchange.outcome).body)
+        service, number = request.service, exchange.sent.call
+        decoded = await service.decode(decode, cast("Response", exchange.outcome).body)
         if isinstance(decoded, DecodeError):
             elapsed = asyncio.get_running_loop().time() - request.began
-            raise decoded.after(where=request.call.query.where, attempts=1, elapsed=elapsed)
+            attempts = 0 if number is None else 1
+            error = decoded.after(where=request.call.query.where, attempts=attempts, elapsed=elapsed)
+            raise service.identified(error, number, exchange.outcome)
         return decoded, exchange
 
 

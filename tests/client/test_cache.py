@@ -367,6 +367,18 @@ async def test_a_session_closes_while_its_store_hangs(monkeypatch: pytest.Monkey
     assert server.requests == []
 
 
+async def test_an_error_of_decoding_a_cached_response_has_no_attempt() -> None:
+    """A model that does not fit a cached response fails without a call and an attempt."""
+    async with opened(Server()) as session:
+        view = session.with_options(cache=kept())
+        with pytest.raises(DecodeError) as sent:
+            await view.data.get(PATH, model=list[int])
+        with pytest.raises(DecodeError) as cached:
+            await view.data.get(PATH, model=list[int])
+    assert isinstance(sent.value.call, int)
+    assert (sent.value.attempts, cached.value.attempts, cached.value.call) == (1, 0, None)
+
+
 async def test_bytes_of_others_are_no_response() -> None:
     """An entry that this version cannot read counts as missing; so does one of a clock ahead."""
     server, cache = Server(), kept()

@@ -277,6 +277,19 @@ async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() ->
     assert server.requests == []
 
 
+async def test_an_error_of_decoding_has_the_call_and_the_request_id() -> None:
+    """A model that does not fit a shared response raises an error with the numbers of its request."""
+    server = Server(headers={"x-request-id": "r-17"})
+    events = list[Event]()
+    async with opened(server, on_event=events.append) as session:
+        view = session.with_options(coalesce=True)
+        with pytest.raises(DecodeError) as caught:
+            await view.data.get(PATH, model=list[int])
+    (began,) = (event for event in events if isinstance(event, CallBegan))
+    assert caught.value.call == began.call
+    assert caught.value.request_id == "r-17"
+
+
 async def test_pages_are_shared_page_by_page() -> None:
     """Walks of one list share the requests for its pages, and each has every row."""
     sim = Simulator(latency=0.1)
