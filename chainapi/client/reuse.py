@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
+from math import inf
 from typing import Any, Protocol, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
@@ -16,7 +17,9 @@ from chainapi.core.call import Call, Exchange, SentAt
 from chainapi.core.http import Response
 from chainapi.errors import (
     APIConnectionError,
+    DeadlineExceededError,
     DecodeError,
+    QueueFullError,
     QuotaWaitError,
     RateLimitedError,
     ServerError,
@@ -26,6 +29,7 @@ from chainapi.models.codec import checked_json
 __all__ = ["ResponseReuse"]
 
 R = TypeVar("R")
+LEAST = 0.01  # seconds: a call with less time left does not repeat a request
 # Faults of the service and of its quota: a stale response is better. Other errors are the answer.
 _FAULTS = (APIConnectionError, QuotaWaitError, RateLimitedError, ServerError)
 
@@ -54,7 +58,21 @@ class _Request:
         options = self.call.options
         waits = (options.timeout, options.retry, options.max_wait, options.deadline, options.priority)
         shared = (options.max_waiting, options.cache)
-        return self.service.name, self.url, significant(options.headers), waits, shared
+        return self.service.name, self.url, significant(options.headers), options.waits, shared
+
+    @property
+    def deadline(self) -> float:
+        """Time of the loop at which the call must end; inf for none."""
+        allowed = self.call.options.deadline
+        return inf if allowed is None else self.began + allowed
+
+    def may_succeed(self, error: QuotaWaitError | DeadlineExceededError) -> bool:
+        """Return whether the request has enough time, unlike an identical one that began before."""
+        now, options = asyncio.get_running_loop().time(), self.call.options
+        allowed = inf if options.max_wait is None else options.max_wait - (now - self.began)
+        waits = not isinstance(error, DeadlineExceededError)
+        left = min(self.deadline - now, allowed if waits else inf)
+        return not isinstance(error, QueueFullError) and left > max(error.retry_after or 0.0, LEAST)
 
     @property
     def url(self) -> str:
@@ -119,7 +137,7 @@ class ResponseReuse:
 
     async def _send(self, request: _Request) -> Exchange:
         """Return the response to a request, or to an identical one in flight."""
-        return await self._coalescer.run(request.identity, partial(self._fetch, request))
+        return await self._coalescer.run(request.identity, partial(self._fetch, request), request.may_succeed)
 
     async def _fetch(self, request: _Request) -> Exchange:
         """Send a request, and store its response."""

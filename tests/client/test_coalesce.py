@@ -277,6 +277,20 @@ async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() ->
     assert server.requests == []
 
 
+async def test_a_refused_request_is_not_repeated_for_callers_with_no_more_time() -> None:
+    """During a stop a thousand identical calls with a `max_wait` are refused by one attempt to send."""
+    sim, events = Simulator(limit=1, window=60.0), list[Event]()
+    async with Session(**sim.arguments(), on_event=events.append) as session:
+        await session.data.get(PATH)
+        view = session.with_options(coalesce=True, max_wait=2.0)
+        errors = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)), return_exceptions=True)
+        full = session.with_options(coalesce=True, max_waiting=0)
+        errors += await asyncio.gather(*(full.data.get(PATH) for _ in range(100)), return_exceptions=True)
+    assert {type(error) for error in errors} == {QuotaWaitError, QueueFullError}
+    assert len(set(map(id, errors))) == 200  # each has its own
+    assert sum(isinstance(event, CallBegan) for event in events) == 3
+
+
 async def test_an_error_of_decoding_has_the_call_and_the_request_id() -> None:
     """A model that does not fit a shared response raises an error with the numbers of its request."""
     server = Server(headers={"x-request-id": "r-17"})
