@@ -112,7 +112,7 @@ class ResponseReuse:
         request, cache = _Request(service, call, began), call.options.cache
         if cache is None or call.fresh:
             return await self._decoded(request, decode, await self._send(request))
-        stored = await cache.read(request.key)
+        stored = await cache.read(request.key, request.deadline)
         now, wall = asyncio.get_running_loop().time(), service.member.now()
         age = 0.0 if stored is None else wall - stored.sent
         use = Use.NEVER if stored is None else cache.policy.use(age, self.page_token_lifetime)
@@ -147,7 +147,7 @@ class ResponseReuse:
         if (cache := call.options.cache) is not None:
             raw = request.service.received(exchange)  # without the key, if the service echoed it
             stored = CachedResponse.of(exchange.sent.wall, raw.elapsed, raw.status, raw.headers, body)
-            await cache.write(request.key, stored)
+            await cache.write(request.key, stored, request.deadline)
         return exchange
 
     @staticmethod

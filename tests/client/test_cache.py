@@ -349,6 +349,33 @@ async def test_a_store_that_fails_costs_a_request(caplog: pytest.LogCaptureFixtu
     assert "secret-host" not in caplog.text
 
 
+@pytest.mark.parametrize("part", ["get", "set"])
+async def test_a_store_that_hangs_costs_a_second(
+    part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that never responds fails after a second, or at the deadline of the call."""
+    store = Store()
+
+    async def hang(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Store, part, hang)
+    async with opened(Server(seconds=0.3)) as session:
+        view = session.with_options(cache=Cache(100.0, store=store))
+        with caplog.at_level(logging.WARNING, "chainapi"):
+            assert await number(view) == 1
+        assert unix() == pytest.approx(START + 1.3)
+        assert "TimeoutError" in caplog.text
+        hurried = view.with_options(deadline=0.5)
+        began = unix()
+        if part == "set":
+            assert await number(hurried) == 2
+        else:
+            with pytest.raises(DeadlineExceededError):
+                await number(hurried)
+        assert unix() - began == pytest.approx(0.5)
+
+
 async def test_a_session_closes_while_its_store_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that is closed sends nothing for calls that still read their store."""
     server, reading = Server(), asyncio.Event()
