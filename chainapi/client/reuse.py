@@ -56,7 +56,6 @@ class _Request:
     def identity(self) -> Hashable:
         """Identity of the request: an identical one in flight may take its place."""
         options = self.call.options
-        waits = (options.timeout, options.retry, options.max_wait, options.deadline, options.priority)
         shared = (options.max_waiting, options.cache)
         return self.service.name, self.url, significant(options.headers), options.waits, shared
 

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from typing import Any
 
 import pytest
 
-from chainapi import Session
+from chainapi import Session, SessionView
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
@@ -265,6 +266,33 @@ async def test_max_waiting_of_a_view() -> None:
         await web.metrics.chains.list().collect(limit=1)  # another quota
         assert time() < 1.0
         await asyncio.gather(*calls)
+
+
+async def test_equal_views_are_counted_together() -> None:
+    """A view made for each request shares its places with the equal ones, whatever its headers are."""
+
+    def view(session: Session, number: int, **options: Any) -> SessionView:
+        tagged = session.with_options(tag="web", headers={"x-request-id": f"r{number}"})
+        return tagged.with_options(max_waiting=2, **options)
+
+    async with opened(Simulator(limit=1, window=60.0)) as session:
+        await session.data.get(PATH)
+        calls = [asyncio.create_task(view(session, number).data.get(PATH)) for number in range(2)]
+        await asyncio.sleep(0)
+        for number in range(2, 4):
+            with pytest.raises(QueueFullError):
+                await view(session, number).data.get(PATH)
+        calls.append(asyncio.create_task(view(session, 4, priority=1).data.get(PATH)))
+        await asyncio.gather(*calls)
+
+
+async def test_equal_views_are_coalesced() -> None:
+    """Views made for each request share requests although they have `max_waiting`."""
+    simulator = Simulator(latency=0.1)
+    async with opened(simulator) as session:
+        views = [session.with_options(coalesce=True, max_waiting=5) for _ in range(3)]
+        await asyncio.gather(*(view.data.get(PATH) for view in views))
+    assert simulator.stats.requests == 1
 
 
 async def test_max_waiting_of_a_session() -> None:
