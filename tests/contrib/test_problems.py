@@ -89,7 +89,7 @@ async def test_wait_after_429_is_that_of_the_answer_or_of_the_quota(named: float
 
 
 def test_unknown_wait_has_no_header() -> None:
-    """Where nobody knows the wait there is no Retry-After."""
+    """A wait of unknown length has no Retry-After."""
     assert "retry-after" not in problem_of(ServerError(503)).headers
 
 

@@ -196,7 +196,7 @@ async def test_wait_for_quota_is_an_event() -> None:
 
 @EACH
 async def test_stop_without_a_named_end_is_a_wait_too(make: Make) -> None:
-    """Where the service names no wait, the time of the next attempt counts."""
+    """A refusal without a wait counts until the time of the next attempt."""
     simulator = Simulator(points=250, metrics_limit=1, metrics_window=60)
     async with opened(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
         text = b"".join([piece async for piece in body])
@@ -282,7 +282,7 @@ async def test_other_errors_stay_errors(make: Make) -> None:
 @EACH
 @pytest.mark.parametrize("read", [0, 1])
 async def test_closing_ends_the_iterable(make: Make, read: int) -> None:
-    """When a body is closed, a user's generator ends too, wherever it is."""
+    """A body that is closed ends a user's generator too, wherever it is."""
     ended = asyncio.Event()
 
     async def endless() -> AsyncGenerator[Any, None]:
