@@ -157,8 +157,8 @@ class Connection:
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
-        """Send one request, with all its retries; a shared one begins later than its first call."""
-        self._refuse_closed()
+        """Send one request, with all its retries."""
+        self._refuse_closed()  # a shared request begins later than its call
         flow = CallFlow(call, self.settings, began)
         runner = CallRunner(service, call, decode, flow, self._calls)
         return runner.run_observed() if service.events.emit else runner.run()

@@ -66,7 +66,7 @@ class _Request:
         return inf if allowed is None else self.began + allowed
 
     def may_succeed(self, error: QuotaWaitError | DeadlineExceededError) -> bool:
-        """Return whether the request has enough time, unlike an identical one that began before."""
+        """Return whether the request has more time than an identical one had."""
         now, options = asyncio.get_running_loop().time(), self.call.options
         allowed = inf if options.max_wait is None else options.max_wait - (now - self.began)
         waits = not isinstance(error, DeadlineExceededError)

@@ -157,12 +157,15 @@ class Service:
         return decode_error(response.body, self._secret)
 
     def request_id(self, outcome: object) -> str | None:
-        """Return the id that the service gave to a request; None without a response, or without an id."""
+        """Return the id that the service gave to a request.
+
+        None without a response, or without an id.
+        """
         found = request_id(outcome.headers) if isinstance(outcome, Response) else None
         return None if found is None else self._shown(found)
 
     def identified(self, error: E, call: int | None, outcome: object) -> E:
-        """Return an error with the number of its call, and the id of the request with that outcome."""
+        """Return an error with the number of its call and the id of its request."""
         error.call = call
         error.request_id = self.request_id(outcome)
         return error
