@@ -202,9 +202,7 @@ async def test_stale_without_quota() -> None:
     """A call that would wait for quota too long gets the stale response."""
     sim = Simulator(limit=1, window=60.0)
     async with Session(
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
+        **sim.arguments(),
         max_wait=0.5,
         now=unix,
     ) as session:
@@ -242,9 +240,7 @@ async def test_a_stampede_is_one_request() -> None:
 async def test_cached_pages_walk_on() -> None:
     """A walk reads cached pages, and continues with the tokens in them; every row once."""
     sim = Simulator()
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), now=unix
-    ) as session:
+    async with Session(**sim.arguments(), now=unix) as session:
         view = session.with_options(cache=kept(3600.0))
         rows = await view.data.evm.blocks(43114, page_size=10).collect(limit=50)
         assert sim.stats.requests == 5
@@ -260,9 +256,7 @@ async def test_the_age_of_a_token_counts_from_its_request() -> None:
     sim = Simulator()
     lifetime = timedelta(seconds=100)
     async with Session(
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
+        **sim.arguments(),
         now=unix,
         page_token_lifetime=lifetime,
     ) as session:
@@ -285,9 +279,7 @@ async def test_the_age_of_a_token_counts_from_its_request() -> None:
 async def test_a_refused_token_is_not_taken_from_the_cache_again() -> None:
     """A token that the service refuses early is renewed by the service, not by the cache."""
     sim = Simulator(token_lifetime=50.0)
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), now=unix
-    ) as session:
+    async with Session(**sim.arguments(), now=unix) as session:
         view = session.with_options(cache=kept(1e4))
         await view.data.evm.blocks(43114, page_size=10).collect(limit=10)
         await asyncio.sleep(60)
@@ -467,9 +459,7 @@ async def test_faults_of_the_simulator() -> None:
     """While the service is down, every call has the last response."""
     sim = Simulator()
     async with Session(
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
+        **sim.arguments(),
         now=unix,
         max_attempts=2,
     ) as session:

@@ -239,9 +239,7 @@ async def test_a_later_caller_has_its_whole_deadline() -> None:
 async def test_a_later_caller_has_its_whole_max_wait() -> None:
     """The first caller's wait for quota is over before that of the later ones."""
     sim = Simulator(limit=1, window=60.0)
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), max_wait=58.0
-    ) as session:
+    async with Session(**sim.arguments(), max_wait=58.0) as session:
         await session.data.evm.blocks(43114).collect(limit=1)
         view = session.with_options(coalesce=True)
         first = asyncio.ensure_future(view.data.evm.blocks(43114).collect(limit=1))
@@ -307,9 +305,7 @@ async def test_an_error_of_decoding_has_the_call_and_the_request_id() -> None:
 async def test_pages_are_shared_page_by_page() -> None:
     """Walks of one list share the requests for its pages, and each has every row."""
     sim = Simulator(latency=0.1)
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport()
-    ) as session:
+    async with Session(**sim.arguments()) as session:
         view = session.with_options(coalesce=True)
         walks = [view.data.evm.blocks(43114, page_size=10, prefetch=2).collect(limit=100) for _ in range(5)]
         first, *others = await asyncio.gather(*walks)

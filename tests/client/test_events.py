@@ -35,13 +35,7 @@ from chainapi.simulator import Fault, Simulator
 
 def simulated(simulator: Simulator, **options: Any) -> Session:
     """Return a session that reaches `simulator` in memory."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )
+    return Session(**simulator.arguments(), **options)
 
 
 async def test_stream_of_events() -> None:

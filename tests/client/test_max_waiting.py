@@ -233,15 +233,9 @@ async def test_call_is_not_refused_again_at_the_time_that_it_was_given(
 # --- sessions and views -------------------------------------------------------------------------
 
 
-def opened(simulator: Simulator, **options: object) -> Session:
+def opened(simulator: Simulator, **options: Any) -> Session:
     """Return a session on a simulator."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,  # type: ignore[arg-type]
-    )
+    return Session(**simulator.arguments(), **options)
 
 
 async def test_max_waiting_of_a_view() -> None:

@@ -19,12 +19,7 @@ from chainapi.simulator import Simulator
 
 def simulated(simulator: Simulator, **options: Any) -> Session:
     """Return a session that reaches `simulator` in memory."""
-    return Session(
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )
+    return Session(**simulator.arguments(), **options)
 
 
 BLOCKS = "/v1/chains/43114/blocks"

@@ -52,13 +52,7 @@ WEBHOOK = EvmAddressWebhookRequest(
 
 def session_with(sim: Simulator, **options: Any) -> Session:
     """Return a session that reaches a simulator in memory."""
-    return Session(
-        metrics_base_url=sim.metrics_base_url,
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
-        **options,
-    )
+    return Session(**sim.arguments(), **options)
 
 
 def balance(name: str) -> AllTimeNativeBalanceQuery:

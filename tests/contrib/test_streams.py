@@ -22,13 +22,7 @@ EACH = pytest.mark.parametrize("make", [NDJSONBody, SSEBody])
 
 def opened(simulator: Simulator, **options: Any) -> Session:
     """Return a session in memory."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )
+    return Session(**simulator.arguments(), **options)
 
 
 async def whole(body: Body) -> bytes:

@@ -57,10 +57,4 @@ class Recorded:
 
 def simulated(simulator: Simulator, **options: Any) -> Session:
     """Return a session that reaches `simulator` in memory."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )
+    return Session(**simulator.arguments(), **options)
