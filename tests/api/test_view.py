@@ -21,6 +21,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from tests.sessions import simulated
 
 PATH = "/v1/chains/43114"
 
@@ -28,16 +29,6 @@ PATH = "/v1/chains/43114"
 def now() -> float:
     """Return the time of the running loop."""
     return asyncio.get_running_loop().time()
-
-
-def opened(sim: Simulator, **options: Any) -> Session:
-    """Return a session that reaches a simulator in memory."""
-    return Session(
-        metrics_base_url=sim.metrics_base_url,
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        **{"transport": sim.transport(), **options},
-    )
 
 
 @define
@@ -72,7 +63,7 @@ def recorded(transport: Recorder, **options: Any) -> Session:
 async def test_max_wait_of_a_view() -> None:
     """A view with `max_wait` fails fast, while calls of the session wait for quota."""
     sim = Simulator(limit=2, window=60.0)
-    async with opened(sim) as session:
+    async with simulated(sim) as session:
         web = session.with_options(max_wait=1.0)
         for _ in range(2):
             await web.data.get(PATH)
@@ -111,7 +102,7 @@ async def test_timeout_and_attempts_of_a_view() -> None:
         assert len(transport.requests) == 1
         await session.data.get(PATH)
     sim = Simulator(faults=[Fault(every=1, status=503)])
-    async with opened(sim) as session:
+    async with simulated(sim) as session:
         with pytest.raises(ServerError) as caught:
             await session.with_options(max_attempts=1).data.get(PATH)
         assert caught.value.attempts == 1
@@ -124,7 +115,7 @@ async def test_priority_and_tag_of_a_view() -> None:
     """Calls of a view have its priority and tag, unless they have their own."""
     sim = Simulator(limit=10, window=60.0, latency=0.05)
     order: list[str] = []
-    async with opened(sim, tag="batch") as session:
+    async with simulated(sim, tag="batch") as session:
         web = session.with_options(priority=1, tag="web")
 
         async def get(view: SessionView, name: str, **options: Any) -> None:

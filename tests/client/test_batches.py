@@ -13,7 +13,7 @@ from chainapi import Pages, Session
 from chainapi.errors import ConfigurationError, PagingError, ServerError
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
-from tests.client.test_resume import simulated
+from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import pairwise
-from typing import Any
 
 import attrs
 import pytest
@@ -36,11 +35,7 @@ from chainapi.errors import (
     PaginationLoopError,
 )
 from chainapi.simulator import Fault, Simulator
-
-
-def simulated(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that reaches `simulator` in memory."""
-    return Session(**simulator.arguments(), **options)
+from tests.sessions import simulated
 
 
 async def test_stream_of_events() -> None:

@@ -15,12 +15,7 @@ from chainapi.core.events import Event, Restarted
 from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.simulator import Simulator
-
-
-def simulated(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that reaches `simulator` in memory."""
-    return Session(**simulator.arguments(), **options)
-
+from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 

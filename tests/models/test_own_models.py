@@ -18,7 +18,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import MetricPoint
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Simulator
-from tests.client.test_resume import simulated
+from tests.sessions import simulated
 
 T = TypeVar("T")
 HUGE = 10**40
