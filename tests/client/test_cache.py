@@ -12,6 +12,7 @@ import pytest
 from attrs import define, field
 
 from chainapi import Cache, CacheStore, MemoryStore, Session
+from chainapi.client.transport import Transport
 from chainapi.core.cache import CachedResponse
 from chainapi.core.events import CacheServed, Event, RequestSent
 from chainapi.core.http import Request, Response
@@ -26,6 +27,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from tests.sessions import Answering, reaching
 
 PATH = "/v1/chains/43114"
 KEY = "key-of-the-test"
@@ -37,26 +39,12 @@ def unix() -> float:
     return START + asyncio.get_running_loop().time()
 
 
-@define
-class Server:
-    """Transport whose answers count up; `status` and `fault` change them."""
+class Server(Answering):
+    """Transport whose answers count up."""
 
-    status: int = 200
-    fault: APIConnectionError | None = None
-    seconds: float = 0.0
-    requests: list[Request] = field(factory=list[Request])
-
-    async def send(self, request: Request) -> Response:
-        """Answer with the number of the request."""
-        self.requests.append(request)
-        number = len(self.requests)
-        await asyncio.sleep(self.seconds)
-        if self.fault is not None:
-            raise self.fault
-        return Response(self.status, {}, b'{"number": %d}' % number)
-
-    async def aclose(self) -> None:
-        """Close nothing."""
+    def content(self, number: int) -> bytes:
+        """Return the number of the request."""
+        return b'{"number": %d}' % number
 
 
 @define
@@ -81,16 +69,9 @@ class Store:
         self.ttls.append(ttl)
 
 
-def opened(transport: Any, *, api_key: str = KEY, **options: Any) -> Session:
-    """Return a session on a transport."""
-    return Session(
-        metrics_base_url="https://metrics.test",
-        data_base_url="https://data.test",
-        api_key=api_key,
-        transport=transport,
-        now=unix,
-        **options,
-    )
+def opened(transport: Transport, **options: Any) -> Session:
+    """Return a session whose wall clock runs with the loop."""
+    return reaching(transport, **{"api_key": KEY, "now": unix, **options})
 
 
 def kept(fresh: float = 10.0, **ages: float) -> Cache:

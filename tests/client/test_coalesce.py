@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import define, field
 
-from chainapi import Session, SessionView
+from chainapi import SessionView
 from chainapi.core.events import CallBegan, Event
 from chainapi.core.http import Request, Response
 from chainapi.errors import (
@@ -22,6 +21,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Simulator
+from tests.sessions import Answering, reaching, simulated
 
 PATH = "/v1/chains/43114"
 
@@ -31,40 +31,9 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@define
-class Server:
-    """Transport that answers `body` after a second each, and counts what it was sent."""
-
-    body: bytes = b'{"chainId": "1"}'
-    status: int = 200
-    seconds: float = 1.0
-    headers: dict[str, str] = field(factory=dict[str, str])
-    requests: list[Request] = field(factory=list[Request])
-    cancelled: int = 0
-
-    async def send(self, request: Request) -> Response:
-        """Answer a request after a while."""
-        self.requests.append(request)
-        try:
-            await asyncio.sleep(self.seconds)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        return Response(self.status, self.headers, self.body)
-
-    async def aclose(self) -> None:
-        """Close nothing."""
-
-
-def opened(transport: Any, **options: Any) -> Session:
-    """Return a session on a transport."""
-    return Session(
-        metrics_base_url="https://metrics.test",
-        data_base_url="https://data.test",
-        api_key="key-of-the-test",
-        transport=transport,
-        **options,
-    )
+def server_of(body: bytes = b'{"chainId": "1"}', **settings: Any) -> Answering:
+    """Return a transport that answers after a second."""
+    return Answering(body, **{"seconds": 1.0, **settings})
 
 
 async def settle() -> None:
@@ -75,8 +44,8 @@ async def settle() -> None:
 
 async def test_identical_requests_are_one() -> None:
     """A hundred identical calls send one request; each has its own result."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)))
         assert len(server.requests) == 1
@@ -129,8 +98,8 @@ def _not_coalesced(session: SessionView) -> Any:
 )
 async def test_other_requests_are_sent(call: Callable[[SessionView], Any]) -> None:
     """A request that differs in URL, service, waits or headers is sent by itself."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         await asyncio.gather(view.data.get(PATH), call(view))
     assert len(server.requests) == 2
@@ -138,8 +107,8 @@ async def test_other_requests_are_sent(call: Callable[[SessionView], Any]) -> No
 
 async def test_views_and_traces_do_not_matter() -> None:
     """Views with the same options share requests, whatever tag and trace they have."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         views = [
             session.with_options(coalesce=True, tag=f"t{n}", headers={"Traceparent": f"00-{n}"})
             for n in range(3)
@@ -151,8 +120,8 @@ async def test_views_and_traces_do_not_matter() -> None:
 @pytest.mark.parametrize("leaving", [0, 1])
 async def test_a_cancelled_caller_leaves_the_others(leaving: int) -> None:
     """The first caller or a later one is cancelled: the other one has its response."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(2)]
         await asyncio.sleep(0.5)
@@ -164,8 +133,8 @@ async def test_a_cancelled_caller_leaves_the_others(leaving: int) -> None:
 
 async def test_the_last_cancelled_caller_ends_the_request() -> None:
     """With its last caller the request ends; a later call sends another one."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
         await asyncio.sleep(0.5)
@@ -181,8 +150,8 @@ async def test_the_last_cancelled_caller_ends_the_request() -> None:
 
 async def test_each_caller_has_its_own_error() -> None:
     """An error reaches all callers, and each may change its own; a walk adds its position."""
-    server = Server(b'{"message": "none"}', 404)
-    async with opened(server) as session:
+    server = server_of(b'{"message": "none"}', status=404)
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(
             *(view.data.evm.blocks(1).collect() for _ in range(2)), return_exceptions=True
@@ -198,8 +167,8 @@ async def test_each_caller_has_its_own_error() -> None:
 
 async def test_each_caller_decodes_for_itself() -> None:
     """A model that does not fit fails its own caller only."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         calls = [view.data.get(PATH, model=list[int]), view.data.get(PATH)]
         wrong, right = await asyncio.gather(*calls, return_exceptions=True)
@@ -211,8 +180,8 @@ async def test_each_caller_decodes_for_itself() -> None:
 
 async def test_malformed_bodies_are_repeated_once_for_all() -> None:
     """A body that is no JSON is requested again, for all callers together."""
-    server = Server(b'{"chainId"')
-    async with opened(server, max_attempts=2) as session:
+    server = server_of(b'{"chainId"')
+    async with reaching(server, max_attempts=2) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(3)), return_exceptions=True)
     assert len(server.requests) == 2
@@ -221,8 +190,8 @@ async def test_malformed_bodies_are_repeated_once_for_all() -> None:
 
 async def test_a_later_caller_has_its_whole_deadline() -> None:
     """The deadline of the first caller does not end the calls of later ones."""
-    server = Server(seconds=8.0)
-    async with opened(server, deadline=5.0) as session:
+    server = server_of(seconds=8.0)
+    async with reaching(server, deadline=5.0) as session:
         view = session.with_options(coalesce=True)
         first = asyncio.ensure_future(view.data.get(PATH))
         await asyncio.sleep(4.0)
@@ -239,7 +208,7 @@ async def test_a_later_caller_has_its_whole_deadline() -> None:
 async def test_a_later_caller_has_its_whole_max_wait() -> None:
     """The first caller's wait for quota is over before that of the later ones."""
     sim = Simulator(limit=1, window=60.0)
-    async with Session(**sim.arguments(), max_wait=58.0) as session:
+    async with simulated(sim, max_wait=58.0) as session:
         await session.data.evm.blocks(43114).collect(limit=1)
         view = session.with_options(coalesce=True)
         first = asyncio.ensure_future(view.data.evm.blocks(43114).collect(limit=1))
@@ -252,8 +221,8 @@ async def test_a_later_caller_has_its_whole_max_wait() -> None:
 
 async def test_closing_the_session_ends_all_callers() -> None:
     """Callers of one request raise SessionClosedError, and no task is left."""
-    server = Server()
-    session = opened(server)
+    server = server_of()
+    session = reaching(server)
     view = session.with_options(coalesce=True)
     calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
     await asyncio.sleep(0.5)
@@ -265,8 +234,8 @@ async def test_closing_the_session_ends_all_callers() -> None:
 
 async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() -> None:
     """A session that is closed just after a call sends nothing, although the request begins later."""
-    server = Server()
-    session = opened(server)
+    server = server_of()
+    session = reaching(server)
     call = asyncio.ensure_future(session.with_options(coalesce=True).data.get(PATH))
     await asyncio.sleep(0)  # the call began, its request did not
     await session.aclose()
@@ -278,7 +247,7 @@ async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() ->
 async def test_a_refused_request_is_not_repeated_for_callers_with_no_more_time() -> None:
     """During a stop a thousand identical calls with a `max_wait` are refused by one attempt to send."""
     sim, events = Simulator(limit=1, window=60.0), list[Event]()
-    async with Session(**sim.arguments(), on_event=events.append) as session:
+    async with simulated(sim, on_event=events.append) as session:
         await session.data.get(PATH)
         view = session.with_options(coalesce=True, max_wait=2.0)
         errors = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)), return_exceptions=True)
@@ -291,9 +260,9 @@ async def test_a_refused_request_is_not_repeated_for_callers_with_no_more_time()
 
 async def test_an_error_of_decoding_has_the_call_and_the_request_id() -> None:
     """A model that does not fit a shared response raises an error with the numbers of its request."""
-    server = Server(headers={"x-request-id": "r-17"})
+    server = server_of(headers={"x-request-id": "r-17"})
     events = list[Event]()
-    async with opened(server, on_event=events.append) as session:
+    async with reaching(server, on_event=events.append) as session:
         view = session.with_options(coalesce=True)
         with pytest.raises(DecodeError) as caught:
             await view.data.get(PATH, model=list[int])
@@ -305,7 +274,7 @@ async def test_an_error_of_decoding_has_the_call_and_the_request_id() -> None:
 async def test_pages_are_shared_page_by_page() -> None:
     """Walks of one list share the requests for its pages, and each has every row."""
     sim = Simulator(latency=0.1)
-    async with Session(**sim.arguments()) as session:
+    async with simulated(sim) as session:
         view = session.with_options(coalesce=True)
         walks = [view.data.evm.blocks(43114, page_size=10, prefetch=2).collect(limit=100) for _ in range(5)]
         first, *others = await asyncio.gather(*walks)
@@ -317,11 +286,11 @@ async def test_pages_are_shared_page_by_page() -> None:
 async def test_an_outside_error_is_shared_as_it_is() -> None:
     """An error of a user's transport that is none of chainapi's reaches every caller."""
 
-    class Broken(Server):
+    class Broken(Answering):
         async def send(self, request: Request) -> Response:
             raise ZeroDivisionError
 
-    async with opened(Broken()) as session:
+    async with reaching(Broken()) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(2)), return_exceptions=True)
     assert [type(error) for error in results] == [ZeroDivisionError] * 2
