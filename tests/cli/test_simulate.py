@@ -45,6 +45,7 @@ def test_options_make_the_simulator_that_they_describe() -> None:
         *("--fault", "/v1/chains/7/*=status:400,message:under maintenance"),
     ]
     with simulated(*options) as variables:
+        assert variables["CHAINAPI_API_KEY_HEADER"] == "x-other-key"
         assert ask(variables, "/v1/chains")[0] == 401
         other = {"header": "x-other-key"}
         assert [chain["chainId"] for chain in ask(variables, "/v1/chains", **other)["chains"]] == [
