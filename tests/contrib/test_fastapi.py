@@ -10,11 +10,11 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import BackgroundTasks, FastAPI, WebSocket
+from fastapi import BackgroundTasks, Depends, FastAPI, WebSocket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from chainapi import Checkpoint, Session
+from chainapi import Checkpoint, Session, SessionView
 from chainapi.contrib import starlette
 from chainapi.contrib.fastapi import SessionDep, add_exception_handlers, get_session, lifespan, ndjson
 from chainapi.core.events import Event, ResponseReceived
@@ -66,6 +66,30 @@ async def test_lifespan_inside_another_one() -> None:
 
     async with visited(app) as client:
         assert len(lines((await client.get(f"/tps/{CHAIN}")).content)) == 3
+
+
+async def patient(session: SessionDep, request: Request) -> SessionView:
+    """Return a view for one request of a client."""
+    names = {"x-request-id": request.headers["x-request-id"]}
+    return session.with_options(max_waiting=2, headers=names, tag="web")
+
+
+async def test_views_of_a_dependency_wait_together() -> None:
+    """A dependency that makes a view for each request bounds the requests that wait, all together."""
+    app = FastAPI(lifespan=lifespan(**Simulator(limit=1, window=60).arguments()))
+    add_exception_handlers(app)
+
+    @app.get("/chain")
+    async def chain(view: Annotated[SessionView, Depends(patient)]) -> Any:
+        return await view.data.get(f"/v1/chains/{CHAIN}")
+
+    async with visited(app) as client:
+        assert (await client.get("/chain", headers={"x-request-id": "r0"})).status_code == 200
+        calls = (client.get("/chain", headers={"x-request-id": f"r{number}"}) for number in range(1, 6))
+        responses = await asyncio.gather(*calls)
+    assert sorted(response.status_code for response in responses) == [200, 200, 503, 503, 503]
+    refused = [response for response in responses if response.status_code == 503]
+    assert all(int(response.headers["retry-after"]) > 60 for response in refused)
 
 
 @pytest.mark.parametrize("path", [f"/mounted/chain/{CHAIN}", "/mounted/internal/health"])
