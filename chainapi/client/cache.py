@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from chainapi._text import quoted
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.core.cache import CachedResponse, CachePolicy
+from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class MemoryStore:
         try:
             from cachetools import LRUCache
         except ImportError:
-            raise ConfigurationError(
-                "a Cache in memory needs the package cachetools: install chainapi[cache], or pass store="
+            raise missing_extra(
+                "a Cache in memory needs", "cachetools", "cache", ", or pass store="
             ) from None
         self._entries: LRUCache[str, bytes] = LRUCache(max_bytes, getsizeof=_size)
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Annotated, TypeAlias
 
 from chainapi import Checkpoint, SessionView
-from chainapi.contrib import missing, starlette
+from chainapi.contrib import starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,
     lifespan,
     ndjson,
     server_sent_events,
 )
+from chainapi.core.extras import missing_extra
 
 try:
     from fastapi import APIRouter, Depends
     from starlette.requests import HTTPConnection, Request
 except ModuleNotFoundError:
-    raise missing("fastapi") from None
+    raise missing_extra("chainapi.contrib needs", "fastapi", "fastapi") from None
 
 __all__ = [
     "ResumeDep",

@@ -10,10 +10,10 @@ from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
-from chainapi.contrib import missing
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
+from chainapi.core.extras import missing_extra
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 try:
@@ -25,7 +25,7 @@ try:
     from starlette.types import Message, Receive, Scope, Send
     from starlette.websockets import WebSocket
 except ModuleNotFoundError:
-    raise missing("starlette") from None
+    raise missing_extra("chainapi.contrib needs", "starlette", "fastapi") from None
 
 __all__ = [
     "StreamResponse",
