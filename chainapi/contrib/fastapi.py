@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias
+from weakref import WeakKeyDictionary
 
 from chainapi import Checkpoint, SessionView
+from chainapi.api.options import OPTIONS, call_options
 from chainapi.contrib import missing, starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,
@@ -12,6 +15,8 @@ from chainapi.contrib.starlette import (
     ndjson,
     server_sent_events,
 )
+from chainapi.core.arguments import refuse_unknown
+from chainapi.core.call import CallOptions
 
 try:
     from fastapi import APIRouter, Depends
@@ -29,7 +34,11 @@ __all__ = [
     "ndjson",
     "router",
     "server_sent_events",
+    "view",
 ]
+
+P = ParamSpec("P")
+ViewDependency: TypeAlias = Callable[..., Awaitable[SessionView]]
 
 
 async def get_session(connection: HTTPConnection) -> SessionView:
@@ -54,6 +63,40 @@ async def last_checkpoint(request: Request) -> Checkpoint | None:
 
 SessionDep: TypeAlias = Annotated[SessionView, Depends(get_session)]
 ResumeDep: TypeAlias = Annotated[Checkpoint | None, Depends(last_checkpoint)]
+
+
+def _with_options_of(
+    _: Callable[Concatenate[SessionView, P], SessionView],
+) -> Callable[[Callable[..., ViewDependency]], Callable[P, ViewDependency]]:
+    """Return a decorator: type checkers then know the arguments of a function."""
+    return lambda function: function
+
+
+@_with_options_of(SessionView.with_options)
+def view(**options: Any) -> ViewDependency:
+    """Return a dependency: a view of the application's session with other options.
+
+    ``WebDep = Annotated[SessionView, Depends(view(max_wait=2.0, priority=1, max_waiting=100))]``. The view is
+    made once for a session, so `max_waiting` counts the calls of all requests together.
+
+    Args:
+        options: those of `chainapi.SessionView.with_options`.
+
+    Raises:
+        ConfigurationError: an option is unknown or invalid.
+
+    """
+    refuse_unknown(options.keys() - set(OPTIONS), OPTIONS, "view")
+    call_options(CallOptions(), options)
+    views = WeakKeyDictionary[SessionView, SessionView]()
+
+    async def made(session: SessionDep) -> SessionView:
+        """Return the view of the session."""
+        if session not in views:
+            views[session] = session.with_options(**options)
+        return views[session]
+
+    return made
 
 
 def router() -> APIRouter:
