@@ -28,11 +28,13 @@ from starlette.types import Message, Receive, Scope, Send
 from chainapi import Checkpoint, Session, SessionView
 from chainapi.contrib import starlette
 from chainapi.contrib.fastapi import (
+    ResumeDep,
     SessionDep,
     add_exception_handlers,
     get_session,
     lifespan,
     ndjson,
+    server_sent_events,
     view,
 )
 from chainapi.core.events import Event, ResponseReceived
@@ -153,6 +155,29 @@ def test_wrong_options_of_a_view_are_found_where_it_is_made() -> None:
         view(max_wait=-1.0)
     with pytest.raises(ConfigurationError, match="max_waits"):
         view(max_waits=1.0)  # type: ignore[call-arg]
+
+
+async def test_limit_of_a_stream() -> None:
+    """A resumed stream that has sent all rows of its limit is answered with 204, a wrong limit with 422."""
+    app = application(Simulator(points=350))
+
+    @app.get("/newest")
+    async def newest(session: SessionDep, resume: ResumeDep, limit: int) -> Response:
+        return server_sent_events(session.metrics.avg_tps(CHAIN, resume=resume), limit=limit)
+
+    @app.get("/newest.ndjson")
+    async def newest_lines(session: SessionDep, limit: int) -> Response:
+        return ndjson(session.metrics.avg_tps(CHAIN), limit=limit)
+
+    async with visited(app) as client:
+        assert len(lines((await client.get("/newest.ndjson?limit=130")).content)) == 130
+        sent = events((await client.get("/newest?limit=130")).content)
+        assert [len(data) for name, data, _ in sent if name == "rows"] == [100, 30]
+        for (_, _, position), status in zip(sent, (200, 204, 204), strict=True):
+            again = await client.get("/newest?limit=130", headers={"last-event-id": position or ""})
+            assert again.status_code == status
+        for path in ("/newest?limit=0", "/newest.ndjson?limit=0"):
+            assert (await client.get(path)).status_code == 422
 
 
 async def test_dependency_can_be_overridden() -> None:
