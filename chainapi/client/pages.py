@@ -141,10 +141,10 @@ class Pages(Generic[T]):
     def batches(self, size: int | None = None, limit: int | None = None) -> AsyncGenerator[list[T], None]:
         """Give the rows in lists, each row once; with `limit` at most that many rows.
 
-        With `limit` the stream can be read on. Each batch has `size` rows, the last one what is left. Without `size`, a batch has the rows of a page
-        as soon as the page arrives. No row that was fetched is lost: before an error the rows of the
-        unfinished batch are given, and after a cancelled wait the next call of `batches` continues it.
-        `checkpoint` is the position after the batch that was given last.
+        With `limit` the stream can be read on. Each batch has `size` rows, the last one what is left. Without
+        `size`, a batch has the rows of a page as soon as it arrives. No row that was fetched is lost: before an
+        error the rows of the unfinished batch are given, and after a cancelled wait the next call of `batches`
+        continues it. `checkpoint` is the position after the batch that was given last.
 
         Raises:
             ConfigurationError: `size` or `limit` is not a whole number above 0; raised by the call itself.
