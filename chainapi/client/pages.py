@@ -142,9 +142,9 @@ class Pages(Generic[T]):
         """Give the rows in lists, each row once; with `limit` at most that many rows.
 
         With `limit` the stream can be read on. Each batch has `size` rows, the last one what is left. Without
-        `size`, a batch has the rows of a page as soon as it arrives. No row that was fetched is lost: before an
-        error the rows of the unfinished batch are given, and after a cancelled wait the next call of `batches`
-        continues it. `checkpoint` is the position after the batch that was given last.
+        `size`, a batch has the rows of a page as soon as it arrives. No row that was fetched is lost: before
+        an error the rows of the unfinished batch are given, and after a cancelled wait the next call of
+        `batches` continues it. `checkpoint` is the position after the batch that was given last.
 
         Raises:
             ConfigurationError: `size` or `limit` is not a whole number above 0; raised by the call itself.
