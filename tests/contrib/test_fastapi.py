@@ -121,7 +121,7 @@ async def test_view_is_made_once_for_a_session() -> None:
         app = application(Simulator(limit=2, window=60.0))
 
         @app.get("/name/{chain}")
-        async def name(chain: int, session: InteractiveDep) -> str:
+        async def name(chain: int, session: InteractiveDep) -> str | None:
             return (await session.data.chain(chain)).chain_name
 
         return app
@@ -154,7 +154,7 @@ def test_wrong_options_of_a_view_are_found_where_it_is_made() -> None:
     with pytest.raises(ConfigurationError, match="max_wait"):
         view(max_wait=-1.0)
     with pytest.raises(ConfigurationError, match="max_waits"):
-        view(max_waits=1.0)  # type: ignore[call-arg]
+        view(max_waits=1.0)  # type: ignore[arg-type]
 
 
 async def test_limit_of_a_stream() -> None:

@@ -106,8 +106,9 @@ async def test_limit_of_other_iterables(make: Limited) -> None:
 @EACH
 async def test_wrong_limit_is_refused(make: Limited) -> None:
     """A limit that is no whole number above 0 is an error of the argument."""
-    with pytest.raises(ArgumentError, match="limit=0"):
-        make(None, limit=0)
+    async with opened(Simulator()) as session:
+        with pytest.raises(ArgumentError, match="limit=0"):
+            make(session.metrics.avg_tps(CHAIN), limit=0)
 
 
 async def test_last_event_of_a_limited_list_has_its_position() -> None:
