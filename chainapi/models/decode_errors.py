@@ -54,7 +54,10 @@ def below(place: str, path: str, fault: DecodeError) -> DecodeError:
 
 
 def missing_field(name: str) -> str:
-    """Return the fault of a missing field, with the name that a field in Python's style needs."""
+    """Return the fault of a missing field.
+
+    It suggests the name of the service for a name in Python's style.
+    """
     wire = wire_name(name)
     if wire == name:
         return "missing"
