@@ -59,6 +59,7 @@ class SessionView:
 
     def with_options(
         self,
+        /,
         *,
         timeout: float | None = None,
         max_attempts: int | None = None,

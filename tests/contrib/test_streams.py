@@ -18,6 +18,7 @@ from tests.sessions import simulated
 
 CHAIN = 43114
 Make = Callable[[Any], Body]
+Limited = type[NDJSONBody] | type[SSEBody]
 EACH = pytest.mark.parametrize("make", [NDJSONBody, SSEBody])
 
 
@@ -58,6 +59,55 @@ async def test_rows_are_those_of_the_list(make: Make) -> None:
         assert rows_of(await whole(body), make) == points(simulator)
     assert body.headers["cache-control"] == "no-store"
     assert body.headers["x-accel-buffering"] == "no"
+
+
+@EACH
+@pytest.mark.parametrize("limit", [1, 100, 130, 999])
+async def test_limit_is_a_number_of_rows_of_the_list(make: Limited, limit: int) -> None:
+    """A body ends after `limit` rows and requests no page more; a resume does not begin the count again."""
+    simulator = Simulator(points=350)
+    async with simulated(simulator) as session:
+        body = make(session.metrics.avg_tps(CHAIN), limit=limit)
+        assert rows_of(await whole(body), make) == points(simulator)[:limit]
+        assert simulator.stats.requests == min(-(-limit // 100), 4)
+
+        pages = session.metrics.avg_tps(CHAIN)
+        await pages.first()
+        body = make(session.metrics.avg_tps(CHAIN, resume=pages.checkpoint), limit=limit)
+        assert rows_of(await whole(body), make) == points(simulator)[1:limit]
+
+
+@EACH
+async def test_limit_of_other_iterables(make: Limited) -> None:
+    """The rows of an asynchronous iterable are limited too, and it is closed."""
+    closed: list[bool] = []
+
+    async def own() -> AsyncGenerator[list[int], None]:
+        try:
+            for number in range(9):
+                yield [number]
+        finally:
+            closed.append(True)
+
+    assert rows_of(await whole(make(own(), limit=3)), make) == [[0], [1], [2]]
+    assert closed == [True]
+
+
+@EACH
+async def test_wrong_limit_is_refused(make: Limited) -> None:
+    """A limit that is no whole number above 0 is an error of the argument."""
+    async with simulated(Simulator()) as session:
+        with pytest.raises(ArgumentError, match="limit=0"):
+            make(session.metrics.avg_tps(CHAIN), limit=0)
+
+
+async def test_last_event_of_a_limited_list_has_its_position() -> None:
+    """Each event has the checkpoint behind its rows, with a limit too."""
+    async with simulated(Simulator(points=350)) as session:
+        body = await whole(SSEBody(session.metrics.avg_tps(CHAIN), limit=130))
+    checkpoints = [Checkpoint.loads(position or "") for _, _, position in events(body)]
+    assert [name for name, _, _ in events(body)] == ["rows", "rows", "end"]
+    assert [checkpoint.rows for checkpoint in checkpoints] == [100, 130, 130]
 
 
 @EACH

@@ -519,7 +519,7 @@ async def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "cannot read the recording .*: No such file.*--chainapi-record=all"),
+        (None, "cannot read the recording .*: No such file.*--chainapi-record=once"),
         (b"", "line 1 of .* is not one of a recording"),
         (b"[]", "line 1 of"),
         (b"{}", "line 1 of"),
