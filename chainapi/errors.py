@@ -4,6 +4,7 @@
 
     ChainAPIError
     ├── ConfigurationError          an argument or a variable is missing or wrong; also a ValueError
+    │   └── ArgumentError           the value of an argument is wrong
     ├── SessionClosedError          the session was closed before or during the call
     ├── APIStatusError              the service returned an error (specification, section 7)
     │   ├── BadRequestError         400
@@ -48,6 +49,7 @@ __all__ = [
     "APIConnectionError",
     "APIStatusError",
     "APITimeoutError",
+    "ArgumentError",
     "AuthenticationError",
     "BadRequestError",
     "CertificateError",
@@ -103,6 +105,13 @@ def _restore(cls: type[ChainAPIError], args: tuple[Any, ...], state: dict[str, A
 
 class ConfigurationError(ChainAPIError, ValueError):
     """An argument or an environment variable is missing or invalid; nothing was sent."""
+
+
+class ArgumentError(ConfigurationError):
+    """The value of an argument is wrong; nothing was sent.
+
+    In a web handler the value may be the client's: such an error is a 422, another ConfigurationError a 500.
+    """
 
 
 class SessionClosedError(ChainAPIError):

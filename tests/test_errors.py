@@ -16,6 +16,7 @@ from chainapi.errors import (
     APIConnectionError,
     APIStatusError,
     APITimeoutError,
+    ArgumentError,
     AuthenticationError,
     BadRequestError,
     CertificateError,
@@ -95,6 +96,7 @@ def test_some_errors_are_builtin_ones_too(kind: type[ChainAPIError], builtin: ty
 ALL: list[ChainAPIError] = [
     ChainAPIError("root"),
     ConfigurationError("api_key is empty"),
+    ArgumentError("chain_id=-1 is negative or too large"),
     SessionClosedError("closed"),
     APIStatusError(418, "I'm a teapot", ("short",), where="GET /v1/blocks", attempts=3, elapsed=4.25),
     BadRequestError(error="Bad Request", messages=("pageSize must be positive", "and whole")),

@@ -27,7 +27,7 @@ LAYERS = (
     {"api"},
     {"session", "transport"},
     {"__init__"},
-    {"export", "simulator"},
+    {"contrib", "export", "simulator"},
     {"dask"},
     {"_tooling", "cli", "__main__"},
 )

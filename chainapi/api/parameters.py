@@ -17,7 +17,7 @@ from attrs import frozen
 from chainapi._text import did_you_mean, quoted
 from chainapi.core.numbers import is_of
 from chainapi.core.url import query_params
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ArgumentError
 from chainapi.models.schema import Type, type_of
 from chainapi.models.unions import wire_name
 
@@ -131,7 +131,7 @@ class Parameter:
         """Return a value as it is sent.
 
         Raises:
-            ConfigurationError: the route does not accept it.
+            ArgumentError: the route does not accept it.
 
         """
         if self.many and isinstance(value, list | tuple | set | frozenset):
@@ -147,20 +147,20 @@ class Parameter:
             self._check_choice(value)
         elif not is_of(value, self.kinds):
             wanted = " or ".join(kind.__name__ for kind in self.kinds)
-            raise ConfigurationError(f"{self.name} must be {wanted}, not {type(value).__name__}")
+            raise ArgumentError(f"{self.name} must be {wanted}, not {type(value).__name__}")
         if self.bounds is not None and not self.bounds.hold(value):
-            raise ConfigurationError(f"{self.name}={value!r} is not {self.bounds}")
+            raise ArgumentError(f"{self.name}={value!r} is not {self.bounds}")
         return value
 
     def _check_choice(self, value: Any) -> None:
         if value in self.choices:
             return
         hint = did_you_mean(str(value), self.choices, f"it is one of {', '.join(map(repr, self.choices))}")
-        raise ConfigurationError(f"{self.name}={quoted(str(value))} is not known; {hint}")
+        raise ArgumentError(f"{self.name}={quoted(str(value))} is not known; {hint}")
 
     def _seconds(self, value: datetime) -> int:
         if value.tzinfo is None:
-            raise ConfigurationError(f"{self.name} is a datetime without a time zone")
+            raise ArgumentError(f"{self.name} is a datetime without a time zone")
         return int(value.timestamp())
 
 
@@ -177,7 +177,7 @@ def wire_parameters(
     """Return the path values by Python name, and the query values as sent.
 
     Raises:
-        ConfigurationError: a value cannot be sent.
+        ArgumentError: a value cannot be sent.
 
     """
     path: dict[str, Any] = {}

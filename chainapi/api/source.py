@@ -77,6 +77,13 @@ class ListSource:
             end=_whole_parameter(self._query.params, until),
         )
 
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota (see `Pages.quota_wait`)."""
+        connection, service = self._connection, self._service
+        announced = service.events.waits_until - connection.clock()
+        return max(announced, connection.snapshot(service).stopped_for, 0.0)
+
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
         return self._connection.clock(), self._service.member.now()

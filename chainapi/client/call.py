@@ -136,6 +136,7 @@ class CallRunner(Generic[R]):
         events = service.events if service.events.emit else None
         clock = asyncio.get_running_loop().time
         self._sent = True
+        service.events.waits_until = -inf
         sent = SentAt(clock(), service.member.now())
         if events is not None:
             events.sent(where, attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -51,6 +52,7 @@ class Connection:
     gates: Gates
     page_token_lifetime: float
     closed: bool = field(default=False, init=False)
+    _process: int = field(factory=os.getpid, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
@@ -81,7 +83,13 @@ class Connection:
         return service
 
     def snapshot(self, service: Service) -> QuotaSnapshot:
-        """Return the state of the quota of a service; inside a running event loop."""
+        """Return the state of the quota of a service; inside a running event loop.
+
+        Raises:
+            ConfigurationError: the session was made before a fork.
+
+        """
+        self._refuse_fork()
         if self._loop is None:
             self._join(asyncio.get_running_loop())
         return service.snapshot()
@@ -130,18 +138,19 @@ class Connection:
 
         Raises:
             SessionClosedError: the session is closed.
-            ConfigurationError: the session belongs to another event loop.
+            ConfigurationError: the session belongs to another event loop, or was made before a fork.
 
         """
         if self.closed:
             raise SessionClosedError("the session is closed: make a new one")
+        self._refuse_fork()
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._join(loop)
         elif self._loop is not loop:
             raise ConfigurationError(
                 "this session belongs to another event loop: make a Session for each loop, and so for each"
-                " asyncio.run() and each forked process"
+                " asyncio.run()"
             )
 
     async def aclose(self) -> None:
@@ -166,6 +175,19 @@ class Connection:
         self.closed = True
         if self.owned:
             await self.transport.aclose()
+
+    def _refuse_fork(self) -> None:
+        """Refuse a process that inherited the session: its sockets, and shares of a quota, are its parent's.
+
+        Raises:
+            ConfigurationError: this process is not the one that made the session.
+
+        """
+        if os.getpid() != self._process:
+            raise ConfigurationError(
+                "this session was made before a fork, in the parent of this process: make a Session in each"
+                " worker, such as in the lifespan of the application"
+            )
 
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""

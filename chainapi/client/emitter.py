@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -60,10 +61,15 @@ class ServiceEvents:
     """Events of one service: its requests, and their waits for quota.
 
     `where` is method and path. Callers check first whether `emit` is true, that is whether anybody listens.
+
+    Attributes:
+        waits_until: time of the loop until which no request leaves; -inf without such a wait.
+
     """
 
     service: str
     emit: Emitter
+    waits_until: float = field(default=-inf, init=False)
     _wait: WaitBegan | None = field(default=None, init=False)  # emitted, and not over yet
     _wait_until: float = field(default=0.0, init=False)
 
@@ -108,6 +114,7 @@ class ServiceEvents:
 
         Nothing is emitted if the running one ends less than a second earlier, or ends later.
         """
+        self.waits_until = until
         if not self.emit or (self._wait is not None and until < self._wait_until + 1):
             return
         from chainapi.core.events import WaitBegan

@@ -68,6 +68,14 @@ class Pages(Generic[T]):
         return self.walk.checkpoint
 
     @property
+    def quota_wait(self) -> float:
+        """Seconds until the service of the list takes requests again: a stop, or a wait for quota.
+
+        0 without one; inside a running event loop.
+        """
+        return self._source.quota_wait
+
+    @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
         return self._source.model
@@ -103,6 +111,22 @@ class Pages(Generic[T]):
             while await runner.advance():
                 for row in walk.rows():
                     yield row
+                    if runner.reader is not reader:
+                        runner.check(reader)
+                        return
+
+    async def batches(self) -> AsyncGenerator[list[T], None]:
+        """Give the rows of each page as a list when the page arrives, each row once.
+
+        Raises:
+            ChainAPIError: any of chainapi's errors, with `checkpoint`.
+
+        """
+        walk, runner = self.walk, self._runner
+        with runner.reading() as reader:
+            while await runner.advance():
+                if rows := list(walk.rows()):
+                    yield rows
                     if runner.reader is not reader:
                         runner.check(reader)
                         return

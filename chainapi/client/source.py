@@ -38,6 +38,11 @@ class Source(Protocol):
         """Names of the further fields of a page."""
         ...
 
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota (see `Pages.quota_wait`)."""
+        ...
+
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
         ...

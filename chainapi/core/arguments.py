@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from chainapi._text import did_you_mean, quoted
 from chainapi.core.numbers import is_number, is_whole
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ArgumentError, ConfigurationError
 
 __all__ = [
     "boolean",
@@ -30,12 +30,12 @@ def whole_number(name: str, value: object, least: int | None = 1, most: int | No
     """Return an argument that is a whole number within bounds, both included.
 
     Raises:
-        ConfigurationError: it is not.
+        ArgumentError: it is not.
 
     """
     if not is_whole(value) or not _within(value, least, most):
         bounds = "" if least is None else f", {least} or more" if most is None else f" from {least} to {most}"
-        raise ConfigurationError(f"{name}={quoted(value)} must be a whole number{bounds}")
+        raise ArgumentError(f"{name}={quoted(value)} must be a whole number{bounds}")
     return value
 
 
@@ -47,12 +47,12 @@ def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
     """Return an argument that is a number of seconds.
 
     Raises:
-        ConfigurationError: it is not a finite number, or it is negative, or 0 where `zero` is not allowed.
+        ArgumentError: it is not a finite number, or it is negative, or 0 where `zero` is not allowed.
 
     """
     if not is_number(value) or not (0 <= value <= _LONGEST) or (value == 0 and not zero):
         least = "0 or more" if zero else "above 0"
-        raise ConfigurationError(f"{name}={quoted(value)} must be a finite number of seconds, {least}")
+        raise ArgumentError(f"{name}={quoted(value)} must be a finite number of seconds, {least}")
     return float(value)
 
 
@@ -60,7 +60,7 @@ def deadline_of(value: object) -> float | None:
     """Return the argument ``deadline=`` in seconds; None if it is not given.
 
     Raises:
-        ConfigurationError: it is not a finite number above 0.
+        ArgumentError: it is not a finite number above 0.
 
     """
     return None if value is None else seconds_of("deadline", value)
@@ -70,11 +70,11 @@ def tag_of(value: object) -> str:
     """Return the argument ``tag=``.
 
     Raises:
-        ConfigurationError: it is not a text of at most 64 printable characters.
+        ArgumentError: it is not a text of at most 64 printable characters.
 
     """
     if not isinstance(value, str) or len(value) > LONGEST_TAG or not value.isprintable():
-        raise ConfigurationError(
+        raise ArgumentError(
             f"tag={quoted(value)} must be a text of at most {LONGEST_TAG} printable characters"
         )
     return value
@@ -84,11 +84,11 @@ def boolean(name: str, value: object) -> bool:
     """Return an argument that is True or False.
 
     Raises:
-        ConfigurationError: it is something else, such as 1.
+        ArgumentError: it is something else, such as 1.
 
     """
     if type(value) is not bool:
-        raise ConfigurationError(f"{name}={quoted(value)} must be True or False")
+        raise ArgumentError(f"{name}={quoted(value)} must be True or False")
     return value
 
 
@@ -96,12 +96,12 @@ def one_of(name: str, value: T, choices: Iterable[T]) -> T:
     """Return an argument that is one of several values.
 
     Raises:
-        ConfigurationError: it is not.
+        ArgumentError: it is not.
 
     """
     choices = tuple(choices)
     if value not in choices:
-        raise ConfigurationError(f"{name}={quoted(value)} must be {' or '.join(map(repr, choices))}")
+        raise ArgumentError(f"{name}={quoted(value)} must be {' or '.join(map(repr, choices))}")
     return value
 
 
@@ -109,11 +109,11 @@ def function(name: str, value: T) -> T:
     """Return an argument that can be called.
 
     Raises:
-        ConfigurationError: it cannot.
+        ArgumentError: it cannot.
 
     """
     if not callable(value):
-        raise ConfigurationError(f"{name}={quoted(value)} must be callable")
+        raise ArgumentError(f"{name}={quoted(value)} must be callable")
     return value
 
 

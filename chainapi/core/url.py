@@ -12,7 +12,7 @@ from attrs import Factory, evolve, field, frozen
 from chainapi._text import quoted
 from chainapi.core.arguments import whole_number
 from chainapi.core.numbers import is_of
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ArgumentError, ConfigurationError
 
 __all__ = ["MAX_PAGE_SIZE", "Query", "checked_page_size", "checked_path", "path_segment"]
 
@@ -71,7 +71,8 @@ def query_params(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     A list is joined with commas.
 
     Raises:
-        ConfigurationError: a value has no form in a query, or the name is one that the walk sets itself.
+        ArgumentError: a value has no form in a query.
+        ConfigurationError: a name is empty or not valid text, or the walk sets it itself.
 
     """
     if "pageToken" in values:
@@ -97,7 +98,7 @@ def _text(name: str, value: object) -> str:
         return str(value)
     if isinstance(value, int | float) and abs(value) < _MAX_WHOLE:
         return str(value)
-    raise ConfigurationError(f"{name}={quoted(value)} cannot be sent as a query parameter")
+    raise ArgumentError(f"{name}={quoted(value)} cannot be sent as a query parameter")
 
 
 def _plain(value: object) -> object:
@@ -109,21 +110,21 @@ def path_segment(name: str, value: object) -> str:
     """Return `value` as one segment of a path.
 
     Raises:
-        ConfigurationError: it is not a whole number or a text that can be one segment.
+        ArgumentError: it is not a whole number or a text that can be one segment.
 
     """
     value = _plain(value)
     if not is_of(value, (int, str)):
-        raise ConfigurationError(f"{name} must be an int or a str, not {type(value).__name__}")
+        raise ArgumentError(f"{name} must be an int or a str, not {type(value).__name__}")
     if isinstance(value, int) and not 0 <= value < _MAX_WHOLE:
-        raise ConfigurationError(f"{name}={quoted(value)} is negative or too large")
+        raise ArgumentError(f"{name}={quoted(value)} is negative or too large")
     text = str(value)
     if not text or len(text) > MAX_SEGMENT:
-        raise ConfigurationError(f"{name} must have 1 to {MAX_SEGMENT} characters, not {len(text)}")
+        raise ArgumentError(f"{name} must have 1 to {MAX_SEGMENT} characters, not {len(text)}")
     if _SEPARATOR.search(text) or text in (".", ".."):
-        raise ConfigurationError(f"{name}={quoted(text)} cannot be part of a path: it has a separator in it")
+        raise ArgumentError(f"{name}={quoted(text)} cannot be part of a path: it has a separator in it")
     if _CONTROL.search(text) or _HALF.search(text):
-        raise ConfigurationError(f"{name}={quoted(text)} cannot be part of a path: it has no plain text")
+        raise ArgumentError(f"{name}={quoted(text)} cannot be part of a path: it has no plain text")
     return text
 
 
@@ -152,7 +153,7 @@ def checked_page_size(page_size: object) -> int | None:
     """Return the page size, None for the service's default.
 
     Raises:
-        ConfigurationError: it is not a whole number from 1 to 10,000.
+        ArgumentError: it is not a whole number from 1 to 10,000.
 
     """
     return None if page_size is None else whole_number("page_size", page_size, 1, MAX_PAGE_SIZE)

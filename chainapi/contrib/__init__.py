@@ -1,0 +1,1 @@
+"""chainapi inside web frameworks: `fastapi`, `starlette`, and parts for others."""

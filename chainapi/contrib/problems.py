@@ -1,0 +1,183 @@
+"""Problem details (RFC 9457) of chainapi's errors, for any web framework.
+
+The client of a web application did not choose the services behind it. So it sees its own mistakes, waits that
+are true, and otherwise only that an upstream service failed; the log has the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from math import ceil
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    ArgumentError,
+    AuthenticationError,
+    BadRequestError,
+    ChainAPIError,
+    CheckpointError,
+    ConfigurationError,
+    DeadlineExceededError,
+    DecodeError,
+    ExportError,
+    NotFoundError,
+    PagingError,
+    PermissionDeniedError,
+    QuotaWaitError,
+    RateLimitedError,
+    SessionClosedError,
+    ShareUnavailableError,
+)
+from chainapi.models.exact_json import encode_json
+
+__all__ = ["Problem", "problem_of", "upstream_error"]
+
+LOGGER = logging.getLogger("chainapi")
+
+_NO_STORE = {"cache-control": "no-store"}
+
+
+@frozen
+class Problem:
+    """Problem details of an error: what the client of a web application may see of it.
+
+    Attributes:
+        status: status code of the response.
+        kind: name of the kind of problem; ``type`` in JSON is ``urn:chainapi:`` and the name.
+        detail: sentence about this occurrence.
+        retry_after: seconds after which another request can succeed; None where nobody knows.
+        checkpoint: position of a walk that broke, as text; None outside a walk.
+
+    """
+
+    MEDIA_TYPE: ClassVar[str] = "application/problem+json"
+
+    status: int
+    kind: str
+    detail: str
+    retry_after: float | None = None
+    checkpoint: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members of the JSON object."""
+        members = {
+            "type": f"urn:chainapi:{self.kind}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "retry_after": self.retry_after,
+            "checkpoint": self.checkpoint,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+    @property
+    def body(self) -> bytes:
+        """JSON object, of the media type ``application/problem+json``."""
+        return encode_json(self.to_dict())
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the response, besides its media type."""
+        if self.retry_after is None:
+            return _NO_STORE
+        # A script of another origin reads Retry-After only where the header is exposed.
+        waits = {"retry-after": str(ceil(self.retry_after)), "access-control-expose-headers": "retry-after"}
+        return {**_NO_STORE, **waits}
+
+
+_UPSTREAM = "an upstream service failed"
+_KINDS: Mapping[
+    type[ChainAPIError], tuple[int, str, str]
+] = {  # status, kind, detail; "" is that of the error
+    ArgumentError: (422, "invalid-argument", ""),
+    CheckpointError: (422, "invalid-checkpoint", ""),
+    BadRequestError: (422, "refused-argument", ""),
+    NotFoundError: (404, "not-found", ""),
+    QuotaWaitError: (503, "quota", ""),
+    RateLimitedError: (503, "quota", "the quota of an upstream service is used up"),
+    SessionClosedError: (503, "unavailable", "the server is shutting down"),
+    ShareUnavailableError: (503, "unavailable", "the shared quota cannot be reached"),
+    DeadlineExceededError: (504, "deadline", ""),
+    APITimeoutError: (504, "upstream-timeout", "an upstream service did not answer in time"),
+    APIConnectionError: (502, "upstream", _UPSTREAM),
+    APIStatusError: (502, "upstream", _UPSTREAM),
+    DecodeError: (502, "upstream", "an upstream service sent an answer that cannot be read"),
+    PagingError: (502, "walk", "the list of an upstream service cannot be read on"),
+    ConfigurationError: (500, "configuration", "the server is not configured for this request"),
+    ExportError: (500, "export", "the server cannot write its file"),
+    ChainAPIError: (500, "internal", "the server failed"),
+}
+_OURS = (AuthenticationError, PermissionDeniedError)  # faults of the server's own configuration, though a 502
+
+
+def problem_of(error: ChainAPIError, quota: Iterable[QuotaSnapshot] = (), place: str = "") -> Problem:
+    """Return the problem details of an error, and log the error.
+
+    Args:
+        error: the error.
+        quota: snapshots of the session's quotas; they have the wait after a 429 that named none.
+        place: the request of the client, for the log, such as ``GET /tps/43114``.
+
+    """
+    status, kind, detail = _kind(error)
+    wait = _wait(error, quota)
+    LOGGER.log(_level(error, status), "%s answered %d: %s: %s", place, status, type(error).__name__, error)
+    return Problem(status, kind, detail or _detail(error), wait)
+
+
+def upstream_error(error: BaseException) -> ChainAPIError | None:
+    """Return the error of chainapi that an exception is, or that a group of such errors has first.
+
+    Tasks of a group raise their errors as an ExceptionGroup, and so does `chainapi.merge`. The error with the
+    highest status is returned, among equals the one with the longest wait. None if another error is in it.
+    """
+    if isinstance(error, ChainAPIError):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [upstream_error(one) for one in error.exceptions]
+    errors = [one for one in found if one is not None]
+    return max(errors, key=_severity) if len(errors) == len(found) else None
+
+
+def _severity(error: ChainAPIError) -> tuple[int, float]:
+    return _kind(error)[0], _wait(error, ()) or 0.0
+
+
+def _kind(error: ChainAPIError) -> tuple[int, str, str]:
+    return next(_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS)
+
+
+def _wait(error: ChainAPIError, quota: Iterable[QuotaSnapshot]) -> float | None:
+    """Return the seconds after which a request can succeed, or None."""
+    wait: float | None = getattr(error, "retry_after", None)
+    if wait is None and isinstance(error, RateLimitedError):
+        wait = max((snapshot.stopped_for for snapshot in quota), default=0.0) or None
+    return wait
+
+
+def _detail(error: ChainAPIError) -> str:
+    """Return the sentence of an error that the client may see."""
+    if isinstance(error, APIStatusError):
+        return "; ".join(error.messages) or error.error
+    if isinstance(error, DeadlineExceededError):
+        return f"no answer within {error.deadline:g} s"
+    if isinstance(error, QuotaWaitError):
+        return f"quota is available again in {error.retry_after:.1f} s"
+    return str(error)
+
+
+def _level(error: ChainAPIError, status: int) -> int:
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, _OURS):
+        return logging.ERROR
+    if status in (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT):
+        return logging.WARNING
+    return logging.INFO

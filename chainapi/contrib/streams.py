@@ -1,0 +1,247 @@
+"""Streaming bodies of rows for any web framework: NDJSON and server-sent events.
+
+A body fetches its first piece before the response begins, so that an error by then becomes a status. Later
+errors become a record of the stream, which has the checkpoint to resume from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeAlias
+
+from attrs import evolve
+
+from chainapi.client.pages import Pages
+from chainapi.contrib.problems import Problem, problem_of, upstream_error
+from chainapi.core.arguments import seconds_of
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.models.exact_json import encode_json
+
+__all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
+
+Batch: TypeAlias = tuple[list[Any], Checkpoint | None]
+
+HEARTBEAT = 5.0  # seconds
+_TICK = 1.0  # seconds after which a wait for quota is reported; a shorter one is over before it is read
+
+
+class Body:
+    """Body of a response that streams rows while pages arrive.
+
+    ``async with`` fetches the first piece; its end closes the stream. Begin the response inside the block,
+    with the pieces that iteration gives.
+
+    Args:
+        stream: `Pages`, whose rows arrive page by page, each once; or any asynchronous iterable of rows.
+        place: the request of the client, for the log, such as ``GET /tps``.
+
+    Attributes:
+        media_type: media type of the response.
+        headers: further headers of the response.
+
+    """
+
+    media_type: ClassVar[str]
+    headers: ClassVar[Mapping[str, str]] = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+    def __init__(self, stream: AsyncIterable[Any], place: str = "") -> None:
+        self._stream = stream
+        self._place = place
+        self._pieces = self._guarded()
+        self._first: bytes | None = None
+
+    async def begin(self) -> None:
+        """Fetch the first piece.
+
+        Raises:
+            ChainAPIError: any of chainapi's errors; no byte was sent, so it can become a status.
+
+        """
+        self._first = await anext(self._pieces, b"")
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        if self._first is None:
+            await self.begin()
+        if self._first:
+            yield self._first
+        async for piece in self._pieces:
+            yield piece
+
+    async def aclose(self) -> None:
+        """End the stream: its requests under way are cancelled, and nothing more is sent upstream."""
+        await self._pieces.aclose()
+        close = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.begin()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _guarded(self) -> AsyncGenerator[bytes, None]:
+        """Give the pieces; an error after the first becomes the last piece."""
+        begun = False
+        async with aclosing(self._encoded()) as pieces:
+            try:
+                async for piece in pieces:
+                    yield piece
+                    begun = True
+            except Exception as fault:
+                error = upstream_error(fault)
+                if error is None or not begun:
+                    raise
+            else:
+                return
+        checkpoint = None if error.checkpoint is None else error.checkpoint.dumps()
+        yield self._broken(evolve(problem_of(error, place=self._place), checkpoint=checkpoint))
+
+    async def _batches(self) -> AsyncGenerator[Batch, None]:
+        """Give lists of rows as they arrive, with the checkpoint behind each."""
+        stream = self._stream
+        if isinstance(stream, Pages):
+            async with aclosing(stream.batches()) as batches:
+                async for rows in batches:
+                    yield rows, stream.checkpoint
+        else:
+            async for row in stream:
+                yield [row], None
+
+    def _encoded(self) -> AsyncGenerator[bytes, None]:
+        """Give the rows as bytes."""
+        raise NotImplementedError
+
+    def _broken(self, problem: Problem) -> bytes:
+        """Return the record of a stream that broke."""
+        raise NotImplementedError
+
+
+class NDJSONBody(Body):
+    """Body with a row as JSON in each line.
+
+    The last line of a stream that broke is ``{"error": {...}}``, with its problem details.
+    """
+
+    media_type = "application/x-ndjson"
+
+    async def _encoded(self) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._batches()) as batches:
+            async for rows, _ in batches:
+                yield b"".join(encode_json(row) + b"\n" for row in rows)
+
+    def _broken(self, problem: Problem) -> bytes:
+        return encode_json({"error": problem.to_dict()}) + b"\n"
+
+
+class SSEBody(Body):
+    """Body of server-sent events.
+
+    - ``rows``: a list of rows; the id of the event is the checkpoint behind them
+    - ``waiting``: ``{"seconds": 41.5}``, the rest of a wait for quota
+    - ``problem``: problem details of an error, after which the stream ends
+    - ``end``: ``{}``, the end of the list
+
+    Args:
+        stream: see `Body`.
+        place: see `Body`.
+        heartbeat: seconds of silence after which a comment, or ``waiting`` again, is sent.
+
+    Raises:
+        ArgumentError: `heartbeat` is not a number above 0.
+
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, stream: AsyncIterable[Any], place: str = "", heartbeat: float = HEARTBEAT) -> None:
+        super().__init__(stream, place)
+        self._heartbeat = seconds_of("heartbeat", heartbeat)
+        self._sent_at = 0.0  # time of the loop at which an event was sent
+        self._reported = False  # whether that was a wait
+
+    async def _encoded(self) -> AsyncGenerator[bytes, None]:
+        self._sent()
+        async with aclosing(self._batches()) as batches:
+            tick = min(_TICK, self._heartbeat)
+            async with aclosing(_with_ticks(batches, tick, self._beat)) as events:
+                async for event in events:
+                    if isinstance(event, bytes):
+                        yield event
+                    else:
+                        rows, checkpoint = event
+                        yield _event("rows", rows, checkpoint)
+                        self._sent()
+        stream = self._stream
+        yield _event("end", {}, stream.checkpoint if isinstance(stream, Pages) else None)
+
+    def _broken(self, problem: Problem) -> bytes:
+        # A browser connects again after these milliseconds.
+        wait = b"" if problem.retry_after is None else b"retry: %d\n" % (problem.retry_after * 1_000)
+        return wait + _event("problem", problem.to_dict())
+
+    def _beat(self) -> bytes:
+        """Return what to send while no rows arrive: the wait for quota, a comment, or nothing yet."""
+        wait = self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
+        wait = wait if wait >= _TICK else 0.0
+        silence = asyncio.get_running_loop().time() - self._sent_at
+        if silence < self._heartbeat and (not wait or self._reported):
+            return b""
+        self._sent(reported=wait > 0)
+        return _event("waiting", {"seconds": round(wait, 1)}) if wait else b":\n\n"
+
+    def _sent(self, *, reported: bool = False) -> None:
+        self._sent_at, self._reported = asyncio.get_running_loop().time(), reported
+
+
+def _event(name: str, data: Any, checkpoint: Checkpoint | None = None) -> bytes:
+    """Return an event; JSON, and so its data and its id, has no line end in it."""
+    position = b"" if checkpoint is None else b"id: %s\n" % checkpoint.dumps().encode()
+    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), position, encode_json(data))
+
+
+async def _with_ticks(
+    batches: AsyncGenerator[Batch, None], every: float, tick: Callable[[], bytes]
+) -> AsyncGenerator[Batch | bytes, None]:
+    """Give batches, and between them what `tick` returns after each `every` seconds without one."""
+    queue = asyncio.Queue[Batch | None]()
+    reader = asyncio.create_task(_read(batches, queue))
+    reader.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (event := await _next(queue, every, tick)) is not None:
+            if event:
+                yield event
+            if isinstance(event, tuple):
+                queue.task_done()
+        await reader  # raises its error
+    finally:
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+
+async def _read(batches: AsyncGenerator[Batch, None], queue: asyncio.Queue[Batch | None]) -> None:
+    """Read all batches in one task, each after the one before it was taken."""
+    async for batch in batches:
+        queue.put_nowait(batch)
+        await queue.join()
+
+
+async def _next(
+    queue: asyncio.Queue[Batch | None], seconds: float, tick: Callable[[], bytes]
+) -> Batch | bytes | None:
+    """Return the next batch, or after `seconds` a tick; None at the end."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await queue.get()
+    except TimeoutError:
+        return tick()

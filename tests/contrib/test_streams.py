@@ -1,0 +1,387 @@
+"""Streaming bodies: rows while pages arrive, errors, resumes, waits for quota, and clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from chainapi import Checkpoint, MetricPoint, Pages, Session
+from chainapi.contrib.streams import Body, NDJSONBody, SSEBody
+from chainapi.errors import ArgumentError, NotFoundError, QuotaWaitError, ServerError
+from chainapi.simulator import Fault, Simulator
+from tests.contrib.asgi import events, lines
+
+CHAIN = 43114
+Make = Callable[[Any], Body]
+EACH = pytest.mark.parametrize("make", [NDJSONBody, SSEBody])
+
+
+def opened(simulator: Simulator, **options: Any) -> Session:
+    """Return a session in memory."""
+    return Session(
+        metrics_base_url=simulator.metrics_base_url,
+        data_base_url=simulator.data_base_url,
+        api_key=simulator.api_key,
+        transport=simulator.transport(),
+        **options,
+    )
+
+
+async def whole(body: Body) -> bytes:
+    """Return all pieces of a body, and close it."""
+    async with body:
+        return b"".join([piece async for piece in body])
+
+
+def rows_of(body: bytes, make: Make) -> list[Any]:
+    """Return the rows of a body of either kind."""
+    if make is NDJSONBody:
+        return [line for line in lines(body) if "error" not in line]
+    return [row for name, data, _ in events(body) if name == "rows" for row in data]
+
+
+def problem_in(body: bytes, make: Make) -> dict[str, Any]:
+    """Return the error record of a body of either kind: its last record."""
+    if make is NDJSONBody:
+        last: dict[str, Any] = lines(body)[-1]["error"]
+        return last
+    name, data, _ = events(body)[-1]
+    assert name == "problem"
+    return dict(data)
+
+
+def points(simulator: Simulator) -> list[dict[str, Any]]:
+    """Return the rows of the list as the services have them."""
+    return simulator.rows_of(f"/v1/avg_tps/{CHAIN}")
+
+
+@EACH
+async def test_rows_are_those_of_the_list(make: Make) -> None:
+    """A body has each row of the list once, in its order, and says that it is not to be stored."""
+    simulator = Simulator(points=350)
+    async with opened(simulator) as session:
+        body = make(session.metrics.avg_tps(CHAIN))
+        assert rows_of(await whole(body), make) == points(simulator)
+    assert body.headers["cache-control"] == "no-store"
+    assert body.headers["x-accel-buffering"] == "no"
+
+
+@EACH
+async def test_rows_are_sent_when_their_page_arrives(make: Make) -> None:
+    """The first piece is the first page, and no further page is fetched before it was taken."""
+    simulator = Simulator(points=350)
+    async with opened(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
+        pieces = aiter(body)
+        for page in range(1, 4):
+            assert len(rows_of(await anext(pieces), make)) == 100
+            await asyncio.sleep(10)
+            assert simulator.stats.requests == page
+
+
+@EACH
+async def test_restart_repeats_no_row(make: Make) -> None:
+    """A page token that expires amid the list costs no row and repeats none."""
+    simulator = Simulator(points=350, token_lifetime=100)
+    async with opened(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
+        text = b""
+        async for piece in body:
+            text += piece
+            if len(text) == len(piece):
+                simulator.advance(200)
+    assert rows_of(text, make) == points(simulator)
+
+
+@EACH
+async def test_empty_list_has_no_rows(make: Make) -> None:
+    """A list without rows is a body without rows, and no error."""
+    async with opened(Simulator(points=0)) as session:
+        assert rows_of(await whole(make(session.metrics.avg_tps(CHAIN))), make) == []
+
+
+@EACH
+async def test_error_before_the_first_piece_is_raised(make: Make) -> None:
+    """An error of the first page is raised when the body begins, so that it can become a status."""
+    async with opened(Simulator()) as session:
+        pages = session.metrics.avg_tps(999)
+        with pytest.raises(NotFoundError):
+            async with make(pages):
+                pass
+        assert await anext(pages, None) is None, "the stream is closed"
+
+
+@EACH
+@pytest.mark.parametrize("page", [1, 2, 3])
+async def test_broken_walk_resumes_from_its_record(make: Make, page: int) -> None:
+    """An error after the first rows is a record; a resume from its checkpoint gives exactly the rest."""
+    simulator = Simulator(points=350, faults=(Fault(after_page=page, status=500, times=1),))
+    async with opened(simulator, max_attempts=1) as session:
+        first = await whole(make(session.metrics.avg_tps(CHAIN)))
+        problem = problem_in(first, make)
+        assert (problem["status"], problem["type"]) == (502, "urn:chainapi:upstream")
+        resume = Checkpoint.loads(problem["checkpoint"])
+        rest = await whole(make(session.metrics.avg_tps(CHAIN, resume=resume)))
+    assert len(rows_of(first, make)) == 100 * page
+    assert rows_of(first, make) + rows_of(rest, make) == points(simulator)
+
+
+@pytest.mark.parametrize("taken", [1, 2, 4])
+async def test_each_event_of_rows_has_the_checkpoint_behind_it(taken: int) -> None:
+    """A resume from the id of any event gives the rows behind that event."""
+    simulator = Simulator(points=350)
+    async with opened(simulator) as session:
+        every = events(await whole(SSEBody(session.metrics.avg_tps(CHAIN))))
+        _, _, position = every[taken - 1]
+        assert position is not None
+        resume = Checkpoint.loads(position)
+        rest = await whole(SSEBody(session.metrics.avg_tps(CHAIN, resume=resume)))
+    assert rows_of(rest, SSEBody) == points(simulator)[100 * taken :]
+
+
+async def test_last_event_is_the_end() -> None:
+    """The event ``end`` has the checkpoint of a list that was read whole."""
+    async with opened(Simulator(points=150)) as session:
+        name, data, position = events(await whole(SSEBody(session.metrics.avg_tps(CHAIN))))[-1]
+    assert (name, data) == ("end", {})
+    assert position is not None
+    assert Checkpoint.loads(position).done
+
+
+async def test_broken_walk_sets_the_time_of_the_next_connection() -> None:
+    """After an error that names a wait, a browser connects again when it is over."""
+    simulator = Simulator(points=350, metrics_limit=1, metrics_window=600)
+    async with opened(simulator, max_wait=60) as session:
+        text = await whole(SSEBody(session.metrics.avg_tps(CHAIN)))
+        problem = problem_in(text, SSEBody)
+        assert (problem["status"], problem["type"]) == (503, "urn:chainapi:quota")
+        retry = next(line for line in text.splitlines() if line.startswith(b"retry: "))
+        assert int(retry[7:]) == int(problem["retry_after"] * 1_000)
+
+
+async def test_wait_for_quota_is_an_event() -> None:
+    """A wait for quota is reported soon, again with each heartbeat, and ends with rows."""
+    simulator = Simulator(rows=350, limit=2, window=60)
+    seen: list[tuple[float, str, Any]] = []
+    clock = asyncio.get_running_loop().time
+    async with opened(simulator) as session:
+        pages = session.data.list("/v1/chains/43114/blocks", page_size=100)
+        async with SSEBody(pages, heartbeat=20) as body:
+            async for piece in body:
+                seen += [(round(clock()), name, data) for name, data, _ in events(piece)]
+    waits = [(at, data["seconds"]) for at, name, data in seen if name == "waiting"]
+    ends = {round(at + seconds) for at, seconds in waits}
+    assert [at for at, _ in waits] == [2, 22, 42]
+    assert ends == {60}, "each report names the same end"
+    assert [(at, name) for at, name, _ in seen if name != "waiting"] == [
+        (0, "rows"),
+        (0, "rows"),
+        (60, "rows"),
+        (60, "rows"),
+        (60, "end"),
+    ]
+
+
+@EACH
+async def test_stop_without_a_named_end_is_a_wait_too(make: Make) -> None:
+    """Where the service names no wait, the time of the next attempt counts."""
+    simulator = Simulator(points=250, metrics_limit=1, metrics_window=60)
+    async with opened(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
+        text = b"".join([piece async for piece in body])
+    waits = (
+        [data["seconds"] for name, data, _ in events(text) if name == "waiting"] if make is SSEBody else [1]
+    )
+    assert rows_of(text, make) == points(simulator)
+    assert waits
+    assert min(waits) > 0
+
+
+async def test_response_begins_before_a_wait_is_over() -> None:
+    """A wait before the first page is reported too: the response does not begin with silence."""
+    simulator = Simulator(limit=1, window=60)
+    async with opened(simulator) as session:
+        await session.data.get("/v1/chains")
+        async with SSEBody(session.data.evm.blocks(CHAIN)) as body:
+            [(name, _, _)] = events(await anext(aiter(body)))
+    assert name == "waiting"
+
+
+async def test_silence_without_a_wait_is_a_comment() -> None:
+    """While a slow service answers, a comment keeps the connection open."""
+    simulator = Simulator(points=50, latency=12.0)
+    async with opened(simulator) as session, SSEBody(session.metrics.avg_tps(CHAIN), heartbeat=5) as body:
+        pieces = [piece async for piece in body]
+    assert pieces[:2] == [b":\n\n", b":\n\n"]
+    assert [name for piece in pieces[2:] for name, _, _ in events(piece)] == ["rows", "end"]
+
+
+@pytest.mark.parametrize("heartbeat", [0, -1.0, float("nan"), "5"])
+def test_heartbeat_is_checked(heartbeat: Any) -> None:
+    """A heartbeat that is no number of seconds is refused."""
+    with pytest.raises(ArgumentError, match="heartbeat"):
+        SSEBody(numbers(1), heartbeat=heartbeat)
+
+
+async def numbers(count: int, fault: Exception | None = None) -> AsyncGenerator[Any, None]:
+    """Give rows of a user's own iterable; then raise."""
+    for number in range(count):
+        yield {"number": number}
+    if fault is not None:
+        raise fault
+
+
+@EACH
+async def test_any_iterable_is_a_stream(make: Make) -> None:
+    """Rows of any asynchronous iterable are sent one by one, records among them."""
+
+    async def mixed() -> AsyncIterator[Any]:
+        yield {"number": 0}
+        yield MetricPoint(1, 2.5)
+
+    text = await whole(make(mixed()))
+    assert rows_of(text, make) == [{"number": 0}, {"timestamp": 1, "value": 2.5}]
+
+
+@EACH
+async def test_error_of_an_iterable_is_a_record(make: Make) -> None:
+    """An error of chainapi in a user's iterable is a record, alone or in a group; it has no checkpoint."""
+    for fault in (ServerError(500), ExceptionGroup("tasks", [ServerError(500)])):
+        problem = problem_in(await whole(make(numbers(2, fault))), make)
+        assert problem["status"] == 502
+        assert "checkpoint" not in problem
+
+
+@EACH
+async def test_other_errors_stay_errors(make: Make) -> None:
+    """A fault of the user's own code is raised: the server logs it and cuts the response short."""
+    with pytest.raises(OSError, match="disk"):
+        await whole(make(numbers(2, OSError("disk"))))
+
+
+@EACH
+@pytest.mark.parametrize("read", [0, 1])
+async def test_closing_ends_the_iterable(make: Make, read: int) -> None:
+    """When a body is closed, a user's generator ends too, wherever it is."""
+    ended = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[Any, None]:
+        try:
+            while True:
+                yield {}
+        finally:
+            ended.set()
+
+    async with make(endless()) as body:
+        for _ in range(read):
+            await anext(aiter(body))
+    assert ended.is_set()
+
+
+async def test_one_task_reads_a_whole_iterable() -> None:
+    """A generator runs in one task between heartbeats, so that its timeouts and task groups work."""
+    tasks = set[object]()
+
+    async def timed() -> AsyncGenerator[Any, None]:
+        async with asyncio.timeout(1_000):
+            for number in range(3):
+                await asyncio.sleep(7)
+                tasks.add(asyncio.current_task())
+                yield number
+
+    assert rows_of(await whole(SSEBody(timed(), heartbeat=2)), SSEBody) == [0, 1, 2]
+    assert len(tasks) == 1
+
+
+@EACH
+@pytest.mark.parametrize("prefetch", [0, 2])
+async def test_nothing_is_sent_after_the_end(make: Make, prefetch: int) -> None:
+    """A body that is closed amid a wait for quota leaves no request behind."""
+    simulator = Simulator(points=1_000, metrics_limit=3, metrics_window=60)
+    async with opened(simulator) as session:
+        pages = session.metrics.avg_tps(CHAIN, prefetch=prefetch)
+        async with make(pages) as body:
+            pieces = aiter(body)
+            await anext(pieces)
+            reading = asyncio.ensure_future(anext(pieces))
+            await asyncio.sleep(5)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        sent = simulator.stats.requests
+        await asyncio.sleep(1_000)
+        assert simulator.stats.requests == sent
+        assert session.quota["metrics"].waiting == 0
+
+
+@EACH
+async def test_cancelled_begin_closes_the_stream(make: Make) -> None:
+    """A client that leaves before the first page leaves no request behind either."""
+    simulator = Simulator(latency=50.0)
+    async with opened(simulator) as session:
+
+        async def visit() -> None:
+            async with make(session.metrics.avg_tps(CHAIN)):
+                pass
+
+        visiting = asyncio.ensure_future(visit())
+        await asyncio.sleep(5)
+        visiting.cancel()
+        await asyncio.gather(visiting, return_exceptions=True)
+        await asyncio.sleep(1_000)
+        assert simulator.stats.requests == 0
+        assert session.quota["metrics"].in_flight == 0
+
+
+async def test_batches_are_the_rows_of_each_page() -> None:
+    """`Pages.batches` gives the fresh rows of each page, and the checkpoint stands behind them."""
+    simulator = Simulator(points=250)
+    async with opened(simulator) as session:
+        pages: Pages[MetricPoint] = session.metrics.avg_tps(CHAIN)
+        sizes: list[tuple[int, int]] = []
+        async with aclosing(pages.batches()) as batches:
+            async for rows in batches:
+                sizes.append((len(rows), pages.checkpoint.rows))
+    assert sizes == [(100, 100), (100, 200), (50, 250)]
+
+
+async def test_quota_wait_counts_down_and_ends_with_a_request() -> None:
+    """`Pages.quota_wait` is the rest of a wait for quota; 0 before it and after it."""
+    simulator = Simulator(limit=1, window=60)
+    async with opened(simulator) as session:
+        pages = session.data.evm.blocks(CHAIN)
+        assert pages.quota_wait == 0
+        await anext(pages)
+        reading = asyncio.ensure_future(anext(pages))
+        await asyncio.sleep(10)
+        assert pages.quota_wait == pytest.approx(50, abs=1)
+        await asyncio.sleep(10)
+        assert pages.quota_wait == pytest.approx(40, abs=1)
+        await reading
+        assert pages.quota_wait == 0
+
+
+async def test_quota_that_comes_too_late_is_raised_at_once() -> None:
+    """With `max_wait` a wait that is too long is raised before the response begins."""
+    simulator = Simulator(limit=1, window=60)
+    async with opened(simulator, max_wait=2) as session:
+        await session.data.get("/v1/chains")
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(QuotaWaitError):
+            async with SSEBody(session.data.evm.blocks(CHAIN)):
+                pass
+        assert asyncio.get_running_loop().time() - began < 2.1
+
+
+def test_data_of_an_event_is_one_line() -> None:
+    """Texts with line ends stay inside the data of their event."""
+    text = json.dumps({"text": "a\nb\r\n\nevent: end"})
+    body = asyncio.run(whole(SSEBody(numbers_of({"text": "a\nb\r\n\nevent: end"}))))
+    assert rows_of(body, SSEBody) == [json.loads(text)]
+
+
+async def numbers_of(*rows: Any) -> AsyncGenerator[Any, None]:
+    """Give the rows."""
+    for row in rows:
+        yield row
