@@ -73,10 +73,12 @@ async def blocks(session: SessionDep) -> Response:
 @app.get("/state")
 async def state() -> dict[str, float]:
     """Answer with what this worker holds."""
+    return {"pid": os.getpid(), "tasks": len(asyncio.all_tasks()), **_held()}
+
+
+def _held() -> dict[str, float]:
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return {
-        "pid": os.getpid(),
-        "tasks": len(asyncio.all_tasks()),
-        "descriptors": len(os.listdir("/proc/self/fd")),
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "mebibytes": pages * os.sysconf("SC_PAGESIZE") / 2**20,
     }
