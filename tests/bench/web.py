@@ -1,8 +1,8 @@
 """Web backend under load: a FastAPI application, its clients, and the service.
 
 `python -m tests.bench.web` runs `tests/bench/web_app.py` on uvicorn, with asyncio and uvloop, one worker and
-four that share the quota, against a simulated service of 50 requests a second. 500 clients request a resource as
-fast as they are answered; a refused one waits for Retry-After. The time is real: a row takes about a minute.
+four that share the quota, against a simulated service of 50 requests a second. 500 clients request a resource
+as fast as they are answered; a refused one waits for Retry-After. The time is real: a row takes a minute.
 """
 
 from __future__ import annotations
